@@ -1,0 +1,105 @@
+# specformer: `make` lists the targets.
+#
+#   make test VENV=/somewhere/else      another place for the environment
+#   make test PYTHON=python3.13         another interpreter
+#   make test ARGS='-k lanczos -x'      more arguments for pytest (or for `specformer demo`)
+
+VENV    ?= .venv
+PYTHON  ?= python3
+EXTRAS  ?= dev,track
+WORKERS ?= 2
+ARGS    ?=
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(EXTRAS)
+
+# The pins hold for what is installed and for the isolated environments that pip builds packages in. Old versions
+# of pip read the first variable for both, new ones read the second for the latter.
+PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# One thread each: workers that also split every product over all cores only get in each other's way.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: help install hooks demo test test-all cov lint format types contract check wheel tables clean distclean
+
+help: ## Show this list
+	@echo 'usage: make TARGET [VENV=$(VENV)] [PYTHON=$(PYTHON)] [ARGS=...]'
+	@echo
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+# --- environment ---------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo 'specformer needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.11 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first: the one large package, in the pinned version before anything else can ask for it.
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PINNED) $(BIN)/python -m pip install torch
+	$(PINNED) $(BIN)/python -m pip install -e '.[$(EXTRAS)]'
+	@touch $@
+
+install: $(STAMP) ## Make the virtual environment and install into it (once)
+
+hooks: $(STAMP) ## Run the checks before every git commit
+	$(BIN)/pre-commit install
+
+# --- use and test --------------------------------------------------------------------------------------------
+
+demo: $(STAMP) ## Train on embedded data and write an HTML report
+	$(BIN)/specformer demo $(ARGS)
+
+test: $(STAMP) ## Run the fast tests and the doctests
+	$(PYTEST) $(ARGS)
+
+test-all: $(STAMP) ## Run every test, the slow ones too
+	$(PYTEST) -m '' $(ARGS)
+
+cov: $(STAMP) ## Run the fast tests and report what they cover
+	$(PYTEST) --cov --cov-report=term --cov-report=html $(ARGS)
+
+tables: $(STAMP) ## Rewrite the tables of README and docs from results/
+	$(BIN)/specformer results tables
+
+# --- check ---------------------------------------------------------------------------------------------------
+
+lint: $(STAMP) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP) ## Put style and formatting right
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+types: $(STAMP) ## Check the types
+	$(BIN)/mypy
+
+contract: $(STAMP) ## Check which room imports which
+	$(BIN)/lint-imports
+
+check: lint types contract ## All three
+
+wheel: $(STAMP) ## Build the wheel and try it in an empty environment
+	rm -rf dist $(VENV)-wheel
+	$(PINNED) $(BIN)/python -m build --outdir dist
+	$(BIN)/python -m venv $(VENV)-wheel
+	$(PINNED) $(VENV)-wheel/bin/python -m pip install torch
+	$(PINNED) $(VENV)-wheel/bin/python -m pip install dist/*.whl
+	$(VENV)-wheel/bin/python -m pip check
+	$(VENV)-wheel/bin/python -I -c 'import specformer; print(specformer.__file__)'
+	$(VENV)-wheel/bin/specformer --version
+	rm -rf $(VENV)-wheel
+
+clean: ## Remove what building and testing leave behind
+	rm -rf build dist htmlcov .coverage .coverage.* src/*.egg-info
+	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the virtual environment as well
+	@for env in $(VENV) $(VENV)-wheel; do \
+	  if [ -f "$$env/pyvenv.cfg" ]; then echo "rm -rf $$env"; rm -rf "$$env"; fi; \
+	done

@@ -1,0 +1,54 @@
+"""Spectral graph learning with set-to-set filters.
+
+Public names load on first use, so that ``import specformer`` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specformer.errors import GraphError as GraphError
+    from specformer.errors import SpecformerError as SpecformerError
+    from specformer.graphs import Graph as Graph
+    from specformer.graphs import as_graph as as_graph
+    from specformer.graphs import read_graph as read_graph
+    from specformer.nn import EigenvalueEncoding as EigenvalueEncoding
+    from specformer.nn import Specformer as Specformer
+    from specformer.nn import SpectralConv as SpectralConv
+    from specformer.nn import SpectralFilter as SpectralFilter
+    from specformer.spectrum import Spectrum as Spectrum
+    from specformer.spectrum import decompose as decompose
+    from specformer.spectrum.transform import AddSpectrum as AddSpectrum
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AddSpectrum": "specformer.spectrum.transform",
+    "EigenvalueEncoding": "specformer.nn",
+    "Graph": "specformer.graphs",
+    "GraphError": "specformer.errors",
+    "SpecformerError": "specformer.errors",
+    "Specformer": "specformer.nn",
+    "SpectralConv": "specformer.nn",
+    "SpectralFilter": "specformer.nn",
+    "Spectrum": "specformer.spectrum",
+    "as_graph": "specformer.graphs",
+    "decompose": "specformer.spectrum",
+    "read_graph": "specformer.graphs",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'specformer' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,49 @@
+r"""Named ways to split labelled nodes into training, validation and test."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Split:
+    """Boolean masks ``[n]`` with a fingerprint that identifies the split in every result."""
+
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the three index lists."""
+        digest = hashlib.sha256()
+        for mask in (self.train, self.val, self.test):
+            digest.update(np.flatnonzero(mask).astype(np.int64).tobytes() + b"|")
+        return digest.hexdigest()[:16]
+
+
+def random_60_20_20(y: np.ndarray, seed: int) -> Split:
+    """The paper's rule: round(0.6·n/C) nodes of each class train, round(0.2·n) of the rest
+    validate, what remains tests. Nodes labelled −1 are in none of them.
+
+    Example:
+        >>> split = random_60_20_20(np.arange(100) % 4, seed=0)
+        >>> int(split.train.sum()), int(split.val.sum()), int(split.test.sum())
+        (60, 20, 20)
+    """
+    generator = np.random.default_rng(seed)
+    labelled = np.flatnonzero(y >= 0)
+    classes = np.unique(y[labelled])
+    per_class = round(0.6 * labelled.size / classes.size)
+    chosen = [generator.permutation(np.flatnonzero(y == label))[:per_class] for label in classes]
+    train = np.zeros(y.shape, dtype=bool)
+    train[np.concatenate(chosen)] = True
+    rest = generator.permutation(labelled[~train[labelled]])
+    count = round(0.2 * labelled.size)
+    val, test = np.zeros_like(train), np.zeros_like(train)
+    val[rest[:count]] = True
+    test[rest[count:]] = True
+    return Split(train, val, test)

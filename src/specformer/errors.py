@@ -1,0 +1,25 @@
+"""Errors a user can cause. The command line turns each into one sentence and exit status 2."""
+
+
+class SpecformerError(Exception):
+    """Base of every error that names something the caller can put right."""
+
+
+class GraphError(SpecformerError):
+    """A graph, or a file holding one, cannot be used as it is."""
+
+
+class SpectrumError(SpecformerError):
+    """A decomposition was refused or failed its residual and orthogonality checks."""
+
+
+class ConfigError(SpecformerError):
+    """An option, a recipe or a model configuration has an unknown name or a bad value."""
+
+
+class DataNotFoundError(SpecformerError):
+    """A data set is in none of the places that were searched."""
+
+
+class RunError(SpecformerError):
+    """A run folder or a saved model is missing, incomplete or altered."""

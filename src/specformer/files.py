@@ -1,0 +1,52 @@
+"""Writing files so that a reader sees either the whole new file or the old one, never a part."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it there if the block succeeds.
+
+    Example:
+        >>> import tempfile
+        >>> target = Path(tempfile.mkdtemp()) / "note.txt"
+        >>> with replacing(target) as part:
+        ...     _ = part.write_text("whole")
+        >>> target.read_text()
+        'whole'
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        # mkstemp makes private files; give the result the permissions a plain open() would.
+        mask = os.umask(0)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write ``text`` atomically."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write ``content`` as indented JSON, atomically; NaN and infinity are refused."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

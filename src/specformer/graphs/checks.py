@@ -1,0 +1,177 @@
+"""The checks every graph passes, whatever it was read from.
+
+Each returns its argument in the one form the rest of the library relies on, or raises a
+:class:`~specformer.errors.GraphError` that names the first entry at fault.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from specformer.errors import GraphError
+
+_KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
+
+
+def as_array(
+    value: Any, name: str, of: Literal["numbers", "integers", "booleans"] = "numbers"
+) -> NDArray[Any]:
+    """Return an array, a tensor on any device or a nested list as a NumPy array.
+
+    Example:
+        >>> as_array([[0, 1], [1, 2]], "edge_index", of="integers").shape
+        (2, 2)
+    """
+    if hasattr(value, "detach"):  # a torch tensor, known without importing torch
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise GraphError(f"{name} cannot be read as an array of {of}: {reason}") from None
+    # NumPy types an empty list as float, so the type of nothing says nothing.
+    if array.size and array.dtype.kind not in _KINDS[of]:
+        raise GraphError(f"{name} must hold {of}, not {array.dtype}")
+    return array
+
+
+def refuse(
+    bad: NDArray[np.bool_],
+    values: NDArray[Any],
+    name: str,
+    rule: str,
+    coordinates: Sequence[NDArray[Any]] | None = None,
+) -> None:
+    """Raise an error naming the first of ``values`` that ``bad`` marks, if there is one.
+
+    ``coordinates`` give the position of each value where ``values`` are a sparse array's data.
+
+    Example:
+        >>> weight = np.array([1.0, -2.0])
+        >>> refuse(weight < 0, weight, "edge_weight", "but must not be negative")
+        Traceback (most recent call last):
+        specformer.errors.GraphError: edge_weight[1] is -2.0, but must not be negative
+    """
+    if not bad.any():
+        return
+    first = np.unravel_index(bad.argmax(), bad.shape)
+    where = first if coordinates is None else [axis[first] for axis in coordinates]
+    raise GraphError(f"{name}[{', '.join(map(str, where))}] is {values[first]}, {rule}")
+
+
+def check_weights(matrix: Any) -> csr_array[np.float64]:
+    """Return a square sparse matrix of weights in canonical form: sorted, no repeats, no zeros.
+
+    A boolean matrix is a pattern: its entries weigh 1 however often they are repeated.
+    """
+    if not _is_sparse(matrix):
+        raise GraphError(f"adjacency must be a SciPy sparse array, not {type(matrix).__name__}")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency must be square, but its shape is {_shape(matrix)}")
+    if matrix.shape[0] == 0:
+        raise GraphError("the graph has no nodes")
+    if matrix.dtype.kind not in _KINDS["numbers"]:
+        raise GraphError(f"adjacency must hold real numbers, not {matrix.dtype}")
+    weights = _canonical(matrix, np.float64, "adjacency")
+    if matrix.dtype == np.bool_:
+        weights.data[:] = 1.0
+    finite = np.isfinite(weights.data)
+    rule = "but weights must be finite and not negative"
+    refuse(~finite | (weights.data < 0), weights.data, "adjacency", rule, weights.tocoo().coords)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.data.sum()):
+            raise GraphError("adjacency has weights so large that their sum overflows float64")
+    return weights
+
+
+def check_adjacency(matrix: Any) -> csr_array[np.float64]:
+    """Return an adjacency matrix [n, n] in canonical form, refusing one that is not symmetric."""
+    weights = check_weights(matrix)
+    mirror = weights.T.tocsr()
+    same = np.array_equal(weights.indices, mirror.indices)
+    if not (same and np.array_equal(weights.data, mirror.data)):
+        row, column = (int(axis[0]) for axis in (weights - mirror).tocoo().coords)
+        raise GraphError(
+            f"adjacency is not symmetric: [{row}, {column}] is {weights[row, column]}, "
+            f"[{column}, {row}] is {weights[column, row]}; as_graph() symmetrises it"
+        )
+    return weights
+
+
+def check_features(x: Any, num_nodes: int) -> NDArray[np.float32] | csr_array[np.float32]:
+    """Return features [n, channels] as float32, dense or CSR as given."""
+    values = x if _is_sparse(x) else as_array(x, "x")
+    if values.ndim != 2 or values.shape[0] != num_nodes:
+        raise GraphError(f"x must have shape [{num_nodes}, features], not {_shape(values)}")
+    if values.dtype.kind not in _KINDS["numbers"]:
+        raise GraphError(f"x must hold numbers, not {values.dtype}")
+    rule = "but features must be finite in float32"
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        if _is_sparse(values):
+            sparse = _canonical(values, np.float32, "x")
+            refuse(~np.isfinite(sparse.data), sparse.data, "x", rule, sparse.tocoo().coords)
+            return sparse
+        dense: NDArray[np.float32] = values.astype(np.float32)
+    refuse(~np.isfinite(dense), values, "x", rule)
+    return dense
+
+
+def check_labels(y: Any, num_nodes: int, class_names: tuple[str, ...] | None) -> NDArray[np.int64]:
+    """Return class numbers [n] as int64; -1 is no label, and [n, 1] is taken for [n]."""
+    labels = as_array(y, "y", of="integers")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (num_nodes,):
+        raise GraphError(f"y must have shape [{num_nodes}], not {_shape(labels)}")
+    refuse(labels < -1, labels, "y", "but a class is 0 or more, and -1 is no label")
+    if class_names is not None:
+        rule = f"but there are {len(class_names)} class_names"
+        refuse(labels >= len(class_names), labels, "y", rule)
+    return labels.astype(np.int64)
+
+
+def check_mask(mask: Any, name: str, num_nodes: int) -> NDArray[np.bool_]:
+    """Return a mask [n] or [n, splits] as booleans [n, splits]."""
+    array = as_array(mask, name, of="booleans")
+    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
+        shapes = f"[{num_nodes}] or [{num_nodes}, splits]"
+        raise GraphError(f"{name} must have shape {shapes}, not {_shape(array)}")
+    return array.reshape(num_nodes, -1).astype(np.bool_)
+
+
+def check_names(names: Sequence[str], name: str, count: int | None = None) -> tuple[str, ...]:
+    """Return names as a tuple of ``count`` different strings."""
+    checked = tuple(map(str, names))
+    if count is not None and len(checked) != count:
+        raise GraphError(f"{name} must have {count} entries, not {len(checked)}")
+    if len(set(checked)) < len(checked):
+        twice = Counter(checked).most_common(1)[0][0]
+        raise GraphError(f"{name} has {twice!r} more than once")
+    return checked
+
+
+def _is_sparse(value: Any) -> bool:
+    # issparse alone would narrow the type to one without a shape.
+    return bool(issparse(value))
+
+
+def _canonical(matrix: Any, dtype: type[Any], name: str) -> csr_array[Any]:
+    """Return a copy as CSR of ``dtype``, its indices checked, sorted and unique, without zeros."""
+    try:
+        copy: csr_array[Any] = csr_array(matrix, dtype=dtype, copy=True)
+        copy.check_format(full_check=True)
+    except ValueError as error:
+        raise GraphError(f"{name} is not a valid sparse array: {error}") from None
+    copy.sum_duplicates()
+    copy.eliminate_zeros()
+    return copy
+
+
+def _shape(array: Any) -> str:
+    return str(list(array.shape))

@@ -1,0 +1,86 @@
+"""From a list of edges to the adjacency matrix: the one rule for all sources.
+
+Unweighted edges give the pattern: 1 where an edge was named, in either direction and however
+often. Of weighted edges, those repeated in the same direction add up to A; then the two
+directions meet in the larger, max(A, Aᵀ), so an edge listed once and an edge listed both ways
+with the same weight are the same edge. Self-loops stay as given; a weight of 0 is no edge.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from specformer.errors import GraphError
+from specformer.graphs.checks import as_array, check_weights, refuse
+
+
+def adjacency_from_edges(
+    edge_index: Any, num_nodes: int | None = None, edge_weight: Any = None
+) -> csr_array[np.float64]:
+    """Return the symmetric adjacency matrix [n, n] of ``edge_index`` [2, E].
+
+    Args:
+        edge_index: source and target of each edge, integers in 0..n-1.
+        num_nodes: n; one more than the largest index if not given.
+        edge_weight: weights [E], finite and not negative; all 1 if not given.
+
+    Example:
+        >>> adjacency_from_edges([[0, 1, 0], [1, 0, 2]]).toarray()
+        array([[0., 1., 1.],
+               [1., 0., 0.],
+               [1., 0., 0.]])
+    """
+    edges = as_array(edge_index, "edge_index", of="integers")
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}")
+    n = _count_nodes(edges, num_nodes)
+    refuse((edges < 0) | (edges >= n), edges, "edge_index", f"outside 0..{n - 1}")
+    if edge_weight is None:
+        weight: NDArray[Any] = np.ones(edges.shape[1], dtype=np.bool_)
+    else:
+        weight = _check_edge_weight(edge_weight, edges.shape[1])
+    source, target = edges.astype(np.int64)
+    return symmetrised(coo_array((weight, (source, target)), shape=(n, n)))
+
+
+def symmetrised(matrix: Any) -> csr_array[np.float64]:
+    """Return max(A, Aᵀ) of a sparse matrix A, entry by entry; True counts as 1.
+
+    Example:
+        >>> symmetrised(csr_array(np.array([[0.0, 2.0], [5.0, 1.0]]))).toarray()
+        array([[0., 5.],
+               [5., 1.]])
+    """
+    weights = check_weights(matrix)
+    return weights.maximum(weights.T.tocsr())
+
+
+def _count_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
+    if num_nodes is None:
+        if edges.size == 0:
+            raise GraphError("the graph has no nodes: without edges, num_nodes must be given")
+        return max(int(edges.max()) + 1, 1)
+    try:
+        n = operator.index(num_nodes)
+    except TypeError:
+        raise GraphError(f"num_nodes must be an integer, not {num_nodes!r}") from None
+    if n < 0:
+        raise GraphError(f"num_nodes must be at least 1, not {n}")
+    if n == 0:
+        raise GraphError("the graph has no nodes")
+    return n
+
+
+def _check_edge_weight(edge_weight: Any, num_edges: int) -> NDArray[np.float64]:
+    weight = as_array(edge_weight, "edge_weight")
+    if weight.shape != (num_edges,):
+        raise GraphError(f"edge_weight must have shape [{num_edges}], not {list(weight.shape)}")
+    weight = weight.astype(np.float64)
+    rule = "but weights must be finite and not negative"
+    refuse(~np.isfinite(weight) | (weight < 0), weight, "edge_weight", rule)
+    return weight

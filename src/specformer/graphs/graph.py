@@ -1,0 +1,153 @@
+"""The one form in which the library holds a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from specformer.errors import GraphError
+from specformer.graphs.checks import (
+    check_adjacency,
+    check_features,
+    check_labels,
+    check_mask,
+    check_names,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """An undirected graph of n nodes with what is known of them, checked when it is made.
+
+    Build one with :func:`~specformer.graphs.as_graph` or
+    :func:`~specformer.graphs.read_graph`; both bring any input into this form.
+
+    Attributes:
+        adjacency: weights [n, n], float64, symmetric, not negative; self-loops as given, zeros
+            not stored.
+        x: node features [n, features], float32, dense or CSR.
+        y: class of each node [n], int64; -1 is no label.
+        train_mask: nodes to learn from [n, splits]; given as [n] it is one split, and one split
+            goes with each of the other masks' splits.
+        val_mask: nodes to choose a model by [n, splits].
+        test_mask: nodes to report on [n, splits].
+        node_ids: the nodes' names in their source.
+        class_names: the name of class 0, 1, ….
+        feature_names: the name of each column of ``x``.
+        name: what to call the graph in reports.
+
+    Example:
+        >>> path = csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+        >>> Graph(path, y=np.array([0, 1, -1]), name="path")
+        Graph('path', nodes=3, edges=2, classes=2)
+    """
+
+    adjacency: csr_array[np.float64]
+    x: NDArray[np.float32] | csr_array[np.float32] | None = None
+    y: NDArray[np.int64] | None = None
+    train_mask: NDArray[np.bool_] | None = None
+    val_mask: NDArray[np.bool_] | None = None
+    test_mask: NDArray[np.bool_] | None = None
+    node_ids: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
+        put("adjacency", check_adjacency(self.adjacency))
+        if self.x is not None:
+            put("x", check_features(self.x, self.num_nodes))
+        if self.node_ids is not None:
+            put("node_ids", check_names(self.node_ids, "node_ids", self.num_nodes))
+        if self.class_names is not None:
+            put("class_names", check_names(self.class_names, "class_names"))
+        if self.feature_names is not None:
+            count = self.num_features
+            put("feature_names", check_names(self.feature_names, "feature_names", count))
+        if self.y is not None:
+            put("y", check_labels(self.y, self.num_nodes, self.class_names))
+        for name, mask in self._checked_masks().items():
+            put(name, mask)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes n."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges, self-loops left out."""
+        return (int(self.adjacency.nnz) - self.num_self_loops) // 2
+
+    @property
+    def num_self_loops(self) -> int:
+        """Number of nodes joined to themselves."""
+        return int(np.count_nonzero(self.adjacency.diagonal()))
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of ``x``; 0 without features."""
+        return 0 if self.x is None else int(self.x.shape[1])
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes: of ``class_names``, else one more than the largest label."""
+        if self.class_names is not None:
+            return len(self.class_names)
+        return 0 if self.y is None else int(self.y.max()) + 1
+
+    @property
+    def num_splits(self) -> int:
+        """Number of columns of the masks; 0 without masks."""
+        masks = (self.train_mask, self.val_mask, self.test_mask)
+        return max((mask.shape[1] for mask in masks if mask is not None), default=0)
+
+    @property
+    def num_components(self) -> int:
+        """Number of connected components; an isolated node is one."""
+        count, _ = connected_components(self.adjacency, directed=False)
+        return int(count)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether some edge weighs other than 1."""
+        return bool(np.any(self.adjacency.data != 1.0))
+
+    def __repr__(self) -> str:
+        always = {"nodes": self.num_nodes, "edges": self.num_edges}
+        known = {
+            "self_loops": self.num_self_loops,
+            "weighted": self.is_weighted,
+            "features": self.num_features,
+            "classes": self.num_classes,
+            "splits": self.num_splits,
+        }
+        shown = always | {key: value for key, value in known.items() if value}
+        return f"Graph({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+    def _checked_masks(self) -> dict[str, NDArray[np.bool_]]:
+        given = {
+            "train_mask": self.train_mask,
+            "val_mask": self.val_mask,
+            "test_mask": self.test_mask,
+        }
+        masks = {
+            name: check_mask(mask, name, self.num_nodes)
+            for name, mask in given.items()
+            if mask is not None
+        }
+        splits = max((mask.shape[1] for mask in masks.values()), default=0)
+        for name, mask in masks.items():
+            if mask.shape[1] == 1:
+                masks[name] = np.repeat(mask, splits, axis=1)
+            elif mask.shape[1] != splits:
+                raise GraphError(
+                    f"{name} has {mask.shape[1]} splits where another mask has {splits}"
+                )
+        return masks

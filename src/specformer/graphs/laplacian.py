@@ -1,0 +1,52 @@
+"""The normalised Laplacian."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, sparray, spmatrix
+
+from specformer.errors import ConfigError
+from specformer.graphs.checks import check_adjacency
+from specformer.graphs.graph import Graph
+
+
+def normalised_laplacian(
+    graph: Graph | sparray | spmatrix, isolated: Literal["one", "zero"] = "one"
+) -> csr_array[np.float64]:
+    r"""Return the symmetric normalised Laplacian [n, n]; its eigenvalues lie in [0, 2].
+
+    .. math::
+        L = I - D^{-1/2} A D^{-1/2}, \qquad D_{ii} = \sum_j A_{ij}
+
+    A self-loop counts once in its node's degree.
+
+    Args:
+        graph: a :class:`Graph`, or a symmetric SciPy sparse adjacency matrix A [n, n].
+        isolated: what becomes of a node of degree 0. ``"one"``: its degree counts as 1, so it adds
+            an eigenvalue 1 (the Specformer paper). ``"zero"``: its row is zero, so it adds an
+            eigenvalue 0 and the null space counts the components (PyGSP, SciPy, NetworkX).
+
+    Example:
+        >>> star = csr_array(np.array([[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]))
+        >>> normalised_laplacian(star).toarray().round(3)
+        array([[ 1.   , -0.707, -0.707,  0.   ],
+               [-0.707,  1.   ,  0.   ,  0.   ],
+               [-0.707,  0.   ,  1.   ,  0.   ],
+               [ 0.   ,  0.   ,  0.   ,  1.   ]])
+        >>> normalised_laplacian(star, isolated="zero").diagonal()
+        array([1., 1., 1., 0.])
+    """
+    if isolated not in ("one", "zero"):
+        raise ConfigError(f"isolated must be 'one' or 'zero', not {isolated!r}")
+    adjacency = graph.adjacency if isinstance(graph, Graph) else check_adjacency(graph)
+    scaled = adjacency.tocoo()
+    row, column = scaled.coords
+    degree: NDArray[np.float64] = adjacency.sum(axis=1)
+    root = np.sqrt(degree)
+    # One product of roots, not two scalings one after the other: L is symmetric to the last bit.
+    scaled.data = scaled.data / (root[row] * root[column])
+    diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
+    return csr_array(diags_array(diagonal) - scaled)

@@ -1,0 +1,8 @@
+"""Neural building blocks: tensors and spectra in, tensors out."""
+
+from specformer.nn.encoding import EigenvalueEncoding
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.node_conv import SpectralConv
+from specformer.nn.node_model import Specformer
+
+__all__ = ["EigenvalueEncoding", "SpectralConv", "SpectralFilter", "Specformer"]

@@ -1,0 +1,129 @@
+r"""Multi-head attention over weighted eigenvalue tokens."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.nn.linear import Linear
+from specformer.spectrum import Tokens
+
+#: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.
+BAND_EDGES = (2.0 / 3.0, 4.0 / 3.0)
+_ROWS = 1024
+
+
+class WeightedAttention(nn.Module):
+    r"""Attention whose keys count as often as their weights say.
+
+    A key with weight w acts as w equal keys:
+    :math:`\mathrm{softmax}_j(q_i^\top k_j / \sqrt{d_h} + \log w_j)\, v_j`. Attention over distinct
+    eigenvalues with their multiplicities is therefore attention over all eigenvalues. The scores
+    are never held: :math:`\log w` rides along as one more key channel against a query channel of
+    ones, so every fused kernel can be used.
+
+    Shapes:
+        - queries ``[..., p, channels]``, keys ``[..., r, channels]``, weights ``[r]``
+        - output of :meth:`heads`: ``[..., heads, p, channels / heads]``
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        if num_heads < 1 or channels % num_heads:
+            raise ConfigError(
+                f"hidden_channels={channels} cannot be split evenly over num_heads={num_heads}."
+            )
+        self.channels = channels
+        self.num_heads = num_heads
+        self.query = Linear(channels, channels)
+        self.key = Linear(channels, channels)
+        self.value = Linear(channels, channels)
+
+    def heads(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+        """The attention output of every head, before any projection."""
+        queries, keyed, values = self._project(tokens, keys)
+        width = values.shape[-1]
+        queries, keyed = self._with_weights(queries, keyed, weights)
+        padding = (0, queries.shape[-1] - width)
+        out = nn.functional.scaled_dot_product_attention(
+            queries, keyed, nn.functional.pad(values, padding), scale=1.0
+        )
+        return out[..., :width]
+
+    def weights(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+        """The attention matrix itself, ``[..., heads, p, r]``: only for looking at it."""
+        queries, keyed, _ = self._project(tokens, keys)
+        queries, keyed = self._with_weights(queries, keyed, weights)
+        return (queries @ keyed.mT).softmax(dim=-1)
+
+    def _project(self, tokens: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        width = self.channels // self.num_heads
+        query, key, value = (
+            projected.unflatten(-1, (self.num_heads, width)).transpose(-2, -3)
+            for projected in (self.query(tokens), self.key(keys), self.value(keys))
+        )
+        return query * width**-0.5, key, value
+
+    @staticmethod
+    def _with_weights(queries: Tensor, keys: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Append log-weights to the keys and ones to the queries; pad to a multiple of 8."""
+        padding = (0, -(queries.shape[-1] + 1) % 8)
+        one = queries.new_ones(()).expand(*queries.shape[:-1], 1)
+        bias = weights.log().to(keys.dtype).unsqueeze(-1).expand(*keys.shape[:-1], 1)
+        return (
+            nn.functional.pad(torch.cat([queries, one], dim=-1), padding),
+            nn.functional.pad(torch.cat([keys, bias], dim=-1), padding),
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, num_heads={self.num_heads}"
+
+
+class SelfAttention(WeightedAttention):
+    """:class:`WeightedAttention` with the usual output projection of the concatenated heads."""
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__(channels, num_heads)
+        self.out = Linear(channels, channels)
+
+    def forward(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+        heads = self.heads(tokens, keys, weights)
+        return cast(Tensor, self.out(heads.transpose(-2, -3).flatten(-2)))
+
+
+def band_of(eigenvalues: Tensor) -> Tensor:
+    """0, 1 or 2 for the bands [0, 2/3), [2/3, 4/3) and [4/3, 2].
+
+    Example:
+        >>> band_of(torch.tensor([0.0, 1.0, 2.0])).tolist()
+        [0, 1, 2]
+    """
+    edges = torch.tensor(BAND_EDGES, dtype=eigenvalues.dtype, device=eigenvalues.device)
+    return torch.bucketize(eigenvalues, edges, right=True)
+
+
+def condense(
+    attention: WeightedAttention, normed: Tensor, tokens: Tokens, weights: Tensor | None = None
+) -> Tensor:
+    r"""The attention matrix summed over three frequency bands (paper, App. "Condensation").
+
+    .. math::
+        \hat B_{ij} = \frac{1}{|f_i|}\sum_{\lambda_p \in f_i}\sum_{\lambda_q \in f_j} B_{pq}
+
+    computed a block of rows at a time. Multiplicities count in both sums. A band without
+    eigenvalues has a row of zeros.
+
+    Shapes: ``normed`` ``[p, channels]`` the block's normalised input; returns ``[heads, 3, 3]``.
+    """
+    weights = tokens.weights if weights is None else weights
+    bands = nn.functional.one_hot(band_of(tokens.values), 3).to(normed.dtype)
+    shares = normed.new_zeros(attention.num_heads, 3, 3)
+    for start in range(0, len(tokens.values), _ROWS):
+        rows = slice(start, start + _ROWS)
+        block = attention.weights(normed[rows], normed, weights) @ bands  # [heads, rows, 3]
+        shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
+    mass = (bands * tokens.weights[:, None]).sum(dim=0)
+    return shares / mass.clamp_min(1.0)[:, None]

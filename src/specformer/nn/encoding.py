@@ -1,0 +1,48 @@
+r"""Eigenvalues as vectors (paper §4.1, Eq. 2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+
+
+class EigenvalueEncoding(nn.Module):
+    r"""The eigenvalue beside sines and cosines of it at geometrically spaced frequencies.
+
+    .. math::
+        \rho(\lambda, 2i) = \sin(\epsilon\lambda / 10000^{2i/d}), \quad
+        \rho(\lambda, 2i+1) = \cos(\epsilon\lambda / 10000^{2i/d}), \quad
+        z = [\lambda \,\Vert\, \rho(\lambda)]
+
+    Args:
+        channels: d, even.
+        epsilon: stretches [0, 2] over the wavelengths; with 1 most channels are constant.
+
+    Shapes: input ``[q]``, output ``[q, channels + 1]``.
+
+    Example:
+        >>> EigenvalueEncoding(4)(torch.zeros(1))
+        tensor([[0., 0., 1., 0., 1.]])
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, channels: int, epsilon: float = 100.0) -> None:
+        super().__init__()
+        if channels < 2 or channels % 2:
+            raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
+        self.channels = channels
+        self.epsilon = epsilon
+        exponents = torch.arange(0, channels, 2, dtype=torch.float64) / channels
+        # Rebuilt from the arguments, so not part of the state; float64 until the module is cast.
+        self.register_buffer("frequencies", epsilon / 10000.0**exponents, persistent=False)
+
+    def forward(self, eigenvalues: Tensor) -> Tensor:
+        angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        return torch.cat([eigenvalues.unsqueeze(-1), waves], dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, epsilon={self.epsilon}"

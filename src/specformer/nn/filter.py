@@ -1,0 +1,68 @@
+r"""The learnable set-to-set spectral filter: encoder and decoder together."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from specformer.nn.activation import Activation
+from specformer.nn.decoder import DecoderKind, make_decoder
+from specformer.nn.encoder import SpectrumEncoder
+from specformer.spectrum import Tokens
+from specformer.spectrum.distinct import distinct
+
+
+class SpectralFilter(nn.Module):
+    r"""Maps a set of eigenvalues to M sets of new eigenvalues, :math:`[q] \to [q, M]`.
+
+    Args:
+        hidden_channels: width d of the Transformer.
+        num_heads: M.
+        num_blocks: depth of the Transformer.
+        decoder: ``"joint"`` or ``"heads"``, see :mod:`specformer.nn.decoder`.
+        activation: φ on the new eigenvalues.
+        dropout: inside the Transformer.
+        epsilon: scale of the eigenvalue encoding.
+
+    Example:
+        >>> import torch
+        >>> filt = SpectralFilter(hidden_channels=32, num_heads=4)
+        >>> filt(torch.linspace(0, 2, 10)).shape
+        torch.Size([10, 4])
+    """
+
+    def __init__(
+        self,
+        hidden_channels: int = 32,
+        num_heads: int = 4,
+        num_blocks: int = 1,
+        *,
+        decoder: DecoderKind = "joint",
+        activation: Activation = None,
+        dropout: float = 0.0,
+        epsilon: float = 100.0,
+    ) -> None:
+        super().__init__()
+        self.hidden_channels = hidden_channels
+        self.num_heads = num_heads
+        self.encoder = SpectrumEncoder(hidden_channels, num_heads, num_blocks, dropout, epsilon)
+        self.decoder = make_decoder(decoder, hidden_channels, num_heads, activation)
+
+    def forward(self, eigenvalues: Tensor) -> Tensor:
+        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
+        groups = distinct(eigenvalues)
+        return self.decode(groups.tokens).index_select(-2, groups.index)
+
+    def decode(self, tokens: Tokens, landmarks: Tokens | None = None) -> Tensor:
+        """New eigenvalues ``[p, heads]`` of distinct tokens with multiplicities.
+
+        ``landmarks`` (:meth:`specformer.Spectrum.landmarks`) replace the tokens as attention's
+        keys: O(p·b) instead of O(p²), to quadrature accuracy.
+        """
+        hidden, keys = self.encoder(tokens, landmarks)
+        weights = (landmarks or tokens).weights
+        return cast(Tensor, self.decoder(hidden, keys, weights))
+
+    def extra_repr(self) -> str:
+        return f"{self.hidden_channels}, num_heads={self.num_heads}"

@@ -1,0 +1,175 @@
+r"""Specformer for single graphs: node classification, node regression, filter learning."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.nn.activation import Activation
+from specformer.nn.bases import BasesKind, LinearBases, make_bases
+from specformer.nn.decoder import DecoderKind
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.linear import Linear
+from specformer.nn.node_conv import Norm, SpectralConv
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum import Spectrum, Tokens
+
+Sharing = Literal["small", "medium", "large"]
+Space = Literal["output", "hidden"]
+
+
+class Specformer(Pretrained):
+    r"""Stacked spectral convolutions whose filters a Transformer reads off the whole spectrum.
+
+    Args:
+        in_channels: input features.
+        hidden_channels: width d of the feature network and of the Transformer.
+        out_channels: classes or targets.
+        num_layers: convolutions.
+        num_heads: bases M a filter.
+        sharing: ``"small"``: one filter, one set of basis weights for all layers; ``"medium"``: one
+            filter, basis weights a layer; ``"large"``: both a layer.
+        num_blocks: Transformer depth.
+        space: ``"output"``: a two-layer feature network maps to the outputs and the convolutions
+            act there (the paper's small data sets); ``"hidden"``: a linear map to
+            ``hidden_channels``, the convolutions, a linear map to the outputs (its large ones).
+        decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
+        bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.bases`.
+        transform, norm, activation, residual: see :class:`SpectralConv`.
+        bias: biases in the feature maps. Without them, and without norm and activation,
+            ``space="hidden"`` is a linear filter of its input (:meth:`linear_response`).
+        transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
+        init_std: standard deviation of all linear weights, biases zero; None for PyTorch's own.
+
+    Shapes: x ``[n, in]`` or, with stacked parameters, ``[runs, n, in]``; output ``[..., n, out]``.
+
+    Example:
+        >>> import torch, specformer as sf
+        >>> spectrum = sf.decompose(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+        >>> Specformer(8, 16, 3)(torch.randn(4, 8), spectrum).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        sharing: Sharing = "medium",
+        *,
+        num_blocks: int = 1,
+        space: Space = "output",
+        decoder: DecoderKind = "joint",
+        filter_activation: Activation = None,
+        epsilon: float = 100.0,
+        bases: BasesKind = "linear",
+        transform: bool = False,
+        norm: Norm = None,
+        activation: Activation = None,
+        residual: bool = False,
+        bias: bool = True,
+        transformer_dropout: float = 0.0,
+        feature_dropout: float = 0.0,
+        propagation_dropout: float = 0.0,
+        init_std: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "__class__") and not name.startswith("_")
+        }
+        if sharing not in ("small", "medium", "large"):
+            raise ConfigError(f"sharing={sharing!r}: choose small, medium or large.")
+        if space not in ("output", "hidden"):
+            raise ConfigError(f"space={space!r}: choose output or hidden.")
+        channels = out_channels if space == "output" else hidden_channels
+        self.space = space
+        self.feature_dropout = nn.Dropout(feature_dropout)
+        self.lift = Linear(in_channels, hidden_channels, bias)
+        self.readout = Linear(hidden_channels, out_channels, bias)
+        self.filters = nn.ModuleList(
+            SpectralFilter(
+                hidden_channels,
+                num_heads,
+                num_blocks,
+                decoder=decoder,
+                activation=filter_activation,
+                dropout=transformer_dropout,
+                epsilon=epsilon,
+            )
+            for _ in range(num_layers if sharing == "large" else 1)
+        )
+        shared = make_bases(bases, num_heads, channels, propagation_dropout)
+        self.convs = nn.ModuleList(
+            SpectralConv(
+                shared
+                if sharing == "small"
+                else make_bases(bases, num_heads, channels, propagation_dropout),
+                channels,
+                transform=transform,
+                norm=norm,
+                activation=activation,
+                residual=residual,
+                bias=bias,
+            )
+            for _ in range(num_layers)
+        )
+        #: Whether the model is a linear filter of its input, see :meth:`linear_response`.
+        self.is_linear_filter = space == "hidden" and bases == "linear" and not (activation or norm or bias)
+        if init_std is not None:
+            for module in self.modules():
+                if isinstance(module, Linear):
+                    module.reset_parameters(init_std)
+
+    def forward(self, x: Tensor, spectrum: Spectrum, landmarks: Tokens | None = None) -> Tensor:
+        """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
+        responses = self.responses(spectrum, landmarks)
+        hidden = self.lift(self.feature_dropout(x))
+        if self.space == "output":
+            hidden = self.readout(self.feature_dropout(hidden.relu()))
+        for layer, conv in enumerate(self.convs):
+            hidden = conv(hidden, responses[min(layer, len(responses) - 1)], spectrum)
+        if self.space == "hidden":
+            hidden = self.readout(self.feature_dropout(hidden))
+        return hidden
+
+    def responses(self, spectrum: Spectrum, landmarks: Tokens | None = None) -> list[Tensor]:
+        """New eigenvalues ``[..., q, heads]`` of every filter: one, or with large sharing one a
+        layer."""
+        index = spectrum.distinct.index
+        return [
+            filt.decode(spectrum.distinct.tokens, landmarks).index_select(-2, index)
+            for filt in self.filters
+        ]
+
+    def linear_response(self, tokens: Tokens, landmarks: Tokens | None = None) -> Tensor:
+        r"""The gains ``[..., p, in, out]`` of a model that is linear in its input, at every
+        distinct eigenvalue: :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`."""
+        if not self.is_linear_filter:
+            raise ConfigError(
+                "linear_response needs space='hidden', bases='linear', bias=False, and neither "
+                "norm nor activation."
+            )
+        gains = self.lift.weight.mT.unsqueeze(-3)  # [..., 1, in, hidden]
+        decoded = [filt.decode(tokens, landmarks) for filt in self.filters]
+        for layer, conv in enumerate(self.convs):
+            bases = conv.bases
+            assert isinstance(bases, LinearBases)
+            combined = bases.weight[..., :1, :] + bases.gains(decoded[min(layer, len(decoded) - 1)])
+            out = gains * combined.unsqueeze(-2)
+            if isinstance(conv.transform, Linear):
+                out = out @ conv.transform.weight.mT.unsqueeze(-3)
+            gains = out + gains if conv.residual else out
+        return gains @ self.readout.weight.mT.unsqueeze(-3)
+
+    def condensed_attention(self, spectrum: Spectrum) -> Tensor:
+        """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
+        return torch.stack(
+            [filt.encoder.condensed_attention(spectrum.distinct.tokens) for filt in self.filters]
+        )

@@ -1,0 +1,60 @@
+r"""Spectra on disk, found by the content of the graph and the options of the solve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.spectrum import FORMAT, Spectrum
+
+logger = logging.getLogger(__name__)
+
+
+def key(adjacency: sp.csr_array, options: dict[str, Any]) -> str:
+    """A name that changes with any edge, weight or option.
+
+    Example:
+        >>> loop = sp.csr_array(np.eye(2))
+        >>> key(loop, {"k": 1}) == key(loop, {"k": 1}), key(loop, {"k": 1}) == key(loop, {"k": 2})
+        (True, False)
+    """
+    digest = hashlib.sha256(json.dumps([FORMAT, options], sort_keys=True).encode())
+    digest.update(np.asarray(adjacency.shape, dtype=np.int64).tobytes())
+    for part, dtype in (
+        (adjacency.indptr, np.int64),
+        (adjacency.indices, np.int64),
+        (adjacency.data, np.float64),
+    ):
+        digest.update(np.ascontiguousarray(part, dtype=dtype).tobytes())
+    return digest.hexdigest()[:40]
+
+
+def fetch(folder: str | Path, name: str) -> Spectrum | None:
+    """The spectrum stored under ``name``, or None; a damaged file is removed and rebuilt."""
+    path = _path(folder, name)
+    if not path.exists():
+        return None
+    try:
+        return Spectrum.load(path)
+    except SpectrumError as error:
+        logger.warning("%s It is computed anew.", error)
+        path.unlink(missing_ok=True)
+        return None
+
+
+def store(folder: str | Path, name: str, spectrum: Spectrum) -> Path:
+    """Keep a spectrum under ``name``."""
+    path = _path(folder, name)
+    spectrum.save(path)
+    return path
+
+
+def _path(folder: str | Path, name: str) -> Path:
+    return Path(folder) / f"{name}.safetensors"

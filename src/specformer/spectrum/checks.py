@@ -1,0 +1,55 @@
+r"""Are these eigenpairs? Measured after every solve, whoever solved it."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+#: Largest accepted residual norm and orthogonality error of a solve.
+TOLERANCE = 1e-4
+_BLOCK = 2048
+
+
+def max_residual(laplacian: sp.csr_array, eigenvalues: Tensor, eigenvectors: Tensor) -> float:
+    r"""The largest :math:`\lVert L u_i - \lambda_i u_i \rVert_2` over all pairs."""
+    values = eigenvalues.detach().cpu().numpy()
+    vectors = eigenvectors.detach()
+    if vectors.is_cuda:
+        return _max_residual_cuda(laplacian, eigenvalues.detach(), vectors)
+    worst = 0.0
+    for start in range(0, len(values), _BLOCK):
+        block = vectors[:, start : start + _BLOCK].numpy()
+        difference = laplacian @ block - block * values[start : start + _BLOCK]
+        worst = max(worst, float(np.sqrt((difference**2).sum(axis=0)).max(initial=0.0)))
+    return worst
+
+
+def _max_residual_cuda(laplacian: sp.csr_array, values: Tensor, vectors: Tensor) -> float:
+    matrix = torch.sparse_csr_tensor(
+        torch.as_tensor(laplacian.indptr.astype(np.int64)),
+        torch.as_tensor(laplacian.indices.astype(np.int64)),
+        torch.as_tensor(laplacian.data),
+        size=laplacian.shape,
+        dtype=vectors.dtype,
+        device=vectors.device,
+    )
+    worst = 0.0
+    for start in range(0, len(values), _BLOCK):
+        block = vectors[:, start : start + _BLOCK].contiguous()
+        difference = matrix @ block - block * values[start : start + _BLOCK]
+        worst = max(worst, float(difference.norm(dim=0).max()))
+    return worst
+
+
+def max_orthogonality_error(eigenvectors: Tensor) -> float:
+    r"""The largest entry of :math:`|U^\top U - I|`, computed in blocks."""
+    vectors = eigenvectors.detach()
+    count = vectors.shape[1]
+    worst = 0.0
+    for start in range(0, count, _BLOCK):
+        gram = vectors[:, start : start + _BLOCK].mT @ vectors[:, start:]  # upper triangle suffices
+        gram.diagonal().sub_(1.0)
+        worst = max(worst, float(gram.abs().max()))
+    return worst

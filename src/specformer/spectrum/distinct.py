@@ -1,0 +1,75 @@
+r"""Equal eigenvalues as one token with a multiplicity."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+#: Sorted eigenvalues closer than this to their neighbour are taken as one repeated eigenvalue.
+#: Solvers work in float64, where equal eigenvalues come out within about 1e-12 of each other, while
+#: different ones are rarely nearer than 1e-7 even among ten thousand.
+EQUAL_TOLERANCE = 1e-8
+
+
+class Tokens(NamedTuple):
+    """Points of the spectrum with weights: what attention runs over.
+
+    Shapes: values ``[p]``, weights ``[p]`` (multiplicities, or quadrature weights).
+    """
+
+    values: Tensor
+    weights: Tensor
+
+
+class Distinct(NamedTuple):
+    """The different eigenvalues ``[p]``, how often each occurs ``[p]``, and for every eigenvalue
+    the place of its value among them ``[q]``."""
+
+    values: Tensor
+    counts: Tensor
+    index: Tensor
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(self.values, self.counts)
+
+
+def distinct(eigenvalues: Tensor) -> Distinct:
+    """Group eigenvalues that are equal to the bit, in any order.
+
+    Example:
+        >>> distinct(torch.tensor([0.0, 1.0, 1.0, 2.0])).counts.tolist()
+        [1.0, 2.0, 1.0]
+    """
+    values, index, counts = torch.unique(eigenvalues, return_inverse=True, return_counts=True)
+    return Distinct(values, counts.to(eigenvalues.dtype), index)
+
+
+def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
+    """First position of every group of equal eigenvalues in an ascending array.
+
+    Example:
+        >>> group_starts(np.array([0.0, 1.0, 1.0 + 1e-12, 2.0])).tolist()
+        [0, 1, 3]
+    """
+    gaps = np.diff(eigenvalues) > tolerance
+    return np.flatnonzero(np.concatenate([np.ones(min(1, len(eigenvalues)), dtype=bool), gaps]))
+
+
+def snap(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
+    """Give all members of a group of equal eigenvalues their common mean, clipped to [0, 2].
+
+    After this, equality to the bit is the one definition of a repeated eigenvalue.
+    """
+    if eigenvalues.size == 0:
+        return eigenvalues
+    starts = group_starts(eigenvalues, tolerance)
+    sizes = np.diff(np.append(starts, eigenvalues.size))
+    means = np.add.reduceat(eigenvalues, starts) / sizes
+    # An eigenvalue that is 0 or 2 in exact arithmetic should say so, not 3e-17.
+    for exact in (0.0, 1.0, 2.0):
+        means[np.abs(means - exact) <= tolerance] = exact
+    return np.repeat(np.clip(means, 0.0, 2.0), sizes)

@@ -1,0 +1,1 @@
+"""Eigensolvers, one a file. Each is a function ``solve(laplacian, lowest, highest, …)``."""

@@ -1,0 +1,119 @@
+r"""A few eigenpairs at either end, by SciPy's ARPACK on the normalised adjacency.
+
+The smallest eigenvalues of L are the largest of :math:`I - L`, which is the fastest way to ask
+ARPACK for them. Krylov methods can miss copies of a repeated eigenvalue, so each answer is
+deflated and asked again until nothing better than the cut remains.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
+
+logger = logging.getLogger(__name__)
+
+#: ARPACK's relative accuracy of the eigenvalues; repeated ones must agree to EQUAL_TOLERANCE.
+_ACCURACY = 1e-11
+#: How many further eigenvalues are asked for beyond those wanted, to see where a group ends.
+_GUARD = 8
+
+
+def solve(
+    laplacian: sp.csr_array, lowest: int, highest: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
+
+    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
+    """
+    n = laplacian.shape[0]
+    shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
+    ends = []
+    if lowest:
+        values, vectors = _top(shifted, lowest, seed)
+        ends.append((1.0 - values, vectors))
+    if highest:
+        values, vectors = _top(sp.csr_array(-shifted), highest, seed)
+        ends.append((1.0 + values[::-1], vectors[:, ::-1]))
+    values = np.concatenate([end[0] for end in ends])
+    vectors = np.concatenate([end[1] for end in ends], axis=1)
+    if lowest and highest and ends[0][0][-1] >= ends[1][0][0] - EQUAL_TOLERANCE:
+        raise SpectrumError("the two ends of the spectrum overlap; use solver='dense'.")
+    return values, vectors
+
+
+def _top(matrix: sp.csr_array, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest ``count`` eigenpairs, descending, and all others equal to the last of them."""
+    n = matrix.shape[0]
+    if count + _GUARD >= n:
+        raise SpectrumError(f"{count} of {n} eigenpairs are too many for solver='lanczos'.")
+    generator = np.random.default_rng(seed)
+    values, vectors = _arpack(matrix, np.empty((n, 0)), count + _GUARD, generator)
+    while True:
+        cut = values[count - 1]
+        # The group at the cut is complete only if a smaller value follows it and no copy of
+        # anything above the cut hides in the orthogonal complement.
+        group_ends = values[-1] < cut - EQUAL_TOLERANCE
+        extra = _GUARD if group_ends else max(_GUARD, count // 2)
+        if vectors.shape[1] + extra >= n:
+            raise SpectrumError("the eigenvalue at the cut is repeated too often; use 'dense'.")
+        more_values, more_vectors = _arpack(matrix, vectors, extra, generator)
+        missed = more_values >= cut - EQUAL_TOLERANCE
+        if group_ends and not missed.any():
+            break
+        if missed.any():
+            logger.debug("lanczos: %d further copies found after deflation", missed.sum())
+        keep = missed if group_ends else slice(None)
+        values = np.concatenate([values, more_values[keep]])
+        vectors = np.concatenate([vectors, more_vectors[:, keep]], axis=1)
+        values, vectors = _rayleigh_ritz(matrix, vectors)
+    starts = np.append(group_starts(-values), len(values))
+    end = starts[np.searchsorted(starts, count)]
+    return values[:end], vectors[:, :end]
+
+
+def _arpack(
+    matrix: sp.csr_array, found: np.ndarray, count: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest ``count`` pairs of ``matrix`` in the orthogonal complement of ``found``."""
+    n = matrix.shape[0]
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        vector = vector.ravel()
+        out = matrix @ vector
+        # Found directions are moved to the far end, -3, below every eigenvalue in [-1, 1].
+        coefficients = found.T @ vector
+        out -= found @ (found.T @ out + 3.0 * coefficients)
+        return np.asarray(out)
+
+    operator = spla.LinearOperator((n, n), matvec=product, dtype=np.float64)
+    start = generator.standard_normal(n)
+    for basis in (max(2 * count + 1, 20), max(4 * count + 1, 40)):
+        try:
+            values, vectors = spla.eigsh(
+                operator if found.shape[1] else matrix,
+                k=count,
+                which="LA",
+                v0=start,
+                ncv=min(n, basis),
+                tol=_ACCURACY,
+                maxiter=max(1000, 10 * n),
+            )
+        except spla.ArpackError as error:
+            logger.info("lanczos: ARPACK stopped (%s)", error)
+            continue
+        order = np.argsort(-values)
+        return values[order], vectors[:, order]
+    raise SpectrumError(f"ARPACK did not converge for {count} eigenpairs of {n:,} nodes.")
+
+
+def _rayleigh_ritz(matrix: sp.csr_array, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormalise a basis and diagonalise the matrix in it, largest eigenvalue first."""
+    basis, _ = np.linalg.qr(basis)
+    values, rotation = np.linalg.eigh(basis.T @ (matrix @ basis))
+    return values[::-1], basis @ rotation[:, ::-1]

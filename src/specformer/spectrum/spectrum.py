@@ -1,0 +1,192 @@
+r"""The eigenpairs of a graph's normalised Laplacian, complete or truncated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.files import replacing
+from specformer.spectrum.distinct import Distinct, Tokens, distinct
+from specformer.spectrum.quadrature import gauss_quadrature
+
+FORMAT = "specformer.spectrum/1"
+
+
+@dataclass(frozen=True)
+class SolveReport:
+    """How a spectrum was computed and how well it passed its checks."""
+
+    solver: str
+    reason: str
+    seconds: float
+    max_residual: float
+    max_orthogonality_error: float
+    components: int
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    r"""Eigenvalues λ in [0, 2] and orthonormal eigenvectors U of a normalised Laplacian.
+
+    Shapes:
+        - eigenvalues: ``[q]``, ascending as solvers give them; any order works
+        - eigenvectors: ``[n, q]``
+
+    Example:
+        >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2**0.5)
+        >>> path.filter(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
+        tensor([0.5000, 0.5000])
+    """
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    report: SolveReport | None = None
+    #: The different eigenvalues and their multiplicities.
+    distinct: Distinct = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.eigenvectors.shape)
+        if self.eigenvalues.dim() != 1 or len(shape) != 2 or shape[1] != len(self.eigenvalues):
+            raise SpectrumError(
+                f"eigenvalues {tuple(self.eigenvalues.shape)} and eigenvectors {shape} do not "
+                "match: expected shapes [q] and [n, q]."
+            )
+        object.__setattr__(self, "distinct", distinct(self.eigenvalues))
+
+    def __repr__(self) -> str:
+        part = "complete" if self.is_complete else "truncated"
+        return (
+            f"Spectrum(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
+            f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device})"
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return self.eigenvectors.shape[0]
+
+    @property
+    def num_eigenpairs(self) -> int:
+        return self.eigenvectors.shape[1]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every eigenpair is here."""
+        return self.num_eigenpairs == self.num_nodes
+
+    @property
+    def device(self) -> torch.device:
+        return self.eigenvectors.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.eigenvectors.dtype
+
+    def to(
+        self,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> Spectrum:
+        """The same spectrum on another device or in another precision."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
+
+        return replace(
+            self, eigenvalues=move(self.eigenvalues), eigenvectors=move(self.eigenvectors)
+        )
+
+    def gft(self, x: Tensor) -> Tensor:
+        r"""Graph Fourier transform :math:`U^\top x` of ``[..., n, channels]``."""
+        return _apply(self.eigenvectors.mT, x)
+
+    def igft(self, coefficients: Tensor) -> Tensor:
+        r"""Inverse transform :math:`U \hat x` of ``[..., q, channels]``."""
+        return _apply(self.eigenvectors, coefficients)
+
+    def filter(self, x: Tensor, response: Tensor) -> Tensor:
+        r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
+
+        Args:
+            x: signal, ``[n]`` or ``[n, channels]``.
+            response: g at every eigenvalue, ``[q]``, or one a channel, ``[q, channels]``.
+        """
+        columns = x.unsqueeze(-1) if x.dim() == 1 else x
+        gains = response.unsqueeze(-1) if response.dim() == 1 else response
+        out = self.igft(gains * self.gft(columns))
+        return out.squeeze(-1) if x.dim() == 1 and response.dim() == 1 else out
+
+    def landmarks(self, count: int) -> Tokens:
+        """At most ``count`` weighted points that integrate like the whole spectrum.
+
+        See :func:`specformer.spectrum.quadrature.gauss_quadrature`.
+        """
+        values, counts = self.distinct.values, self.distinct.counts
+        nodes, weights = gauss_quadrature(values.cpu().numpy(), counts.cpu().numpy(), count)
+        return Tokens(
+            torch.as_tensor(nodes, dtype=values.dtype, device=values.device),
+            torch.as_tensor(weights, dtype=values.dtype, device=values.device),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write to a safetensors file, atomically, with a checksum of the numbers."""
+        tensors = {
+            "eigenvalues": self.eigenvalues.detach().cpu().contiguous(),
+            "eigenvectors": self.eigenvectors.detach().cpu().contiguous(),
+        }
+        report = asdict(self.report) if self.report else None
+        header = {
+            "format": FORMAT,
+            "checksum": _checksum(tensors),
+            "report": json.dumps(report),
+        }
+        with replacing(path) as part:
+            save_file(tensors, part, metadata=header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Spectrum:
+        """Read a file written by :meth:`save`; one that is damaged or altered is refused."""
+        path = Path(path)
+        if not path.is_file():
+            raise SpectrumError(f"{path}: no such spectrum file.")
+        try:
+            with safe_open(path, framework="pt") as file:
+                header: dict[str, Any] = file.metadata() or {}
+                if header.get("format") != FORMAT:
+                    raise SpectrumError(f"{path}: not a spectrum saved by specformer ({FORMAT}).")
+                tensors = {name: file.get_tensor(name) for name in ("eigenvalues", "eigenvectors")}
+        except (SafetensorError, OSError, ValueError) as error:
+            raise SpectrumError(f"{path}: damaged spectrum file ({error}).") from error
+        if header.get("checksum") != _checksum(tensors):
+            raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
+        report = json.loads(header.get("report", "null"))
+        return cls(**tensors, report=SolveReport(**report) if report else None)
+
+
+def _apply(matrix: Tensor, x: Tensor) -> Tensor:
+    """``matrix @ x`` with every leading axis of ``x`` folded into columns, so that the matrix is
+    read once however many runs and channels there are."""
+    if x.dim() == 2:
+        return matrix @ x
+    lead, channels = x.shape[:-2], x.shape[-1]
+    columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
+    out = matrix @ columns
+    return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
+        digest.update(tensor.view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,32 @@
+r"""The spectrum as a PyG transform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from specformer.spectrum.decompose import decompose
+
+
+class AddSpectrum(BaseTransform):
+    r"""Add ``data.spectrum``; takes the keyword arguments of :func:`specformer.decompose`.
+
+    Example:
+        >>> import torch
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> AddSpectrum()(data).spectrum.eigenvalues
+        tensor([0., 2.])
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def forward(self, data: Data) -> Data:
+        data.spectrum = decompose(data, **self.options)
+        return data
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{type(self).__name__}({options})"

@@ -1,0 +1,63 @@
+r"""How long and how fast to train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Adam's settings over a run.
+
+    Args:
+        epochs: at most this many.
+        patience: stop after this many without improvement.
+        learning_rate: the highest rate.
+        decay: ``"constant"``, or ``"cosine"`` down to ``final_rate``.
+        warmup: epochs of linear increase at the start.
+        final_rate: the rate cosine decay ends at.
+        weight_decay: L2 penalty.
+    """
+
+    epochs: int = 2000
+    patience: int = 200
+    learning_rate: float = 0.01
+    decay: Literal["constant", "cosine"] = "constant"
+    warmup: int = 0
+    final_rate: float = 0.0
+    weight_decay: float = 0.0
+
+    def optimiser(
+        self, parameters: Iterable[nn.Parameter], device: torch.device
+    ) -> torch.optim.Optimizer:
+        """Adam with its rate in a tensor, so that a captured epoch can change it."""
+        rate = torch.tensor(self.learning_rate, device=device)
+        return torch.optim.Adam(
+            parameters,
+            lr=rate,
+            weight_decay=self.weight_decay,
+            capturable=device.type == "cuda",
+            fused=True,
+        )
+
+    def rate(self, epoch: Tensor) -> Tensor:
+        """The learning rate of an epoch, computed where ``epoch`` lives."""
+        step = epoch.to(torch.float32)
+        rate = torch.full_like(step, self.learning_rate)
+        if self.decay == "cosine":
+            progress = ((step - self.warmup) / max(1, self.epochs - self.warmup)).clamp(0, 1)
+            wave = 0.5 * (1 + torch.cos(torch.pi * progress))
+            rate = self.final_rate + (self.learning_rate - self.final_rate) * wave
+        if self.warmup:
+            rate = rate * ((step + 1) / self.warmup).clamp(max=1.0)
+        return rate
+
+    def set_rate(self, optimiser: torch.optim.Optimizer, epoch: Tensor) -> None:
+        """Write the rate of ``epoch`` into the optimiser without reading anything back."""
+        for group in optimiser.param_groups:
+            group["lr"].copy_(self.rate(epoch))

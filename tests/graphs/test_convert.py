@@ -1,0 +1,233 @@
+"""Every source becomes the same graph, by the same rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+from specformer.errors import GraphError
+from specformer.graphs import as_adjacency, as_graph, write_npz
+
+# 0 - 1, 1 - 2 and a loop on 2; node 3 is alone.
+EDGES = [[0, 1, 1, 2], [1, 0, 2, 2]]
+PATTERN = [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+
+
+def dense(source: Any, **options: Any) -> np.ndarray:
+    return as_graph(source, **options).adjacency.toarray()
+
+
+@pytest.mark.parametrize(
+    "edge_index",
+    [
+        EDGES,
+        np.array(EDGES),
+        np.array(EDGES, dtype=np.uint8),
+        torch.tensor(EDGES),
+        torch.tensor(EDGES, dtype=torch.int32),
+    ],
+    ids=["list", "int64", "uint8", "tensor", "tensor32"],
+)
+def test_edge_index_of_any_kind(edge_index: Any) -> None:
+    np.testing.assert_array_equal(dense(edge_index, num_nodes=4), PATTERN)
+    assert as_graph(edge_index).num_nodes == 3
+
+
+def test_unweighted_edges_count_once_however_often_they_are_repeated() -> None:
+    np.testing.assert_array_equal(dense([[0, 0, 1, 1], [1, 1, 0, 1]]), [[0, 1], [1, 1]])
+
+
+def test_weighted_edges_add_up_along_and_meet_in_the_larger_across() -> None:
+    edges, weight = [[0, 0, 1, 2, 2], [1, 1, 0, 2, 0]], [1.0, 2.0, 5.0, 4.0, 0.0]
+    expected = [[0, 5, 0], [5, 0, 0], [0, 0, 4]]
+    np.testing.assert_array_equal(dense(edges, edge_weight=weight), expected)
+    np.testing.assert_array_equal(dense([[0, 0], [1, 1]], edge_weight=[1, 2]), [[0, 3], [3, 0]])
+
+
+def test_zero_weights_are_not_stored() -> None:
+    graph = as_graph([[0, 1], [1, 2]], edge_weight=torch.tensor([0.0, 1.0]))
+    assert (graph.num_edges, graph.adjacency.nnz) == (1, 2)
+
+
+@pytest.mark.parametrize("edges", [[[], []], torch.empty(2, 0), np.empty((2, 0), int)])
+def test_nodes_without_edges_are_a_graph(edges: Any) -> None:
+    graph = as_graph(edges, num_nodes=3)
+    assert (graph.num_nodes, graph.num_edges, graph.num_components) == (3, 0, 3)
+
+
+def test_pyg_data_brings_everything() -> None:
+    data = Data(
+        edge_index=torch.tensor(EDGES),
+        edge_attr=torch.rand(4),
+        x=torch.eye(4, requires_grad=True),
+        y=torch.tensor([[0], [1], [-1], [1]]),
+        train_mask=torch.tensor([True, False, False, False]),
+        test_mask=torch.zeros(4, 2, dtype=torch.bool),
+    )
+    graph = as_graph(data, name="own")
+    np.testing.assert_array_equal(graph.adjacency.toarray(), PATTERN)  # edge_attr is no weight
+    np.testing.assert_array_equal(graph.x, np.eye(4))
+    np.testing.assert_array_equal(graph.y, [0, 1, -1, 1])
+    assert graph.train_mask.shape == graph.test_mask.shape == (4, 2)
+    assert graph.val_mask is None
+    assert graph.name == "own"
+
+
+def test_pyg_edge_weight_is_used_and_overridden() -> None:
+    data = Data(edge_index=torch.tensor([[0], [1]]), edge_weight=torch.tensor([2.0]), num_nodes=2)
+    np.testing.assert_array_equal(dense(data), [[0, 2], [2, 0]])
+    np.testing.assert_array_equal(dense(data, edge_weight=[3.0]), [[0, 3], [3, 0]])
+
+
+def test_adjacency_of_a_molecule_does_not_mind_labels_of_the_whole_graph() -> None:
+    data = Data(edge_index=torch.tensor(EDGES), y=torch.tensor([[float("nan")]]), num_nodes=4)
+    np.testing.assert_array_equal(as_adjacency(data).toarray(), PATTERN)
+    with pytest.raises(GraphError, match="y must hold integers"):
+        as_graph(data)
+
+
+def test_adjacency_of_any_other_source_is_its_graphs() -> None:
+    np.testing.assert_array_equal(as_adjacency(EDGES, num_nodes=4).toarray(), PATTERN)
+    np.testing.assert_array_equal(as_adjacency(nx.path_graph(2)).toarray(), [[0, 1], [1, 0]])
+
+
+def test_networkx_keeps_its_order_and_names() -> None:
+    source = nx.Graph(name="friends")
+    source.add_nodes_from(["cy", "ann"])
+    source.add_edge("bob", "cy")
+    graph = as_graph(source)
+    assert graph.node_ids == ("cy", "ann", "bob")
+    assert graph.name == "friends"
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_networkx_of_every_kind_gives_the_pattern(kind: Any) -> None:
+    source = kind([(0, 1), (1, 0), (1, 2), (2, 2)])
+    source.add_node(3)
+    np.testing.assert_array_equal(dense(source), PATTERN)
+
+
+def test_networkx_weights_agree_with_its_own_matrix() -> None:
+    source = nx.MultiGraph()
+    source.add_weighted_edges_from([(0, 1, 2.0), (1, 0, 3.0), (1, 1, 4.0)])
+    source.add_edge(1, 2)
+    np.testing.assert_array_equal(dense(source), nx.to_numpy_array(source))
+    np.testing.assert_array_equal(dense(source), [[0, 5, 0], [5, 4, 1], [0, 1, 0]])
+
+
+def test_networkx_without_edges() -> None:
+    assert as_graph(nx.empty_graph(3)).num_components == 3
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.coo_matrix, sp.csc_matrix, sp.lil_array])
+def test_scipy_values_are_weights(form: Any) -> None:
+    np.testing.assert_array_equal(dense(form([[0.0, 2.0], [5.0, 1.0]])), [[0, 5], [5, 1]])
+
+
+@pytest.mark.parametrize("form", [sp.coo_array, sp.csr_array])
+def test_scipy_booleans_are_a_pattern(form: Any) -> None:
+    if form is sp.coo_array:
+        matrix = sp.coo_array((np.ones(2, bool), ([0, 0], [1, 1])), shape=(2, 2))
+    else:
+        matrix = sp.csr_array((np.ones(2, bool), [1, 1], [0, 2, 2]), shape=(2, 2))
+    np.testing.assert_array_equal(dense(matrix), [[0, 1], [1, 0]])
+
+
+def test_a_graph_is_returned_as_it_is() -> None:
+    graph = as_graph(EDGES)
+    assert as_graph(graph) is graph
+    assert as_graph(graph, num_nodes=3) is graph
+    assert as_graph(graph, name="other").name == "other"
+
+
+def test_a_path_is_read(tmp_path: Path) -> None:
+    write_npz(tmp_path / "own.npz", as_graph(EDGES))
+    assert as_graph(tmp_path / "own.npz").num_edges == 2
+    assert as_graph(str(tmp_path / "own.npz")).name == "own"
+
+
+edge_lists = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=20)
+
+
+@given(edge_lists, st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_order_direction_and_repetition_of_edges_do_not_matter(edges: Any, random: Any) -> None:
+    mixed = [random.choice([edge, edge[::-1]]) for edge in edges * 2]
+    random.shuffle(mixed)
+    plain, other = (dense(np.array(each).T, num_nodes=7) for each in (edges, mixed))
+    np.testing.assert_array_equal(plain, other)
+    np.testing.assert_array_equal(plain, plain.T)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ([[0, 1], [1, 9]], {"num_nodes": 3}, r"edge_index\[1, 1\] is 9, outside 0..2"),
+        ([[0, -1], [1, 1]], {}, r"edge_index\[0, 1\] is -1, outside 0..1"),
+        ([[-1], [-1]], {}, r"edge_index\[0, 0\] is -1"),
+        ([[0.0], [1.0]], {}, "edge_index must hold integers, not float64"),
+        (torch.tensor([[0.0], [1.0]]), {}, "edge_index must hold integers, not float32"),
+        (np.array([["a"], ["b"]]), {}, "edge_index must hold integers, not <U1"),
+        (np.array([[None], [1]]), {}, "edge_index must hold integers, not object"),
+        ([[0, 1], [1]], {}, "edge_index cannot be read as an array of integers"),
+        ([[0, 1], [1, 2], [2, 0]], {}, r"edge_index must have shape \[2, edges\], not \[3, 2\]"),
+        ([0, 1], {}, r"edge_index must have shape \[2, edges\], not \[2\]"),
+        (torch.eye(2).to_sparse(), {}, "edge_index cannot be read as an array of integers"),
+        ([[], []], {}, "no nodes: without edges, num_nodes must be given"),
+        ([[], []], {"num_nodes": 0}, "the graph has no nodes"),
+        (EDGES, {"num_nodes": -4}, "num_nodes must be at least 1, not -4"),
+        (EDGES, {"num_nodes": 2.5}, "num_nodes must be an integer, not 2.5"),
+        (EDGES, {"edge_weight": [1, 2]}, r"edge_weight must have shape \[4\], not \[2\]"),
+        (EDGES, {"edge_weight": [1, 1, -2, 1]}, r"edge_weight\[2\] is -2.0"),
+        (EDGES, {"edge_weight": [1, NAN, 1, 1]}, r"edge_weight\[1\] is nan"),
+        (EDGES, {"edge_weight": [1, 1, 1, np.inf]}, r"edge_weight\[3\] is inf"),
+        (EDGES, {"edge_weight": ["a"] * 4}, "edge_weight must hold numbers, not <U1"),
+        (sp.csr_array((2, 3)), {}, r"adjacency must be square, but its shape is \[2, 3\]"),
+        (sp.csr_array([[0, -1.0], [0, 0]]), {}, r"adjacency\[0, 1\] is -1.0"),
+        (sp.csr_array([[0, 0], [NAN, 0]]), {}, r"adjacency\[1, 0\] is nan"),
+        (sp.csr_array((0, 0)), {}, "the graph has no nodes"),
+        (sp.eye_array(2), {"edge_weight": [1.0]}, "edge_weight goes with an edge_index"),
+        (sp.eye_array(2), {"num_nodes": 3}, "num_nodes is 3, but the graph has 2 nodes"),
+        (nx.Graph(), {}, "the graph has no nodes"),
+        (nx.Graph([("a", "b", {"weight": -1})]), {}, r"edge \('a', 'b'\): weight -1 is not"),
+        (nx.Graph([("a", "b", {"weight": NAN})]), {}, r"edge \('a', 'b'\): weight nan is not"),
+        (nx.Graph([("a", "b", {"weight": "x"})]), {}, r"edge \('a', 'b'\): weight 'x' is not"),
+        (nx.Graph([(1, "1")]), {}, "node_ids has '1' more than once"),
+        (Data(x=torch.ones(2, 1)), {}, "Data has no edge_index"),
+        (HeteroData(), {}, "cannot read a graph from HeteroData"),
+        (42, {}, "cannot read a graph from int"),
+        (None, {}, "cannot read a graph from NoneType"),
+        ("no/such.npz", {}, r"no/such.npz: there is no such file or folder"),
+    ],
+)
+def test_bad_sources_are_named(source: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        as_graph(source, **options)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x": torch.tensor([[NAN], [1.0], [1.0]])}, r"x\[0, 0\] is nan"),
+        ({"x": torch.ones(2, 1)}, "outside 0..1"),
+        ({"y": torch.zeros(2, dtype=torch.long)}, r"y must have shape \[3\], not \[2\]"),
+        ({"val_mask": torch.ones(2, dtype=torch.bool)}, "val_mask must have shape"),
+    ],
+)
+def test_bad_pyg_fields_are_named(fields: dict[str, Any], message: str) -> None:
+    nodes = {} if "x" in fields else {"num_nodes": 3}
+    with pytest.raises(GraphError, match=message):
+        as_graph(Data(edge_index=torch.tensor(EDGES), **nodes, **fields))

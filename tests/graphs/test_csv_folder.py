@@ -1,0 +1,169 @@
+"""Folders of CSV files: what people keep, and the mistakes they make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specformer.errors import GraphError
+from specformer.graphs import read_csv_folder, read_graph
+
+EDGES = "source,target\nann,bob\nbob,cy\n"
+NODES = "id,age,height,label\nann,30,1.7,dog\nbob,41,1.8,cat\ncy,29,1.6,\n"
+
+
+def folder_with(where: Path, edges: str | bytes | None, nodes: str | None = None) -> Path:
+    folder = where / "my-graph"
+    folder.mkdir()
+    if isinstance(edges, bytes):
+        (folder / "edges.csv").write_bytes(edges)
+    elif edges is not None:
+        (folder / "edges.csv").write_text(edges, encoding="utf-8")
+    if nodes is not None:
+        (folder / "nodes.csv").write_text(nodes, encoding="utf-8")
+    return folder
+
+
+def test_edges_and_nodes(tmp_path: Path) -> None:
+    graph = read_graph(folder_with(tmp_path, EDGES, NODES))
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(graph.x, np.float32([[30, 1.7], [41, 1.8], [29, 1.6]]))
+    assert graph.feature_names == ("age", "height")
+    assert graph.y.tolist() == [1, 0, -1]
+    assert graph.class_names == ("cat", "dog")
+    assert graph.node_ids == ("ann", "bob", "cy")
+    assert graph.name == "my-graph"
+
+
+def test_weights_follow_the_rule_of_all_sources(tmp_path: Path) -> None:
+    rows = "source,target,since,weight\n0,1,1999,1\n0,1,2001,2\n1,0,,5\n1,1,,0.5\n"
+    graph = read_csv_folder(folder_with(tmp_path, rows))
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 5], [5, 0.5]])
+
+
+def test_integer_ids_and_labels_are_sorted_by_number(tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, "source,target\n10,9\n9,2\n"))
+    assert graph.node_ids == ("2", "9", "10")
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    (tmp_path / "my-graph" / "nodes.csv").write_text("id,label\n10,10\n9,-1\n2,2\n")
+    graph = read_csv_folder(tmp_path / "my-graph")
+    assert graph.node_ids == ("10", "9", "2")
+    assert graph.class_names == ("-1", "2", "10")
+    assert graph.y.tolist() == [2, 0, 1]
+
+
+def test_text_ids_are_sorted_by_the_alphabet_without_nodes(tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, "source,target\nb,a\n10,9\n"))
+    assert graph.node_ids == ("10", "9", "a", "b")
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        "src,dst\nann,bob\nbob,cy\n",
+        "weightless,target,source\nx,bob,ann\ny,cy,bob\n",
+        "\ufeffsource, target\r\nann, bob\r\n\r\nbob,cy\r\n\r\n",
+        'source,target\n"ann","bob"\nbob ,cy',
+    ],
+    ids=["alias", "other columns", "bom, crlf, blank lines, spaces", "quotes"],
+)
+def test_csv_as_programs_write_it(edges: str, tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, edges))
+    assert graph.node_ids == ("ann", "bob", "cy")
+    assert graph.num_edges == 2
+
+
+def test_a_node_without_edges_and_edges_without_rows(tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, "source,target\n", "id\na\nb\n"))
+    assert (graph.num_nodes, graph.num_edges, graph.x, graph.y) == (2, 0, None, None)
+
+
+def test_the_columns_asked_for(tmp_path: Path) -> None:
+    nodes = "kind,note,key,age\n1,first,ann,30\n0,second,bob,41\n1,third,cy,29\n"
+    folder = folder_with(tmp_path, EDGES, nodes)
+    graph = read_csv_folder(folder, id_column="key", label_column="kind", feature_columns=["age"])
+    assert (graph.node_ids, graph.feature_names) == (("ann", "bob", "cy"), ("age",))
+    assert graph.y.tolist() == [1, 0, 1]
+
+
+def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, EDGES, ",age\nann,1\nbob,2\ncy,3\n"))
+    assert (graph.node_ids, graph.feature_names) == (("ann", "bob", "cy"), ("age",))
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "options", "message"),
+    [
+        (None, NODES, {}, "edges.csv: there is no such file"),
+        ("", None, {}, "edges.csv: the file is empty"),
+        ("source,target\n", None, {}, "my-graph: the graph has no nodes"),
+        (EDGES, "", {}, "nodes.csv: the file is empty"),
+        (EDGES, "id\n", {}, "my-graph: the graph has no nodes"),
+        ("a,b\n1,2\n", None, {}, "edges.csv: needs the columns 'source' and 'target', .* 'a', 'b'"),
+        ("source,target\na,b\na\n", None, {}, "edges.csv: row 3 has 1 cells .* header has 2"),
+        ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
+        ("source,source\na,b\n", None, {}, "edges.csv: column 'source' appears more than once"),
+        ('source,target\na,"b\n', None, {}, "edges.csv: cannot be read as CSV"),
+        (b"source,target\na,\xff\n", None, {}, "edges.csv: is not UTF-8 text, it has a byte 0xff"),
+        (
+            "source,target\nann,bob\nbob,x9\n",
+            NODES,
+            {},
+            "edges.csv: column 'target', row 3: there is no node 'x9' in nodes.csv",
+        ),
+        (
+            "source,target,weight\na,b,1\n\na,c,heavy\n",
+            None,
+            {},
+            "edges.csv: column 'weight', row 4: 'heavy' is not a number",
+        ),
+        (
+            "source,target,weight\na,b,1\na,c,-2\n",
+            None,
+            {},
+            "edges.csv: column 'weight', row 3: the weight -2.0 is negative",
+        ),
+        (
+            "source,target,weight\na,b,nan\n",
+            None,
+            {},
+            "edges.csv: column 'weight', row 2: 'nan' is not a finite number",
+        ),
+        ("source,target\na,\n", None, {}, "edges.csv: column 'target', row 2: the id is empty"),
+        (
+            EDGES,
+            "id,age\nann,30\nbob,abc\ncy,1\n",
+            {},
+            "nodes.csv: column 'age', row 3: 'abc' is not a number",
+        ),
+        (EDGES, "id,age\nann,\n", {}, "nodes.csv: column 'age', row 2: '' is not a number"),
+        (EDGES, "id,age\nann,inf\n", {}, "nodes.csv: column 'age', row 2: 'inf' is not a finite"),
+        (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is not a finite number"),
+        (EDGES, "id\nann\nbob\nann\n", {}, "column 'id', row 4: the id 'ann' is also in row 2"),
+        (EDGES, "id,age\n,3\n", {}, "nodes.csv: column 'id', row 2: the id is empty"),
+        (EDGES, NODES, {"id_column": "key"}, "nodes.csv: there is no column 'key', only 'id', 'a"),
+        (EDGES, NODES, {"label_column": "kind"}, "nodes.csv: there is no column 'kind'"),
+        (EDGES, NODES, {"feature_columns": ["weight"]}, "nodes.csv: there is no column 'weight'"),
+        (EDGES, None, {"label_column": "kind"}, "nodes.csv: .* to read column 'kind' from"),
+    ],
+)
+def test_mistakes_are_named_with_file_column_and_row(
+    edges: str | bytes | None,
+    nodes: str | None,
+    options: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    folder = folder_with(tmp_path, edges, nodes)
+    with pytest.raises(GraphError, match=message) as caught:
+        read_csv_folder(folder, **options)
+    assert str(caught.value).startswith(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="nowhere: there is no such folder"):
+        read_csv_folder(tmp_path / "nowhere")
