@@ -1,0 +1,129 @@
+"""What every baseline promises, whatever it computes."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from specformer.baselines import BASELINES, signal_baseline
+from specformer.errors import ConfigError
+
+RUNS = 3
+DTYPES = [torch.float32, torch.float64]
+every_model = pytest.mark.parametrize("name", BASELINES)
+
+
+def make(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options) -> nn.Module:
+    """A model with no parameter left at a special value (zero biases, identity filters)."""
+    torch.manual_seed(seed)
+    model = BASELINES[name](3, 8, 2, **options).to(dtype)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def stack(models: list[nn.Module]) -> nn.Module:
+    """One module that holds each parameter of several, along a new first axis."""
+    stacked = copy.deepcopy(models[0])
+    for module, *others in zip(stacked.modules(), *(m.modules() for m in models), strict=True):
+        for name, _ in list(module.named_parameters(recurse=False)):
+            rows = [getattr(other, name).detach() for other in others]
+            module.register_parameter(name, nn.Parameter(torch.stack(rows)))
+    return stacked
+
+
+@every_model
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shared", [True, False], ids=["shared_x", "own_x"])
+def test_stacked_models_are_the_models_alone(graph, name, dtype, shared):
+    models = [make(name, dtype, seed) for seed in range(RUNS)]
+    propagation = graph.propagation(dtype)
+    x = torch.randn(RUNS, graph.num_nodes, 3, dtype=dtype)
+    x = x[:1].expand_as(x) if shared else x
+    alone = torch.stack([m(row, propagation) for m, row in zip(models, x, strict=True)])
+    stacked = stack(models)
+    together = stacked(x[0] if shared else x, propagation)
+    torch.testing.assert_close(together, alone)
+
+    together.square().sum().backward()
+    alone.square().sum().backward()
+    for key, parameter in stacked.named_parameters():
+        expected = torch.stack([model.get_parameter(key).grad for model in models])
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-4)
+
+
+@every_model
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_model_on_many_signals(graph, name, dtype):
+    model, propagation = make(name, dtype), graph.propagation(dtype)
+    x = torch.randn(RUNS, graph.num_nodes, 3, dtype=dtype)
+    out = model(x, propagation)
+    assert out.shape == (RUNS, graph.num_nodes, 2)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out, torch.stack([model(row, propagation) for row in x]))
+
+
+@every_model
+def test_permutation_equivariance(graph, name):
+    model = make(name)
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
+    order = np.random.default_rng(1).permutation(graph.num_nodes)
+    relabelled = model(x[order], graph.relabelled(order).propagation())
+    torch.testing.assert_close(relabelled, model(x, graph.propagation())[order])
+
+
+@every_model
+def test_gradients(graph, name):
+    model, propagation = make(name), graph.propagation()
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: model(x, propagation), x)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    model(x, propagation).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@every_model
+def test_reset_parameters_forgets_everything(name):
+    models = make(name, seed=1), make(name, seed=2)
+    for model in models:
+        torch.manual_seed(0)
+        model.reset_parameters()
+    one, other = models
+    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)
+
+
+@every_model
+def test_dropout_acts_in_training_only(graph, name):
+    model = make(name, torch.float32, dropout=0.5)
+    x, propagation = torch.randn(graph.num_nodes, 3), graph.propagation(torch.float32)
+    assert not torch.equal(model(x, propagation), model(x, propagation))
+    model.eval()
+    assert torch.equal(model(x, propagation), model(x, propagation))
+
+
+@pytest.mark.parametrize("name", ["gprgnn", "bernnet", "jacobiconv"])
+def test_stacked_responses(name):
+    options = {"self_loops": False} if name == "gprgnn" else {}
+    models = [make(name, seed=seed, **options) for seed in range(RUNS)]
+    eigenvalues = torch.linspace(0, 2, 5, dtype=torch.float64)
+    alone = torch.stack([model.response(eigenvalues) for model in models])
+    torch.testing.assert_close(stack(models).response(eigenvalues), alone)
+
+
+@every_model
+def test_signal_baselines_have_about_two_thousand_parameters(graph, name):
+    model = signal_baseline(name)
+    assert 1900 <= sum(parameter.numel() for parameter in model.parameters()) <= 2150
+    x = torch.randn(graph.num_nodes, 1)
+    assert model(x, graph.propagation(torch.float32)).shape == (graph.num_nodes, 1)
+    if hasattr(model, "response"):
+        assert model.response(torch.linspace(0, 2, 5)).shape == (5, 1)
+
+
+def test_unknown_names_are_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"'gcnn'.*gcn, gat, chebnet"):
+        signal_baseline("gcnn")
