@@ -29,6 +29,11 @@ class SignalSet:
     shape: tuple[int, int]
     titles: tuple[str, ...]
 
+    @property
+    def mirrors(self) -> tuple[np.ndarray, np.ndarray]:
+        """The mirror symmetries of the grid."""
+        return grid_mirrors(*self.shape)
+
     def first(self, count: int | None) -> SignalSet:
         """The first ``count`` signals; None for all of them."""
         if count is None:
@@ -52,6 +57,17 @@ def grid_graph(height: int, width: int) -> Graph:
     rows, columns = _path(height), _path(width)
     adjacency = sp.kron(rows, sp.eye_array(width)) + sp.kron(sp.eye_array(height), columns)
     return Graph(adjacency=sp.csr_array(adjacency), name=f"grid-{height}x{width}")
+
+
+def grid_mirrors(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """A grid's reflections, up-down and left-right, as permutations of the nodes.
+
+    Example:
+        >>> grid_mirrors(1, 3)[1].tolist()
+        [2, 1, 0]
+    """
+    nodes = np.arange(height * width).reshape(height, width)
+    return nodes[::-1].ravel(), nodes[:, ::-1].ravel()
 
 
 def _path(length: int) -> sp.csr_array:
@@ -83,4 +99,33 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
         mask=mask.astype(bool).ravel(),
         shape=(height, width),
         titles=tuple(f"image {number}" for number in range(len(images))),
+    )
+
+
+def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
+    """A grey version of an image file in [0, 1], its longer side at most ``largest`` pixels."""
+    from skimage import color, io, transform
+
+    path = Path(path)
+    if not path.is_file():
+        raise GraphError(f"{path}: no such image file.")
+    try:
+        image = np.asarray(io.imread(path))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise GraphError(f"{path}: not a readable image ({error}).") from error
+    if image.ndim == 3:
+        image = color.rgb2gray(image[..., :3]) if image.shape[-1] >= 3 else image[..., 0]
+    if image.ndim != 2 or min(image.shape) < 2:
+        raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {image.shape}.")
+    grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image
+    scale = min(1.0, largest / max(grey.shape))
+    shape = tuple(max(2, round(side * scale)) for side in grey.shape)
+    small = np.asarray(transform.resize(grey, shape, anti_aliasing=True)).clip(0, 1)
+    return SignalSet(
+        name=path.stem,
+        graph=grid_graph(*shape),
+        signals=small.reshape(1, -1).astype(np.float32),
+        mask=np.ones(small.size, dtype=bool),
+        shape=(shape[0], shape[1]),
+        titles=(path.stem,),
     )

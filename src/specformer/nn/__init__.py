@@ -5,4 +5,4 @@ from specformer.nn.filter import SpectralFilter
 from specformer.nn.node_conv import SpectralConv
 from specformer.nn.node_model import Specformer
 
-__all__ = ["EigenvalueEncoding", "SpectralConv", "SpectralFilter", "Specformer"]
+__all__ = ["EigenvalueEncoding", "Specformer", "SpectralConv", "SpectralFilter"]

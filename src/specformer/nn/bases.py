@@ -17,7 +17,7 @@ _ENTRY_LIMIT = 2**28
 
 
 class LinearBases(nn.Module):
-    r"""Per-channel weights of the identity and of every basis, initialised to ones:
+    r"""Per-channel weights of the identity and of every basis, initialised to ones.
 
     .. math::
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
@@ -63,7 +63,7 @@ class LinearBases(nn.Module):
 
 
 class FeedForwardBases(nn.Module):
-    r"""The paper's entry-wise network on explicit bases, for graphs small enough to hold them:
+    r"""The paper's entry-wise network on explicit bases, for graphs small enough to hold them.
 
     .. math::
         \hat S = \mathrm{FFN}([I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M]), \quad

@@ -15,8 +15,11 @@ DecoderKind = Literal["joint", "heads"]
 
 
 class JointDecoder(nn.Module):
-    r"""One linear map over the whole representation, :math:`[\lambda_1 \dots \lambda_M] =
-    \phi(\hat Z W + b)`, as the authors' released code has it."""
+    r"""One linear map over the whole representation, as the authors' released code has it.
+
+    .. math::
+        [\lambda_1 \dots \lambda_M] = \phi(\hat Z W + b)
+    """
 
     def __init__(self, channels: int, num_heads: int, activation: Activation = None) -> None:
         super().__init__()
@@ -28,9 +31,12 @@ class JointDecoder(nn.Module):
 
 
 class HeadsDecoder(nn.Module):
-    r"""Each head decodes its own attention output with a shared vector, as the paper's text says:
-    :math:`\lambda_m = \phi(Z_m W_\lambda)`,
-    :math:`Z_m = \mathrm{Attention}(\hat Z W^Q_m, \hat Z W^K_m, \hat Z W^V_m)`."""
+    r"""Each head decodes its own attention output with a shared vector, as the paper's text says.
+
+    .. math::
+        Z_m = \mathrm{Attention}(\hat Z W^Q_m, \hat Z W^K_m, \hat Z W^V_m), \quad
+        \lambda_m = \phi(Z_m W_\lambda)
+    """
 
     def __init__(self, channels: int, num_heads: int, activation: Activation = None) -> None:
         super().__init__()

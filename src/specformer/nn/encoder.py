@@ -2,8 +2,11 @@ r"""A pre-norm Transformer over the set of eigenvalues (paper §4.1, Eq. 3)."""
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.nn.attention import SelfAttention, condense
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.linear import LayerNorm, Linear
@@ -11,8 +14,12 @@ from specformer.spectrum import Tokens
 
 
 class EncoderBlock(nn.Module):
-    r""":math:`\tilde Z = \mathrm{MHA}(\mathrm{LN}(Z)) + Z`, then
-    :math:`\hat Z = \mathrm{FFN}(\mathrm{LN}(\tilde Z)) + \tilde Z`, with an FFN of width d."""
+    r"""Attention and a feed-forward network of width d, each on normalised input and added to it.
+
+    .. math::
+        \tilde Z = \mathrm{MHA}(\mathrm{LN}(Z)) + Z, \quad
+        \hat Z = \mathrm{FFN}(\mathrm{LN}(\tilde Z)) + \tilde Z
+    """
 
     def __init__(self, channels: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -29,7 +36,7 @@ class EncoderBlock(nn.Module):
         normed_keys = normed if keys is tokens else self.attention_norm(keys)
         attended = tokens + self.dropout(self.attention(normed, normed_keys, weights))
         update = self.feed_forward(self.feed_forward_norm(attended))
-        return attended + self.dropout(update)
+        return cast(Tensor, attended + self.dropout(update))
 
 
 class SpectrumEncoder(nn.Module):
@@ -52,6 +59,8 @@ class SpectrumEncoder(nn.Module):
         epsilon: float = 100.0,
     ) -> None:
         super().__init__()
+        if num_blocks < 0:
+            raise ConfigError(f"num_blocks={num_blocks} must not be negative.")
         self.encoding = EigenvalueEncoding(channels, epsilon)
         self.embedding = Linear(channels + 1, channels)
         self.blocks = nn.ModuleList(
@@ -79,5 +88,5 @@ class SpectrumEncoder(nn.Module):
         hidden = self.embedding(self.encoding(tokens.values))
         for earlier in self.blocks[:block]:
             hidden = earlier(hidden, hidden, tokens.weights)
-        chosen = self.blocks[block]
+        chosen = cast(EncoderBlock, self.blocks[block])
         return condense(chosen.attention, chosen.attention_norm(hidden), tokens)

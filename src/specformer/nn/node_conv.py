@@ -16,7 +16,7 @@ Norm = Literal["batch", "layer"] | None
 
 
 class SpectralConv(nn.Module):
-    r"""Filter every channel, then optionally normalise, map, activate and add the input back:
+    r"""Filter every channel, then optionally normalise, map, activate and add the input back.
 
     .. math::
         \hat X_{:,c} = \hat S_{:,:,c} X_{:,c}, \qquad X' = \sigma(\mathrm{norm}(\hat X W)) + X

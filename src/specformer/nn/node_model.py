@@ -2,7 +2,7 @@ r"""Specformer for single graphs: node classification, node regression, filter l
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -84,10 +84,7 @@ class Specformer(Pretrained):
             for name, value in locals().items()
             if name not in ("self", "__class__") and not name.startswith("_")
         }
-        if sharing not in ("small", "medium", "large"):
-            raise ConfigError(f"sharing={sharing!r}: choose small, medium or large.")
-        if space not in ("output", "hidden"):
-            raise ConfigError(f"space={space!r}: choose output or hidden.")
+        _check(self.config)
         channels = out_channels if space == "output" else hidden_channels
         self.space = space
         self.feature_dropout = nn.Dropout(feature_dropout)
@@ -121,7 +118,9 @@ class Specformer(Pretrained):
             for _ in range(num_layers)
         )
         #: Whether the model is a linear filter of its input, see :meth:`linear_response`.
-        self.is_linear_filter = space == "hidden" and bases == "linear" and not (activation or norm or bias)
+        self.is_linear_filter = (
+            space == "hidden" and bases == "linear" and not (activation or norm or bias)
+        )
         if init_std is not None:
             for module in self.modules():
                 if isinstance(module, Linear):
@@ -137,27 +136,31 @@ class Specformer(Pretrained):
             hidden = conv(hidden, responses[min(layer, len(responses) - 1)], spectrum)
         if self.space == "hidden":
             hidden = self.readout(self.feature_dropout(hidden))
-        return hidden
+        return cast(Tensor, hidden)
 
     def responses(self, spectrum: Spectrum, landmarks: Tokens | None = None) -> list[Tensor]:
-        """New eigenvalues ``[..., q, heads]`` of every filter: one, or with large sharing one a
-        layer."""
+        """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large"."""
         index = spectrum.distinct.index
         return [
-            filt.decode(spectrum.distinct.tokens, landmarks).index_select(-2, index)
+            cast(SpectralFilter, filt)
+            .decode(spectrum.distinct.tokens, landmarks)
+            .index_select(-2, index)
             for filt in self.filters
         ]
 
     def linear_response(self, tokens: Tokens, landmarks: Tokens | None = None) -> Tensor:
-        r"""The gains ``[..., p, in, out]`` of a model that is linear in its input, at every
-        distinct eigenvalue: :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`."""
+        r"""The gains ``[..., p, in, out]`` at distinct eigenvalues, if the model is linear in x.
+
+        Over a complete spectrum :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`; over a
+        truncated one the identity among the bases acts on the rest of the signal too.
+        """
         if not self.is_linear_filter:
             raise ConfigError(
                 "linear_response needs space='hidden', bases='linear', bias=False, and neither "
                 "norm nor activation."
             )
         gains = self.lift.weight.mT.unsqueeze(-3)  # [..., 1, in, hidden]
-        decoded = [filt.decode(tokens, landmarks) for filt in self.filters]
+        decoded = [cast(SpectralFilter, filt).decode(tokens, landmarks) for filt in self.filters]
         for layer, conv in enumerate(self.convs):
             bases = conv.bases
             assert isinstance(bases, LinearBases)
@@ -170,6 +173,22 @@ class Specformer(Pretrained):
 
     def condensed_attention(self, spectrum: Spectrum) -> Tensor:
         """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
-        return torch.stack(
-            [filt.encoder.condensed_attention(spectrum.distinct.tokens) for filt in self.filters]
-        )
+        tokens = spectrum.distinct.tokens
+        encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
+        return torch.stack([encoder.condensed_attention(tokens) for encoder in encoders])
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Refuse what no other module would."""
+    for name, choices in (
+        ("sharing", ("small", "medium", "large")),
+        ("space", ("output", "hidden")),
+    ):
+        if config[name] not in choices:
+            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(choices)}.")
+    for name in ("in_channels", "hidden_channels", "out_channels", "num_layers", "num_heads"):
+        if config[name] < 1:
+            raise ConfigError(f"{name}={config[name]} must be at least 1.")
+    for name in ("transformer_dropout", "feature_dropout", "propagation_dropout"):
+        if not 0.0 <= config[name] <= 1.0:
+            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
 
-from specformer.errors import RunError
+from specformer.errors import ConfigError, RunError
 from specformer.files import replacing, write_json
+from specformer.spectrum.checksum import checksum
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -26,28 +28,49 @@ class Pretrained(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration and weights into ``folder``, each file atomically."""
         folder = Path(folder)
-        state = {name: tensor.contiguous().cpu() for name, tensor in self.state_dict().items()}
+        config = {"model": type(self).__name__, **self.config}
+        # A copy each: safetensors refuses tensors that share memory, as shared bases do.
+        state = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.state_dict().items()
+        }
+        header = {"format": "pt", "checksum": checksum(state, _canonical(config))}
         with replacing(folder / WEIGHTS) as part:
-            save_file(state, part, metadata={"format": "pt", "model": type(self).__name__})
-        write_json(folder / CONFIG, {"model": type(self).__name__, **self.config})
+            save_file(state, part, metadata=header)
+        write_json(folder / CONFIG, config)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
-        """The model saved in ``folder``, in evaluation mode."""
+        """The model saved in ``folder``, in evaluation mode and in the precision it had."""
         folder = Path(folder)
+        for name in (CONFIG, WEIGHTS):
+            if not (folder / name).is_file():
+                raise RunError(f"{folder}: no saved model ({name} is missing).")
         try:
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            state = load_file(folder / WEIGHTS)
-        except FileNotFoundError as error:
-            raise RunError(f"{folder}: no saved model ({error.filename} is missing).") from error
-        except (json.JSONDecodeError, SafetensorError) as error:
+            saved = config.get("model")
+            with safe_open(folder / WEIGHTS, framework="pt") as file:
+                header = file.metadata() or {}
+                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (AttributeError, OSError, ValueError, SafetensorError) as error:
             raise RunError(f"{folder}: damaged model ({error}).") from error
-        saved = config.pop("model", None)
         if saved != cls.__name__:
             raise RunError(f"{folder}: holds a {saved}, not a {cls.__name__}.")
+        if header.get("checksum") != checksum(state, _canonical(config)):
+            raise RunError(
+                f"{folder}: checksum differs; {WEIGHTS} or {CONFIG} was altered or damaged."
+            )
         try:
-            model = cls(**config)
+            model = cls(**{name: value for name, value in config.items() if name != "model"})
+            for name, tensor in model.state_dict().items():
+                if name in state and tensor.dtype != state[name].dtype:
+                    model.to(state[name].dtype)
+                    break
             model.load_state_dict(state)
-        except (TypeError, RuntimeError) as error:
+        except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return model.eval()
+
+
+def _canonical(config: dict[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)

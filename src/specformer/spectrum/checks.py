@@ -22,7 +22,7 @@ def max_residual(laplacian: sp.csr_array, eigenvalues: Tensor, eigenvectors: Ten
     for start in range(0, len(values), _BLOCK):
         block = vectors[:, start : start + _BLOCK].numpy()
         difference = laplacian @ block - block * values[start : start + _BLOCK]
-        worst = max(worst, float(np.sqrt((difference**2).sum(axis=0)).max(initial=0.0)))
+        worst = _larger(worst, float(np.sqrt((difference**2).sum(axis=0)).max(initial=0.0)))
     return worst
 
 
@@ -39,7 +39,7 @@ def _max_residual_cuda(laplacian: sp.csr_array, values: Tensor, vectors: Tensor)
     for start in range(0, len(values), _BLOCK):
         block = vectors[:, start : start + _BLOCK].contiguous()
         difference = matrix @ block - block * values[start : start + _BLOCK]
-        worst = max(worst, float(difference.norm(dim=0).max()))
+        worst = _larger(worst, float(difference.norm(dim=0).max()))
     return worst
 
 
@@ -51,5 +51,10 @@ def max_orthogonality_error(eigenvectors: Tensor) -> float:
     for start in range(0, count, _BLOCK):
         gram = vectors[:, start : start + _BLOCK].mT @ vectors[:, start:]  # upper triangle suffices
         gram.diagonal().sub_(1.0)
-        worst = max(worst, float(gram.abs().max()))
+        worst = _larger(worst, float(gram.abs().max()))
     return worst
+
+
+def _larger(one: float, other: float) -> float:
+    """The larger, or NaN if either is: Python's own ``max(0.0, nan)`` is 0.0."""
+    return float(np.maximum(one, other))

@@ -3,7 +3,9 @@ r"""From a graph to its :class:`Spectrum`: choose a solver, solve, check, cache.
 from __future__ import annotations
 
 import logging
+import operator
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +44,7 @@ def decompose(
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
     cache: str | Path | None = None,
+    mirrors: Sequence[np.ndarray] = (),
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 
@@ -59,6 +62,8 @@ def decompose(
         device: where to solve and where the result lives.
         dtype: precision of the result; solvers work in float64.
         cache: folder for results, found again by the content of the graph and these options.
+        mirrors: commuting mirror symmetries of the graph, as permutations of its nodes; a dense
+            solve is split by them (:mod:`specformer.spectrum.symmetry`).
 
     Returns:
         A :class:`Spectrum` whose ``report`` states solver, time, residual and orthogonality.
@@ -87,7 +92,7 @@ def decompose(
         if found is not None:
             return found.to(target)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)
-    spectrum = _solve(laplacian, lowest, highest, at_cut, solver, target, dtype)
+    spectrum = _solve(laplacian, lowest, highest, at_cut, solver, target, dtype, mirrors)
     if cache is not None:
         spectrum_cache.store(cache, key, spectrum)
     return spectrum
@@ -97,12 +102,15 @@ def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
     """How many pairs from the low and the high end; everything is ``(n, 0)``."""
     if k is None:
         return n, 0
-    pair = (k, 0) if isinstance(k, int) else tuple(k)
-    if len(pair) != 2 or any(not isinstance(part, int) or part < 0 for part in pair):
+    try:
+        lowest, highest = map(operator.index, k if isinstance(k, tuple | list) else (k, 0))
+    except (TypeError, ValueError):
+        lowest = highest = -1
+    if lowest < 0 or highest < 0:
         raise SpectrumError(f"k={k!r}: expected None, a positive int or a pair (lo, hi).")
-    if sum(pair) == 0:
+    if lowest + highest == 0:
         raise SpectrumError(f"k={k!r} asks for no eigenpairs.")
-    return (n, 0) if sum(pair) >= n else pair
+    return (n, 0) if lowest + highest >= n else (lowest, highest)
 
 
 def _solve(
@@ -113,6 +121,7 @@ def _solve(
     solver: str,
     device: torch.device,
     dtype: torch.dtype,
+    mirrors: Sequence[np.ndarray],
 ) -> Spectrum:
     n = laplacian.shape[0]
     started = time.perf_counter()
@@ -131,7 +140,9 @@ def _solve(
             name, reason = "dense", f"lanczos gave up: {error}"
             logger.warning("solver dense: %s", reason)
     if name == "dense":
-        values, vectors = dense.solve(laplacian, device)
+        values, vectors = dense.solve(laplacian, device, mirrors)
+        if mirrors:
+            reason += f"; {len(mirrors)} mirror symmetries split the problem"
     keep = _whole_groups(values, lowest, highest, at_cut)
     if len(keep) < len(values):
         vectors = vectors[:, torch.as_tensor(keep, device=vectors.device)]
@@ -145,7 +156,7 @@ def _solve(
             f"solver {name!r} failed its checks: residual {residual:.1e}, orthogonality error "
             f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
         )
-    components = int(connected_components(laplacian, directed=False, return_labels=False))
+    components, _ = connected_components(laplacian, directed=False)
     report = SolveReport(name, reason, seconds, residual, orthogonality, components)
     return Spectrum(eigenvalues, eigenvectors, report)
 

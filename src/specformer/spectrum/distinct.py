@@ -25,12 +25,14 @@ class Tokens(NamedTuple):
 
 
 class Distinct(NamedTuple):
-    """The different eigenvalues ``[p]``, how often each occurs ``[p]``, and for every eigenvalue
-    the place of its value among them ``[q]``."""
+    """The different eigenvalues and how often each occurs.
+
+    Shapes: values and counts ``[p]``, index ``[q]``: the place of every eigenvalue's value.
+    """
 
     values: Tensor
     counts: Tensor
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]  # tuples have a method of this name
 
     @property
     def tokens(self) -> Tokens:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from specformer.errors import SpectrumError
+
 
 def gauss_quadrature(
     points: np.ndarray, weights: np.ndarray, count: int
@@ -24,6 +26,8 @@ def gauss_quadrature(
         >>> bool(np.isclose(weights @ nodes**9, (np.linspace(0, 2, 101) ** 9).sum()))
         True
     """
+    if count < 1:
+        raise SpectrumError(f"count={count}: a quadrature rule has at least one point.")
     points = np.asarray(points, dtype=np.float64)
     weights = np.asarray(weights, dtype=np.float64)
     if points.size <= count:

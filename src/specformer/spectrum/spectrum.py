@@ -2,7 +2,6 @@ r"""The eigenpairs of a graph's normalised Laplacian, complete or truncated."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import replacing
+from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, Tokens, distinct
 from specformer.spectrum.quadrature import gauss_quadrature
 
@@ -137,18 +137,24 @@ class Spectrum:
             torch.as_tensor(weights, dtype=values.dtype, device=values.device),
         )
 
+    def summary(self) -> dict[str, Any]:
+        """Size, solver and checks, ready for JSON."""
+        solved = asdict(self.report) if self.report else {}
+        return {
+            "num_nodes": self.num_nodes,
+            "num_eigenpairs": self.num_eigenpairs,
+            "distinct_eigenvalues": len(self.distinct.values),
+            **solved,
+        }
+
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers."""
         tensors = {
             "eigenvalues": self.eigenvalues.detach().cpu().contiguous(),
             "eigenvectors": self.eigenvectors.detach().cpu().contiguous(),
         }
-        report = asdict(self.report) if self.report else None
-        header = {
-            "format": FORMAT,
-            "checksum": _checksum(tensors),
-            "report": json.dumps(report),
-        }
+        report = json.dumps(asdict(self.report) if self.report else None)
+        header = {"format": FORMAT, "checksum": checksum(tensors, report), "report": report}
         with replacing(path) as part:
             save_file(tensors, part, metadata=header)
 
@@ -166,27 +172,21 @@ class Spectrum:
                 tensors = {name: file.get_tensor(name) for name in ("eigenvalues", "eigenvectors")}
         except (SafetensorError, OSError, ValueError) as error:
             raise SpectrumError(f"{path}: damaged spectrum file ({error}).") from error
-        if header.get("checksum") != _checksum(tensors):
+        text = header.get("report", "")
+        if header.get("checksum") != checksum(tensors, text):
             raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
-        report = json.loads(header.get("report", "null"))
+        report = json.loads(text)
         return cls(**tensors, report=SolveReport(**report) if report else None)
 
 
 def _apply(matrix: Tensor, x: Tensor) -> Tensor:
-    """``matrix @ x`` with every leading axis of ``x`` folded into columns, so that the matrix is
-    read once however many runs and channels there are."""
+    """``matrix @ x``, reading the matrix once however many runs and channels there are.
+
+    Every leading axis of ``x`` is folded into columns.
+    """
     if x.dim() == 2:
         return matrix @ x
     lead, channels = x.shape[:-2], x.shape[-1]
     columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
     out = matrix @ columns
     return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)
-
-
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        digest.update(tensor.view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -8,21 +8,24 @@ import torch
 
 
 class Repeated:
-    """Calls ``epoch()`` again and again; on a GPU the third and later calls replay a CUDA graph.
+    """Calls ``epoch()`` again and again; on a GPU all but the first calls replay a CUDA graph.
 
     ``epoch`` must keep its state in tensors it updates in place and must not read them back.
     """
 
     _EAGER_CALLS = 3
 
-    def __init__(self, epoch: Callable[[], None], device: torch.device) -> None:
+    def __init__(
+        self, epoch: Callable[[], None], device: torch.device, *, capture: bool = True
+    ) -> None:
         self._epoch = epoch
         self._device = device
+        self._capture = capture and device.type == "cuda"
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        if self._device.type != "cuda":
+        if not self._capture:
             self._epoch()
         elif self._graph is not None:
             self._graph.replay()

@@ -14,6 +14,7 @@ from specformer.training.capture import Repeated
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import stack
+from specformer.training.variable_projection import ProjectedReadout
 
 #: Losses are read back, and stopped runs noticed, once in this many epochs.
 _READ_EVERY = 100
@@ -61,9 +62,11 @@ class SignalTask:
 
 @dataclass(frozen=True)
 class SignalFit:
-    """The outcome of all runs of one model; ``[runs]`` each, curves ``[epochs, runs]``."""
+    """The outcome of all runs of one model: outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN
+    once a run has stopped), the rest ``[runs]``."""
 
     model: nn.Module
+    output: Tensor
     sse: Tensor
     r2: Tensor
     best_epoch: Tensor
@@ -78,6 +81,7 @@ def fit_signals(
     schedule: Schedule,
     *,
     landmarks: int | None = None,
+    solve_readout: bool = False,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> SignalFit:
     """Train one model a run, all at once, and measure each at its lowest loss.
@@ -89,39 +93,83 @@ def fit_signals(
         schedule: epochs, patience and learning rates.
         landmarks: for Specformer, train with this many attention keys; the final measurement is
             always exact.
-        on_progress: called with epochs done and the mean loss of the active runs.
+        solve_readout: for Specformer, variable projection instead of learning the read-out.
+        on_progress: called with epochs done and the mean loss.
     """
     device = task.signals.device
     model = stack(models).to(device)
-    loss_of = _spectral_loss(model, task, landmarks) or _spatial_loss(model, task, operator)
+    loss = _make_loss(model, task, operator, landmarks, solve_readout)
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
-    optimiser = schedule.optimiser(model.parameters(), device)
+    optimiser = schedule.optimiser(loss.parameters, device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
     curves = torch.full((schedule.epochs, task.runs), float("nan"), device=device)
 
     def one_epoch() -> None:
         schedule.set_rate(optimiser, epoch)
         optimiser.zero_grad(set_to_none=False)
-        losses = loss_of()
+        losses = loss()
         losses.sum().backward()
+        counted = torch.where(stopping.active, losses.detach(), float("nan"))
+        curves.index_copy_(0, epoch.view(1), counted.view(1, -1))
         stopping.update(losses.detach(), epoch)
-        curves.index_copy_(0, epoch.view(1), losses.detach().view(1, -1))
         optimiser.step()
         epoch.add_(1)
 
-    repeated = Repeated(one_epoch, device)
+    # Solving for the read-out calls a library that cannot be captured.
+    repeated = Repeated(one_epoch, device, capture=not solve_readout)
     done = 0
     while done < schedule.epochs:
         repeated()
         done += 1
         if done % _READ_EVERY == 0 or done == schedule.epochs:
             if on_progress:
-                on_progress(done, float(curves[done - 1].mean()))
+                on_progress(done, float(curves[done - 1].nanmean()))
             if not stopping.active.any():
                 break
     stopping.restore()
-    sse, r2 = _measure(model, task, operator)
-    return SignalFit(model, sse, r2, stopping.best_epoch, stopping.epochs, curves[:done])
+    output = _outputs(model, task, operator)
+    sse, r2 = _measure(output, task)
+    return SignalFit(
+        model, output, sse, r2, stopping.best_epoch, stopping.epochs, curves[:done].cpu()
+    )
+
+
+class _Loss:
+    """Squared errors of every run, ``[runs]``, and the parameters they train."""
+
+    def __init__(self, losses: Callable[[], Tensor], parameters: list[nn.Parameter]) -> None:
+        self._losses = losses
+        self.parameters = parameters
+
+    def __call__(self) -> Tensor:
+        return self._losses()
+
+
+def _make_loss(
+    model: nn.Module,
+    task: SignalTask,
+    operator: object,
+    landmarks: int | None,
+    solve_readout: bool,
+) -> _Loss:
+    if not (isinstance(model, Specformer) and model.is_linear_filter):
+        return _Loss(_spatial_loss(model, task, operator), list(model.parameters()))
+    groups = task.spectrum.distinct
+    points: Tokens | None = None
+    if landmarks is not None and landmarks < len(groups.values):
+        points = task.spectrum.landmarks(landmarks)
+    if solve_readout:
+        energy = _energy(task).repeat_interleave(task.num_filters, dim=0)
+        targets = task.responses.repeat(len(task.signals), 1)
+        readout = ProjectedReadout(model, energy, targets)
+
+        def projected() -> Tensor:
+            # Over the whole signal: an upper bound of the error over the mask.
+            error = readout.gains(groups.tokens, points) - targets
+            return (energy * error.square()).sum(dim=-1)
+
+        return _Loss(projected, readout.parameters())
+    return _Loss(_spectral_loss(model, task, points), list(model.parameters()))
 
 
 def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Callable[[], Tensor]:
@@ -136,9 +184,17 @@ def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Calla
     return losses
 
 
+def _energy(task: SignalTask) -> Tensor:
+    """Each signal's energy at each distinct eigenvalue, ``[signals, p]``."""
+    groups = task.spectrum.distinct
+    coefficients = task.spectrum.gft(task.signals.mT).mT
+    energy = coefficients.new_zeros(len(task.signals), len(groups.values))
+    return energy.index_add_(1, groups.index, coefficients.square())
+
+
 def _spectral_loss(
-    model: nn.Module, task: SignalTask, landmarks: int | None
-) -> Callable[[], Tensor] | None:
+    model: Specformer, task: SignalTask, landmarks: Tokens | None
+) -> Callable[[], Tensor]:
     r"""The same squared errors without ever leaving the spectral domain, for linear filters.
 
     With c the difference of learned and true gains at the distinct eigenvalues,
@@ -151,22 +207,16 @@ def _spectral_loss(
     by Parseval, with rows of B only for the nodes v outside the mask: for the paper's images 784
     instead of 10,000, and no product with U in the epoch.
     """
-    if not (isinstance(model, Specformer) and model.is_linear_filter):
-        return None
     groups = task.spectrum.distinct
-    points: Tokens | None = None
-    if landmarks is not None and landmarks < len(groups.values):
-        points = task.spectrum.landmarks(landmarks)
+    energy = _energy(task)
     coefficients = task.spectrum.gft(task.signals.mT).mT  # [signals, q]
-    shape = (len(task.signals), len(groups.values))
-    energy = coefficients.new_zeros(shape).index_add_(1, groups.index, coefficients.square())
     outside = task.spectrum.eigenvectors[~task.mask]  # [m, q]
-    border = coefficients.new_zeros(shape[0], len(outside), shape[1])
+    border = energy.new_zeros(len(energy), len(outside), energy.shape[1])
     for signal, row in zip(border, coefficients, strict=True):
         signal.index_add_(1, groups.index, outside * row)
 
     def losses() -> Tensor:
-        gains = model.linear_response(groups.tokens, points)[..., 0, 0]  # [runs, p]
+        gains = model.linear_response(groups.tokens, landmarks)[..., 0, 0]  # [runs, p]
         error = gains.unflatten(0, (-1, task.num_filters)) - task.responses
         inside = (energy.unsqueeze(1) * error.square()).sum(dim=-1)
         return (inside - (error @ border.mT).square().sum(dim=-1)).flatten()
@@ -175,12 +225,16 @@ def _spectral_loss(
 
 
 @torch.no_grad()
-def _measure(model: nn.Module, task: SignalTask, operator: object) -> tuple[Tensor, Tensor]:
-    """SSE and R² of every run over the mask, from exact outputs in the node domain."""
+def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
+    """What every run gives for its signal, ``[runs, n]``, with exact attention."""
     if isinstance(model, Specformer) and model.is_linear_filter:
-        output = task.apply(model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
-    else:
-        output = model(task.inputs(), operator).squeeze(-1)
+        return task.apply(model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
+    out: Tensor = model(task.inputs(), operator).squeeze(-1)
+    return out
+
+
+def _measure(output: Tensor, task: SignalTask) -> tuple[Tensor, Tensor]:
+    """SSE and R² of every run over the mask."""
     targets = task.targets()[:, task.mask].double()
     sse = (output[:, task.mask].double() - targets).square().sum(dim=-1)
     total = (targets - targets.mean(dim=-1, keepdim=True)).square().sum(dim=-1)

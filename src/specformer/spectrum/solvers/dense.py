@@ -3,12 +3,16 @@ r"""Every eigenpair at once, by LAPACK on the CPU or cuSOLVER on a GPU, in float
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.symmetry import symmetric_bases
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
 CPU_LIMIT = 32_700
@@ -23,18 +27,19 @@ def available_bytes(device: torch.device) -> int:
     """Memory free on a device now."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _page_cache_bytes()
-
-
-def _page_cache_bytes() -> int:
-    """What Linux would free for a program that asks; 0 elsewhere."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        available, free = (int(fields[key].split()[0]) for key in ("MemAvailable", "MemFree"))
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        return 0
-    return max(0, (available - free) * 1024)
+        return _installed_bytes()
+
+
+def _installed_bytes() -> int:
+    """All memory there is, where nobody says how much is free; no limit where not even that."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
 
 
 def refusal(num_nodes: int, device: torch.device) -> str | None:
@@ -50,11 +55,36 @@ def refusal(num_nodes: int, device: torch.device) -> str | None:
     return None
 
 
-def solve(laplacian: sp.csr_array, device: torch.device) -> tuple[np.ndarray, torch.Tensor]:
-    """All eigenvalues ``[n]`` ascending and eigenvectors ``[n, n]`` on ``device``, in float64."""
+def solve(
+    laplacian: sp.csr_array, device: torch.device, mirrors: Sequence[np.ndarray] = ()
+) -> tuple[np.ndarray, torch.Tensor]:
+    """All eigenvalues ``[n]`` ascending and eigenvectors ``[n, n]`` on ``device``, in float64.
+
+    ``mirrors`` split the problem, see :mod:`specformer.spectrum.symmetry`.
+    """
     reason = refusal(laplacian.shape[0], device)
     if reason:
         raise SpectrumError(f"{reason}; ask for fewer eigenpairs, k=…, with solver='lanczos'.")
-    matrix = torch.as_tensor(laplacian.toarray()).to(device)
-    values, vectors = torch.linalg.eigh(matrix)
-    return values.cpu().numpy(), vectors
+    if not mirrors:
+        values, vectors = torch.linalg.eigh(torch.as_tensor(laplacian.toarray()).to(device))
+        return values.cpu().numpy(), vectors
+    parts = []
+    for basis in symmetric_bases(laplacian, mirrors):
+        block = torch.as_tensor((basis.T @ laplacian @ basis).toarray()).to(device)
+        values, vectors = torch.linalg.eigh(block)
+        parts.append((values, _expand(basis, vectors)))
+    values = torch.cat([part[0] for part in parts])
+    order = values.argsort()
+    vectors = torch.cat([part[1] for part in parts], dim=1)[:, order]
+    return values[order].cpu().numpy(), vectors
+
+
+def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
+    """``basis @ vectors`` for a basis with at most one entry a row: rows gathered and scaled."""
+    rows, columns = basis.tocoo().coords
+    source = np.zeros(basis.shape[0], dtype=np.int64)
+    scale = np.zeros(basis.shape[0])
+    source[rows], scale[rows] = columns, basis.tocoo().data
+    device = vectors.device
+    gathered = vectors[torch.as_tensor(source).to(device)]
+    return gathered * torch.as_tensor(scale).to(device).unsqueeze(-1)

@@ -1,0 +1,26 @@
+r"""A graph from what a user types: a file, a folder, or the size of a grid."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from specformer.datasets import grid_graph, grid_mirrors
+from specformer.graphs import Graph, read_graph
+
+_GRID = re.compile(r"(\d+)x(\d+)")
+
+
+def graph_source(source: str) -> tuple[Graph, tuple[np.ndarray, ...]]:
+    """The graph, and the mirror symmetries known of it.
+
+    Example:
+        >>> graph_source("3x4")[0].num_nodes
+        12
+    """
+    size = _GRID.fullmatch(source)
+    if size:
+        height, width = int(size[1]), int(size[2])
+        return grid_graph(height, width), grid_mirrors(height, width)
+    return read_graph(source), ()

@@ -1,0 +1,134 @@
+r"""The results ledger: recorded measurements, and the tables in README and docs made from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import specformer
+from specformer.errors import ConfigError, RunError
+from specformer.experiments.tables import markdown_table
+from specformer.files import write_json, write_text
+from specformer.training.run_folder import RunFolder
+
+SCHEMA = "specformer.result/1"
+_ENTRY_KEYS = {
+    "schema": str,
+    "name": str,
+    "table": int,
+    "command": str,
+    "created": str,
+    "seconds": float,
+    "seed": int,
+    "environment": dict,
+    "recipes": dict,
+    "rows": list,
+}
+_ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters")
+_BLOCK = re.compile(r"(<!-- results:(?P<name>[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
+_SHOWN = ("README.md", "docs/*.md")
+
+
+def results_folder(explicit: str | Path | None = None) -> Path:
+    """The ledger: an explicit folder, ``./results``, or that of the checkout this runs from."""
+    beside = Path(specformer.__file__).resolve().parents[2] / "results"
+    for folder in (explicit, Path("results"), beside):
+        if folder is not None and Path(folder).is_dir():
+            return Path(folder)
+    raise RunError("no results folder here; run inside a checkout or name one with --results.")
+
+
+def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every recorded entry with its path, in the order of their names."""
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            yield path, json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
+
+
+def table_entries(folder: Path, table: int) -> list[dict[str, Any]]:
+    """The recorded entries of one table."""
+    return [entry for _, entry in entries(folder) if entry.get("table") == table]
+
+
+def add(run: RunFolder, folder: Path, name: str | None = None) -> Path:
+    """Record a finished run of a table."""
+    result = run.result()
+    if "table" not in result:
+        raise RunError(f"{run.path}: only runs of `specformer table` go into the ledger.")
+    name = name or run.path.name
+    entry = {"schema": SCHEMA, "name": name}
+    entry |= {key: result[key] for key in _ENTRY_KEYS if key not in entry}
+    entry |= {key: result[key] for key in ("spectrum_seconds", "title") if key in result}
+    problems = _problems(entry)
+    if problems:
+        raise RunError(f"{run.path}: cannot be recorded: {problems[0]}.")
+    path = folder / f"table-{entry['table']}" / f"{name}.json"
+    write_json(path, entry)
+    return path
+
+
+def check(folder: Path) -> list[str]:
+    """What is wrong with the ledger, or with the tables shown from it; empty if all is well."""
+    problems = [
+        f"{path}: {problem}" for path, entry in entries(folder) for problem in _problems(entry)
+    ]
+    for path in _documents(folder):
+        text = path.read_text(encoding="utf-8")
+        try:
+            if rendered(text, folder) != text:
+                problems.append(f"{path}: a table differs from the ledger; run `make tables`")
+        except ConfigError as error:
+            problems.append(f"{path}: {error}")
+    return problems
+
+
+def write_tables(folder: Path) -> list[Path]:
+    """Bring every table in README and docs up to date; returns the files that changed."""
+    changed = []
+    for path in _documents(folder):
+        text = path.read_text(encoding="utf-8")
+        fresh = rendered(text, folder)
+        if fresh != text:
+            write_text(path, fresh)
+            changed.append(path)
+    return changed
+
+
+def rendered(text: str, folder: Path) -> str:
+    """``text`` with each ``<!-- results:NAME -->`` block made anew from the entry of that name."""
+    known = {entry.get("name"): entry for _, entry in entries(folder)}
+
+    def block(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in known:
+            raise ConfigError(f"block results:{name} has no entry in {folder}.")
+        return f"{match[1]}{markdown_table(known[name])}{match[4]}"
+
+    return _BLOCK.sub(block, text)
+
+
+def _documents(folder: Path) -> list[Path]:
+    root = folder.parent
+    return sorted(path for pattern in _SHOWN for path in root.glob(pattern))
+
+
+def _problems(entry: dict[str, Any]) -> list[str]:
+    problems = []
+    for key, kind in _ENTRY_KEYS.items():
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(entry.get(key), accepted):
+            problems.append(f"{key} should be {kind.__name__}, not {entry.get(key)!r}")
+    if entry.get("schema") not in (None, SCHEMA):
+        problems.append(f"schema {entry['schema']!r} is not {SCHEMA}")
+    for number, row in enumerate(entry.get("rows") or []):
+        missing = [key for key in _ROW_KEYS if key not in row]
+        if missing:
+            problems.append(f"row {number} lacks {', '.join(missing)}")
+        elif not isinstance(row["mean"], int | float):
+            problems.append(f"row {number}: mean is {row['mean']!r}")
+    return problems

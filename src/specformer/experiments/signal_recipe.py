@@ -1,0 +1,91 @@
+r"""Settings of the filter-learning task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import yaml
+from torch import nn
+
+from specformer.baselines import BASELINES, signal_baseline
+from specformer.errors import ConfigError
+from specformer.nn import Specformer
+from specformer.training.recipe import build, override
+from specformer.training.schedule import Schedule
+
+#: The models of Table 1, in the paper's order.
+MODELS = ("gcn", "gat", "chebnet", "gprgnn", "bernnet", "jacobiconv", "specformer")
+
+
+@dataclass(frozen=True)
+class FilterModel:
+    """Specformer's own settings in this task, beyond which everything is linear and unregularised."""
+
+    hidden_channels: int = 16
+    num_blocks: int = 1
+    epsilon: float = 100.0
+    init_std: float | None = None
+
+
+@dataclass(frozen=True)
+class SignalRecipe:
+    """How to learn filters.
+
+    Args:
+        description: one sentence for tables and reports.
+        model: Specformer's settings.
+        schedule: epochs, patience, rates.
+        landmarks: attention keys while training; None for exact attention.
+        solve_readout: variable projection, see :mod:`specformer.training.variable_projection`.
+    """
+
+    description: str = ""
+    model: FilterModel = field(default_factory=FilterModel)
+    schedule: Schedule = field(default_factory=Schedule)
+    landmarks: int | None = None
+    solve_readout: bool = False
+
+
+def recipe_settings() -> dict[str, dict[str, Any]]:
+    """The recipes as written in ``recipes/filters.yaml``."""
+    text = resources.files("specformer.experiments") / "recipes" / "filters.yaml"
+    return dict(yaml.safe_load(text.read_text(encoding="utf-8")))
+
+
+def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
+    """The recipe of that name with ``key=value`` changes.
+
+    Example:
+        >>> signal_recipe("paper", ["schedule.epochs=10"]).schedule.epochs
+        10
+    """
+    known = recipe_settings()
+    if name not in known:
+        raise ConfigError(f"unknown recipe {name!r}; choose from {', '.join(known)}.")
+    settings: Mapping[str, Any] = override(known[name], assignments)
+    return build(SignalRecipe, settings, f"recipe {name}")
+
+
+def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:
+    """A fresh model of that name for one-channel signals, about 2,000 parameters."""
+    if name == "specformer":
+        settings = recipe.model
+        return Specformer(
+            1,
+            settings.hidden_channels,
+            1,
+            num_layers=1,
+            num_heads=1,
+            sharing="small",
+            num_blocks=settings.num_blocks,
+            space="hidden",
+            bias=False,
+            epsilon=settings.epsilon,
+            init_std=settings.init_std,
+        )
+    if name in BASELINES:
+        return signal_baseline(name)
+    raise ConfigError(f"unknown model {name!r}; choose from {', '.join(MODELS)}.")

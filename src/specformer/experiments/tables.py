@@ -1,0 +1,100 @@
+r"""Tables as people read them: ours beside the paper's, models down, data sets across."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_NAMES = {
+    "gcn": "GCN",
+    "gat": "GAT",
+    "chebnet": "ChebNet",
+    "gprgnn": "GPR-GNN",
+    "bernnet": "BernNet",
+    "jacobiconv": "JacobiConv",
+    "specformer": "Specformer",
+}
+
+
+def display_name(model: str) -> str:
+    """A model's name as its authors write it."""
+    return _NAMES.get(model, model)
+
+
+def figure(value: float | None) -> str:
+    """Three significant digits, scientific where that is shorter.
+
+    Example:
+        >>> figure(0.00001234), figure(12.345), figure(None)
+        ('1.23e-05', '12.3', '–')
+    """
+    return "–" if value is None else f"{value:.3g}"
+
+
+def r2_figure(value: float | None) -> str:
+    """R² with as many digits as its nines deserve.
+
+    Example:
+        >>> r2_figure(0.98765), r2_figure(0.99999912)
+        ('0.9877', '0.9999991')
+    """
+    if value is None:
+        return "–"
+    digits = 4
+    while digits < 9 and round(value, digits) >= 1.0:
+        digits += 1
+    return f"{value:.{digits}f}" if value < 1 - 1e-4 else f"{value:.{max(digits, 7)}f}"
+
+
+def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[set[int]]]:
+    """Header, cells and, per row, the columns where it is the best of its own table.
+
+    A cell holds the mean SSE, R² behind it, and the paper's SSE in brackets.
+    """
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    keys = list(dict.fromkeys((row["model"], row["recipe"]) for row in rows))
+    found = {(row["model"], row["recipe"], row["dataset"], row["metric"]): row for row in rows}
+    header = ["model", "parameters", *datasets]
+    best = {
+        name: min(found[(*key, name, "sse")]["mean"] for key in keys if (*key, name, "sse") in found)
+        for name in datasets
+    }
+    cells, bold = [], []
+    for model, recipe in keys:
+        label = display_name(model) + ("" if recipe == "paper" else f", {recipe}")
+        line, strong = [label, ""], set()
+        for column, name in enumerate(datasets):
+            sse = found.get((model, recipe, name, "sse"))
+            r2 = found.get((model, recipe, name, "r2"))
+            if sse is None:
+                line.append("–")
+                continue
+            line[1] = f"{sse['parameters']:,}"
+            line.append(
+                f"{figure(sse['mean'])} ({r2_figure(r2['mean'] if r2 else None)}) "
+                f"[{figure(sse['paper'])}]"
+            )
+            if sse["mean"] == best[name]:
+                strong.add(column + 2)
+        cells.append(line)
+        bold.append(strong)
+    return header, cells, bold
+
+
+def markdown_table(entry: dict[str, Any]) -> str:
+    """A recorded entry as a Markdown table with a line on how it was measured."""
+    header, cells, bold = table_grid(entry["rows"])
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for line, strong in zip(cells, bold, strict=True):
+        shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
+        lines.append("| " + " | ".join(shown) + " |")
+    environment = entry["environment"]
+    runs = max(row["runs"] for row in entry["rows"])
+    lines += [
+        "",
+        f"Mean SSE (R²) [the paper's SSE] over {runs} images; best in bold. "
+        f"`{entry['command']}`, {entry['seconds']:.0f} s on one {environment['device']}, "
+        f"PyTorch {environment['packages']['torch']}, seed {entry['seed']}.",
+        "",
+    ]
+    return "\n".join(lines)

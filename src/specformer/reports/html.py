@@ -1,0 +1,229 @@
+r"""The report of a run folder: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from specformer.files import write_text
+from specformer.reports import figures, numbers, tables
+from specformer.reports.figures import Arrays, Picture
+from specformer.reports.findings import summary
+from specformer.reports.style import Look, in_order, look, theme_css
+from specformer.reports.tables import Entry, Table
+from specformer.training.run_folder import OUTPUTS, REPORT, RunFolder
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Pictures of one kind, under one caption."""
+
+    title: str
+    caption: str
+    pictures: tuple[Picture, ...]
+    small: bool = False
+    truth: bool = False
+
+    @property
+    def key(self) -> list[Look]:
+        """The models drawn in pictures that have no legend of their own."""
+        return [look(name) for name in in_order(m for item in self.pictures for m in item.models)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A task's tables and figures, in reading order."""
+
+    anchor: str
+    title: str
+    intro: str
+    blocks: tuple[Figure | Table, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+def render_report(run: RunFolder) -> str:
+    """The report as one self-contained page.
+
+    It shows what ``result.json`` and ``outputs.npz`` hold and leaves out what they do not.
+    """
+    result = run.result()
+    arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
+    sections = (*_filters(result, arrays), *_nodes(result, arrays))
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            run_name=run.path.resolve().name,
+            title=result.get("title") or f"Specformer {result.get('kind') or 'run'}",
+            summary=summary(result),
+            sections=sections,
+            spectra=result.get("spectra") or [],
+            spectra_pictures=tuple(figures.spectra(result, arrays)),
+            environment=result.get("environment") or {},
+            theme=Markup(theme_css()),  # noqa: S704
+            n=numbers,
+        )
+    )
+
+
+def write_report(run: RunFolder) -> Path:
+    """Write ``report.html`` into the run folder, atomically, in place of an older one."""
+    path = run.path / REPORT
+    write_text(path, render_report(run))
+    return path
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("specformer.reports", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["table"] = lambda block: isinstance(block, Table)
+    return environment
+
+
+def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
+    entries: Sequence[Entry] = result.get("filters") or ()
+    if not entries:
+        return
+    images = max(int(entry.get("images") or 0) for entry in entries)
+    ours = (
+        ", a line the median over images and the tint around it their range" if images > 1 else ""
+    )
+    yield Section(
+        anchor="filters",
+        title="Recovering filters",
+        intro=(
+            "A photograph is a signal on a grid of pixels. A known filter changes its spectrum, and "
+            "each model sees only the photograph and the outcome. It learns well if it finds the "
+            "filter again."
+        ),
+        blocks=_present(
+            Figure(
+                "Errors at a glance",
+                "One row a filter, one mark a model; further left is better. The scale is "
+                "logarithmic: a step from one line to the next is a factor of ten or more.",
+                tuple(figures.overview(entries)),
+            ),
+            tables.comparison(
+                "Sum of squared errors"
+                + (f", mean over {images} images ± 95% interval" if images > 1 else "")
+                + ". Lower is better; the best of a filter is bold.",
+                entries,
+                across="filter",
+                metric="sse",
+                lower_is_better=True,
+                write=numbers.error,
+            ),
+            tables.comparison(
+                "R², the share of the outcome’s variance that is explained. 1 is perfect.",
+                entries,
+                across="filter",
+                metric="r2",
+                lower_is_better=False,
+                write=numbers.r_squared,
+            ),
+            Figure(
+                "Learned filters",
+                "The broad grey band is the true filter, and a model that found it runs inside the "
+                f"band{ours}. Grey hills along the bottom show where the graph has eigenvalues; "
+                "where there are none, a response has nothing to act on.",
+                tuple(figures.learned_filters(entries, arrays)),
+                truth=True,
+            ),
+            Figure(
+                "Filtered images",
+                "The same photograph raw, after the true filter, and after each model’s. The "
+                "filtered ones share one grey scale. Below each model is its absolute error on a "
+                "square-root scale shared by the row: black is no error.",
+                tuple(figures.filtered_images(entries, arrays)),
+            ),
+            Figure(
+                "Which frequencies look at which",
+                "Specformer’s attention between low, medium and high frequencies (thirds of the "
+                "range 0 to 2), the mean of its heads for the first image. A row adds up to about 1: "
+                "it says from which bands the eigenvalues of that band take their information.",
+                tuple(figures.filter_attention(entries, arrays)),
+                small=True,
+            ),
+            Figure(
+                "Training",
+                "Loss by epoch on a logarithmic scale: the line is the median over images, the tint "
+                "their range. A line ends where the last image’s training stopped.",
+                tuple(figures.filter_curves(entries, arrays)),
+            ),
+            tables.costs("What it took, over all filters.", entries, "images"),
+        ),
+    )
+
+
+def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
+    entries: Sequence[Entry] = result.get("nodes") or ()
+    if not entries:
+        return
+    described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    yield Section(
+        anchor="nodes",
+        title="Classifying nodes",
+        intro=(
+            "Some nodes of a graph carry a label; each model predicts the labels of the others from "
+            "the nodes’ features and the graph."
+        ),
+        notes=tuple((name, text) for name, text in described.items() if text),
+        blocks=_present(
+            Figure(
+                "Accuracy",
+                "Mean test accuracy with its 95% interval, best on top; each faint dot is a run.",
+                tuple(figures.accuracies(entries)),
+            ),
+            tables.comparison(
+                "Test accuracy, mean over runs ± 95% interval. The best of a data set is bold.",
+                entries,
+                across="dataset",
+                metric="test",
+                lower_is_better=False,
+                write=numbers.percent,
+            ),
+            Figure(
+                "Learned filters",
+                "What each head of Specformer makes of the graph’s eigenvalues. High on the left "
+                "keeps what neighbours share; high on the right keeps how they differ.",
+                tuple(figures.node_filters(entries, arrays)),
+            ),
+            Figure(
+                "Which frequencies look at which",
+                "Specformer’s attention between low, medium and high frequencies, the mean of its "
+                "heads. A row adds up to about 1.",
+                tuple(figures.node_attention(entries, arrays)),
+                small=True,
+            ),
+            Figure(
+                "Training",
+                "Validation accuracy by epoch: the line is the median over runs, the tint their "
+                "range.",
+                tuple(figures.node_curves(entries, arrays)),
+            ),
+            tables.costs("What it took, over all data sets.", entries, "runs"),
+        ),
+    )
+
+
+def _present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:
+    """The blocks that have something to show."""
+    return tuple(
+        block
+        for block in blocks
+        if (
+            any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
+            if isinstance(block, Table)
+            else block.pictures
+        )
+    )

@@ -1,0 +1,139 @@
+r"""How the numbers of a result are written for people."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+NONE = "–"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power_of_ten(exponent: int) -> str:
+    """``10⁻³`` for -3."""
+    return "10" + str(exponent).translate(_SUPERSCRIPT)
+
+
+def error(value: float | None, like: float | None = None) -> str:
+    """An error to three significant digits, scientific below a thousandth.
+
+    ``like``: the mean whose digits an interval follows.
+
+    Example:
+        >>> error(0.01234), error(0.0021, like=0.01234), error(1.5e-5), error(1234.5)
+        ('0.0123', '0.0021', '1.50×10⁻⁵', '1,230')
+    """
+    if not _known(value):
+        return NONE
+    assert value is not None
+    leading = value if like is None else like
+    exponent = int(f"{leading:.2e}".split("e")[1])  # of the rounded number: 9.999 is 10.0
+    if exponent < -3:
+        return _minus(f"{value * 10.0**-exponent:,.2f}×{power_of_ten(exponent)}")
+    return _minus(f"{round(value, 2 - exponent):,.{max(0, 2 - exponent)}f}")
+
+
+def r_squared(value: float | None, like: float | None = None) -> str:
+    """A coefficient of determination with as many nines as it has, and one digit after them.
+
+    ``like``: the mean whose digits an interval follows.
+
+    Example:
+        >>> r_squared(0.95312), r_squared(0.99998765), r_squared(0.004, like=0.98), r_squared(-1.5)
+        ('0.9531', '0.999988', '0.0040', '−1.50')
+    """
+    if not _known(value):
+        return NONE
+    assert value is not None
+    leading = value if like is None else like
+    gap = abs(1.0 - leading)
+    decimals = 4 if gap < 1e-9 else min(9, max(4, math.ceil(-math.log10(gap)) + 1))
+    return _minus(f"{value:.{2 if leading < 0 else decimals}f}")
+
+
+def percent(value: float | None, like: float | None = None) -> str:
+    """A fraction of 1 as per cent; an interval goes without the sign.
+
+    Example:
+        >>> percent(0.93214), percent(0.0087, like=0.93214)
+        ('93.2 %', '0.9')
+    """
+    if not _known(value):
+        return NONE
+    assert value is not None
+    return f"{100 * value:.1f}" + (" %" if like is None else "")
+
+
+def factor(ratio: float) -> str:
+    """How many times: two digits below 100, then rounded to two, and no more than a million.
+
+    Example:
+        >>> factor(3.14159), factor(47.3), factor(1234.0)
+        ('3.1', '47', '1,200')
+    """
+    if ratio >= 1e6:
+        return "over a million"
+    if ratio < 9.95:
+        return f"{ratio:.1f}"
+    digits = math.floor(math.log10(ratio)) - 1
+    return f"{round(ratio, -digits):,.0f}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands apart."""
+    return f"{value:,.0f}" if _known(value) else NONE
+
+
+def scientific(value: float | None) -> str:
+    """A small number, two digits.
+
+    Example:
+        >>> scientific(3.21e-7), scientific(0.0)
+        ('3.2×10⁻⁷', '0')
+    """
+    if not _known(value):
+        return NONE
+    if not value:
+        return "0"
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits}×{power_of_ten(int(exponent))}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time in the units one would say it in.
+
+    Example:
+        >>> duration(0.0123), duration(48.31), duration(192), duration(3900)
+        ('0.012 s', '48.3 s', '3 min 12 s', '1 h 05 min')
+    """
+    if not _known(seconds):
+        return NONE
+    assert seconds is not None
+    if seconds < 1:
+        return f"{seconds:.2g} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def date(created: str | None) -> str:
+    """An ISO time as a date one reads; anything else as it is."""
+    if not created:
+        return NONE
+    try:
+        time = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    return f"{time.day} {time:%B %Y, %H:%M} {time.tzname() or ''}".strip()
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")

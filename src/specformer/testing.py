@@ -1,0 +1,213 @@
+r"""What the library claims, as assertions: for its own tests and for users' own models.
+
+A model here is anything called as ``model(x, spectrum)`` that returns one row a node. A
+``torch.nn.Module`` is put into evaluation mode for the check and back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.spectrum import Spectrum, decompose
+from specformer.spectrum.checks import max_orthogonality_error, max_residual
+
+__all__ = ["assert_basis_invariant", "assert_eigenpairs", "assert_permutation_equivariant"]
+
+Model = Callable[[Tensor, Spectrum], Tensor]
+
+
+def assert_permutation_equivariant(
+    model: Model,
+    x: Tensor,
+    graph: Any,
+    *,
+    atol: float = 1e-5,
+    seed: int = 0,
+    **decompose_options: Any,
+) -> None:
+    r"""Relabelling the nodes permutes the output: :math:`f(Px, PAP^\top) = P f(x, A)`.
+
+    The relabelled graph is decomposed anew, so eigenvectors come with other signs and other bases
+    of their eigenspaces.
+
+    Args:
+        model: called as ``model(x, spectrum)``, returns ``[..., n, out]``.
+        x: signal ``[..., n, in]``.
+        graph: anything :func:`specformer.decompose` takes; an ``edge_index`` gets its number of
+            nodes from ``x``.
+        atol: largest accepted difference of two entries.
+        seed: of the permutation.
+        decompose_options: passed on, ``k=…`` for instance; dtype and device are those of ``x``
+            unless given.
+
+    Raises:
+        AssertionError: with the largest difference.
+
+    Example:
+        >>> from specformer import Specformer
+        >>> triangle_with_tail = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]])
+        >>> assert_permutation_equivariant(Specformer(2, 8, 3), torch.eye(4, 2), triangle_with_tail)
+        >>> by_position = lambda x, spectrum: x.cumsum(dim=0)
+        >>> assert_permutation_equivariant(by_position, torch.eye(4, 2), triangle_with_tail)
+        Traceback (most recent call last):
+        AssertionError: not permutation equivariant: outputs differ by 1.0e+00, more than atol=1e-05
+    """
+    options = {"dtype": x.dtype, "device": x.device, **decompose_options}
+    weight = options.pop("edge_weight", None)
+    adjacency = as_adjacency(graph, num_nodes=x.shape[-2], edge_weight=weight)
+    order = np.random.default_rng(seed).permutation(x.shape[-2])
+    index = torch.as_tensor(order, device=x.device)
+    relabelled = adjacency[order][:, order]
+    with _evaluating(model):
+        before = model(x, decompose(adjacency, **options))
+        after = model(x.index_select(-2, index), decompose(relabelled, **options))
+    _assert_equal(after, before.index_select(-2, index), atol, "not permutation equivariant")
+
+
+def assert_basis_invariant(
+    model: Model, x: Tensor, spectrum: Spectrum, *, atol: float = 1e-5, seed: int = 0
+) -> None:
+    r"""The output depends on eigenspaces, not on their bases, nor on the order of eigenpairs.
+
+    Every eigenvector's sign is flipped at random, the eigenvectors of every repeated eigenvalue are
+    rotated among themselves, and then all pairs (eigenvalue, eigenvector) are shuffled.
+
+    Args:
+        model: called as ``model(x, spectrum)``.
+        x: signal ``[..., n, in]``.
+        spectrum: of any graph; one with repeated eigenvalues asks more.
+        atol: largest accepted difference of two entries.
+        seed: of signs, rotations and order.
+
+    Raises:
+        AssertionError: says which of the three changed the output, and by how much.
+
+    Example:
+        >>> from specformer import Specformer
+        >>> star = decompose(torch.tensor([[0, 0, 0], [1, 2, 3]]))  # the eigenvalue 1 comes twice
+        >>> assert_basis_invariant(Specformer(2, 8, 3), torch.eye(4, 2), star)
+        >>> by_sign = lambda x, spectrum: spectrum.eigenvectors
+        >>> assert_basis_invariant(by_sign, torch.eye(4, 2), star)
+        Traceback (most recent call last):
+        AssertionError: sign flips change the output: ... more than atol=1e-05
+    """
+    generator = torch.Generator().manual_seed(seed)
+    values, vectors = spectrum.eigenvalues, spectrum.eigenvectors
+    order = torch.randperm(len(values), generator=generator).to(values.device)
+    variants = {
+        "sign flips change": Spectrum(values, vectors * _signs(vectors, generator)),
+        "rotations inside eigenspaces change": Spectrum(values, _rotated(spectrum, generator)),
+        "the order of eigenpairs changes": Spectrum(values[order], vectors[:, order]),
+    }
+    with _evaluating(model):
+        before = model(x, spectrum)
+        for what, variant in variants.items():
+            _assert_equal(model(x, variant), before, atol, f"{what} the output")
+
+
+def assert_eigenpairs(graph_or_laplacian: Any, spectrum: Spectrum, *, atol: float = 1e-4) -> None:
+    r"""These are orthonormal eigenpairs of that Laplacian, ascending and within [0, 2].
+
+    Checks :math:`\lVert L u_i - \lambda_i u_i\rVert_2` and :math:`|U^\top U - I|`; of a complete
+    spectrum also that the mean eigenvalue is the mean of L's diagonal.
+
+    Args:
+        graph_or_laplacian: anything :func:`specformer.decompose` takes, or the Laplacian itself: a
+            SciPy sparse matrix with negative entries, or a dense floating-point matrix
+            ``[n, n]``. An isolated node of a graph counts as an eigenvalue 1.
+        spectrum: complete or truncated.
+        atol: largest accepted residual, orthogonality error and difference of the means.
+
+    Raises:
+        AssertionError: names the property that fails, with the measured figure.
+
+    Example:
+        >>> edge = torch.tensor([[0], [1]])
+        >>> assert_eigenpairs(edge, decompose(edge))
+        >>> assert_eigenpairs(edge, Spectrum(torch.tensor([0.0, 1.0]), torch.eye(2)))
+        Traceback (most recent call last):
+        AssertionError: not eigenpairs: the largest residual is 1.4e+00, more than atol=0.0001
+    """
+    laplacian = _as_laplacian(graph_or_laplacian, spectrum.num_nodes)
+    if laplacian.shape[0] != spectrum.num_nodes:
+        raise AssertionError(
+            f"the Laplacian has {laplacian.shape[0]} rows, eigenvectors {spectrum.num_nodes}"
+        )
+    values = spectrum.eigenvalues.detach().to("cpu", torch.float64)
+    vectors = spectrum.eigenvectors.detach().to("cpu", torch.float64)
+    if not (torch.isfinite(values).all() and torch.isfinite(vectors).all()):
+        raise AssertionError("not eigenpairs: some numbers are not finite")
+    drop = float(-values.diff().min()) if len(values) > 1 else 0.0
+    if drop > 0:
+        raise AssertionError(f"eigenvalues are not ascending: one falls by {drop:.1e}")
+    if len(values) and not (values[0] >= 0 and values[-1] <= 2):
+        raise AssertionError(
+            f"eigenvalues leave [0, 2]: they span [{values[0]:.9g}, {values[-1]:.9g}]"
+        )
+    measured = {
+        "not eigenpairs: the largest residual": max_residual(laplacian, values, vectors),
+        "not orthonormal: the largest entry of |UᵀU − I|": max_orthogonality_error(vectors),
+    }
+    if spectrum.is_complete:
+        trace = float(laplacian.diagonal().mean())
+        measured["not all eigenvalues: the error of their mean"] = abs(float(values.mean()) - trace)
+    for what, figure in measured.items():
+        if not figure <= atol:
+            raise AssertionError(f"{what} is {figure:.1e}, more than atol={atol}")
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Evaluation mode and no gradients inside, every submodule's own mode again afterwards."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+def _assert_equal(one: Tensor, other: Tensor, atol: float, what: str) -> None:
+    if one.shape != other.shape:
+        raise AssertionError(f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)} differ")
+    difference = float((one - other).abs().max()) if one.numel() else 0.0
+    if not difference <= atol:
+        raise AssertionError(f"{what}: outputs differ by {difference:.1e}, more than atol={atol}")
+
+
+def _signs(vectors: Tensor, generator: torch.Generator) -> Tensor:
+    signs = torch.randint(2, (vectors.shape[1],), generator=generator) * 2 - 1
+    return signs.to(vectors)
+
+
+def _rotated(spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    """Eigenvectors in a random orthonormal basis of every eigenspace."""
+    rotated = spectrum.eigenvectors.clone()
+    for group in range(len(spectrum.distinct.values)):
+        columns = torch.nonzero(spectrum.distinct.index == group).squeeze(-1)
+        gaussian = torch.randn(len(columns), len(columns), generator=generator, dtype=torch.float64)
+        rotation = torch.linalg.qr(gaussian).Q.to(rotated)
+        rotated[:, columns] = rotated[:, columns] @ rotation
+    return rotated
+
+
+def _as_laplacian(source: Any, num_nodes: int) -> sp.csr_array[np.float64]:
+    if isinstance(source, Tensor) and source.is_floating_point():
+        source = source.detach().cpu().numpy()
+    dense = isinstance(source, np.ndarray) and np.issubdtype(source.dtype, np.floating)
+    sparse = bool(sp.issparse(source))  # as a variable, so that mypy does not narrow to no type
+    if dense or (sparse and source.nnz and source.min() < 0):
+        return sp.csr_array(source, dtype=np.float64)
+    return normalised_laplacian(as_adjacency(source, num_nodes=num_nodes))

@@ -1,0 +1,161 @@
+r"""Full-batch node classification: every split a run of its own, all trained as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.datasets.splits import Split
+from specformer.training.capture import Repeated
+from specformer.training.early_stopping import EarlyStopping
+from specformer.training.schedule import Schedule
+from specformer.training.stacking import stack
+
+_READ_EVERY = 50
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """Features ``[n, in]``, labels ``[n]`` and one row of masks ``[runs, n]`` a split."""
+
+    x: Tensor
+    y: Tensor
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    @classmethod
+    def from_splits(
+        cls, x: np.ndarray, y: np.ndarray, splits: Sequence[Split], device: torch.device
+    ) -> NodeTask:
+        """Stack the masks of several splits of one graph."""
+
+        def masks(part: str) -> Tensor:
+            rows = np.stack([getattr(split, part) for split in splits])
+            return torch.as_tensor(rows).to(device)
+
+        return cls(
+            x=torch.as_tensor(x, dtype=torch.float32).to(device),
+            y=torch.as_tensor(y).to(device).clamp_min(0),  # unlabelled nodes are in no mask
+            train=masks("train"),
+            val=masks("val"),
+            test=masks("test"),
+        )
+
+    @property
+    def runs(self) -> int:
+        return len(self.train)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Accuracies ``[runs]`` at the epoch a rule picks."""
+
+    val: Tensor
+    test: Tensor
+    epoch: Tensor
+
+
+@dataclass(frozen=True)
+class NodeFit:
+    """The outcome of all runs: the model at its lowest validation loss, both selection rules, and
+    curves ``[epochs, runs, 3]`` of training loss, validation loss and validation accuracy."""
+
+    model: nn.Module
+    by_loss: Selection
+    by_accuracy: Selection
+    epochs: Tensor
+    curves: Tensor
+
+
+class _Tracker:
+    """Accuracies at the best epoch so far, updated on the device."""
+
+    def __init__(self, runs: int, device: torch.device) -> None:
+        self.val = torch.zeros(runs, device=device)
+        self.test = torch.zeros(runs, device=device)
+        self.epoch = torch.zeros(runs, dtype=torch.long, device=device)
+
+    def update(self, improved: Tensor, val: Tensor, test: Tensor, epoch: Tensor) -> None:
+        self.val.copy_(torch.where(improved, val, self.val))
+        self.test.copy_(torch.where(improved, test, self.test))
+        self.epoch.copy_(torch.where(improved, epoch, self.epoch))
+
+    def selection(self) -> Selection:
+        return Selection(self.val, self.test, self.epoch)
+
+
+def fit_nodes(
+    models: Sequence[nn.Module],
+    task: NodeTask,
+    operator: object,
+    schedule: Schedule,
+    *,
+    on_progress: Callable[[int, float], None] | None = None,
+) -> NodeFit:
+    """Train one model a split, all at once, with early stopping on the validation loss.
+
+    ``on_progress`` is called with the epochs done and the mean validation accuracy.
+    """
+    device = task.x.device
+    model = stack(models).to(device)
+    stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
+    by_loss, by_accuracy = _Tracker(task.runs, device), _Tracker(task.runs, device)
+    optimiser = schedule.optimiser(model.parameters(), device)
+    epoch = torch.zeros((), dtype=torch.long, device=device)
+    curves = torch.full((schedule.epochs, task.runs, 3), float("nan"), device=device)
+
+    def one_epoch() -> None:
+        schedule.set_rate(optimiser, epoch)
+        model.train()
+        optimiser.zero_grad(set_to_none=False)
+        train_loss = _mean_over(task.train, _cross_entropy(model(task.x, operator), task.y))
+        train_loss.sum().backward()
+        optimiser.step()
+        model.eval()
+        with torch.no_grad():
+            logits = model(task.x, operator)
+            val_loss = _mean_over(task.val, _cross_entropy(logits, task.y))
+            right = (logits.argmax(dim=-1) == task.y).to(logits.dtype)
+            val, test = _mean_over(task.val, right), _mean_over(task.test, right)
+            better = stopping.active & (val > by_accuracy.val)
+            by_loss.update(stopping.update(val_loss, epoch), val, test, epoch)
+            by_accuracy.update(better, val, test, epoch)
+            record = torch.stack([train_loss.detach(), val_loss, val], dim=-1)
+            curves.index_copy_(0, epoch.view(1), record.unsqueeze(0))
+            epoch.add_(1)
+
+    repeated = Repeated(one_epoch, device)
+    done = 0
+    while done < schedule.epochs:
+        repeated()
+        done += 1
+        if done % _READ_EVERY == 0 or done == schedule.epochs:
+            if on_progress:
+                on_progress(done, float(by_loss.val.mean()))
+            if not stopping.active.any():
+                break
+    stopping.restore()
+    return NodeFit(
+        model.eval(),
+        by_loss.selection(),
+        by_accuracy.selection(),
+        stopping.epochs,
+        curves[:done],
+    )
+
+
+def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of every node in every run, ``[runs, n, classes]`` to ``[runs, n]``."""
+    labels = y.expand(logits.shape[:-1])
+    return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
+    """Each run's mean over its mask, ``[runs, n]`` to ``[runs]``."""
+    weights = mask.to(values.dtype)
+    return (values * weights).sum(dim=-1) / weights.sum(dim=-1).clamp_min(1.0)

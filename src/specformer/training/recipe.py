@@ -1,0 +1,112 @@
+r"""Recipes: named settings in YAML, checked against data classes, overridable one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import yaml
+
+from specformer.errors import ConfigError
+
+Recipe = TypeVar("Recipe")
+
+
+def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
+    """A ``kind`` from plain settings; unknown keys and wrong types are named, with the file.
+
+    Example:
+        >>> from specformer.training.schedule import Schedule
+        >>> build(Schedule, {"epochs": 5}, "example").epochs
+        5
+    """
+    hints = typing.get_type_hints(kind)
+    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key not in fields:
+            raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key, fields)}.")
+        hint = hints[key]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{where}: {key} should hold settings, not {value!r}.")
+            values[key] = build(hint, value, f"{where}: {key}")
+        else:
+            values[key] = _checked(hint, value, f"{where}: {key}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"{where}: {error}.") from error
+
+
+def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """Settings with ``key=value`` assignments applied; dots reach into groups, values are YAML.
+
+    Example:
+        >>> override({"schedule": {"epochs": 5}}, ["schedule.epochs=7"])
+        {'schedule': {'epochs': 7}}
+    """
+    changed = {
+        key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()
+    }
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {assignment}: expected key=value.")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {assignment}: the value is not valid YAML.") from error
+        *groups, leaf = path.split(".")
+        target: dict[str, Any] = changed
+        for group in groups:
+            target = target.setdefault(group, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"--set {assignment}: {group!r} is not a group of settings.")
+        target[leaf] = value
+    return changed
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+
+
+def _checked(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        for choice in typing.get_args(hint):
+            try:
+                return _checked(choice, value, where)
+            except ConfigError:
+                continue
+    elif origin is typing.Literal:
+        if value in typing.get_args(hint):
+            return value
+    elif origin is not None:  # containers are checked by whoever uses them
+        return value
+    elif hint is type(None):
+        if value is None:
+            return None
+    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif hint is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    elif hint in (bool, str) and isinstance(value, hint):
+        return value
+    raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")
+
+
+def _describe(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return " or ".join(repr(choice) for choice in typing.get_args(hint))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_describe(choice) for choice in typing.get_args(hint))
+    return {type(None): "empty", int: "a whole number", float: "a number", bool: "true or false"}.get(
+        hint, "text"
+    )

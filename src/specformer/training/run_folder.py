@@ -1,0 +1,105 @@
+r"""A run on disk: what was asked, what happened, what came out."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from specformer.errors import RunError
+from specformer.files import replacing, write_json, write_text
+
+CONFIG = "config.yaml"
+METRICS = "metrics.jsonl"
+OUTPUTS = "outputs.npz"
+RESULT = "result.json"
+REPORT = "report.html"
+MODEL = "model"
+
+
+class RunFolder:
+    """A folder with ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading),
+    ``outputs.npz`` (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
+
+    Example:
+        >>> import tempfile
+        >>> run = RunFolder.create(Path(tempfile.mkdtemp()) / "run", {"seed": 0})
+        >>> run.config()
+        {'seed': 0}
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
+        """Start a run in ``path``. A finished run already there is refused, not overwritten."""
+        run = cls(path)
+        if (run.path / RESULT).exists():
+            raise RunError(f"{run.path}: holds a finished run; choose another --out.")
+        if run.path.exists() and not run.path.is_dir():
+            raise RunError(f"{run.path}: is a file, not a folder.")
+        write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
+        return run
+
+    @classmethod
+    def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
+        """Start a run in ``parent/name``, or ``name-2``, ``name-3``, … if that is taken."""
+        number = 1
+        while True:
+            path = Path(parent) / (name if number == 1 else f"{name}-{number}")
+            if not path.exists():
+                return cls.create(path, config)
+            number += 1
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """A run that exists."""
+        run = cls(path)
+        if not (run.path / CONFIG).is_file():
+            raise RunError(f"{run.path}: not a run folder ({CONFIG} is missing).")
+        return run
+
+    def config(self) -> dict[str, Any]:
+        return dict(yaml.safe_load((self.path / CONFIG).read_text(encoding="utf-8")) or {})
+
+    def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write all readings, one JSON object a line."""
+        write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / METRICS
+        if not path.is_file():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def write_outputs(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays that the report draws."""
+        with replacing(self.path / OUTPUTS) as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        path = self.path / OUTPUTS
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write ``result.json``: from here on the run counts as finished."""
+        write_json(self.path / RESULT, dict(result))
+
+    def result(self) -> dict[str, Any]:
+        path = self.path / RESULT
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise RunError(f"{self.path}: the run is not finished ({RESULT} is missing).") from error
+        except json.JSONDecodeError as error:
+            raise RunError(f"{path}: damaged ({error}).") from error

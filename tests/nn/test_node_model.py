@@ -1,0 +1,361 @@
+"""The node model: every combination against its literal twin, its symmetries, its options."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import reference
+from tests.nn.plain_twin import (
+    BOTH_DTYPES,
+    SPECTRA,
+    assert_twins,
+    random,
+    scrambled,
+    state_of,
+)
+from tests.spectrum.known_graphs import SMALL, graphs, hypercube
+
+from specformer import Specformer, Spectrum, decompose
+from specformer.errors import ConfigError
+from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
+
+SHARINGS = ["small", "medium", "large"]
+
+
+def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
+    model = scrambled(Specformer(3, 8, 4, num_heads=2, **options), seed)
+    x = random(spectrum.num_nodes, 3).requires_grad_()
+
+    def plain() -> torch.Tensor:
+        state, pairs = state_of(model), (spectrum.eigenvalues, spectrum.eigenvectors)
+        return reference.specformer(state, model.config, x, *pairs, model.training)
+
+    assert_twins(model, lambda: model(x, spectrum), plain, x, atol=1e-10)
+
+
+@pytest.mark.parametrize("decoder", ["joint", "heads"])
+@pytest.mark.parametrize("bases", ["linear", "ffn"])
+@pytest.mark.parametrize("space", ["output", "hidden"])
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("num_blocks", [1, 2])
+def test_structure_is_the_papers(decoder, bases, space, sharing, num_blocks: int) -> None:
+    for seed, name in enumerate(("star", "union cut")):
+        assert_is_the_papers(
+            SPECTRA[name],
+            seed=seed,
+            decoder=decoder,
+            bases=bases,
+            space=space,
+            sharing=sharing,
+            num_blocks=num_blocks,
+        )
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize("bases", ["linear", "ffn"])
+def test_every_kind_of_spectrum(name: str, bases) -> None:
+    assert_is_the_papers(SPECTRA[name], bases=bases, sharing="large", num_layers=3)
+
+
+@pytest.mark.parametrize(
+    ("transform", "norm", "activation", "residual", "bias"),
+    list(
+        itertools.product(
+            (False, True), (None, "layer", "batch"), (None, "relu"), (False, True), (True, False)
+        )
+    ),
+)
+def test_conv_options(transform, norm, activation, residual, bias) -> None:
+    assert_is_the_papers(
+        SPECTRA["star"],
+        space="hidden",
+        transform=transform,
+        norm=norm,
+        activation=activation,
+        residual=residual,
+        bias=bias,
+    )
+
+
+@pytest.mark.parametrize("filter_activation", [None, "relu", "gelu", "tanh"])
+@pytest.mark.parametrize("epsilon", [1.0, 100.0])
+def test_filter_options(filter_activation, epsilon: float) -> None:
+    options = {"filter_activation": filter_activation, "epsilon": epsilon}
+    assert_is_the_papers(SPECTRA["isolated"], decoder="heads", **options)
+
+
+def test_float32_is_close_to_the_papers() -> None:
+    spectrum = SPECTRA["weighted"]
+    model = scrambled(Specformer(3, 8, 4))
+    x = random(14, 3)
+    pairs = (spectrum.eigenvalues, spectrum.eigenvectors)
+    exact = reference.specformer(state_of(model), model.config, x, *pairs)
+    single = model.float()(x.float(), spectrum.to(dtype=torch.float32))
+    torch.testing.assert_close(single.double(), exact, rtol=1e-3, atol=1e-3)
+
+
+# --- symmetries ---------------------------------------------------------------------------------
+
+MODELS = {
+    "default": {},
+    "large": {"sharing": "large", "num_blocks": 2, "decoder": "heads"},
+    "hidden": {
+        "space": "hidden",
+        "transform": True,
+        "norm": "layer",
+        "activation": "relu",
+        "residual": True,
+    },
+    "ffn": {"bases": "ffn", "sharing": "small"},
+}
+
+
+def model_of(kind: str, dtype: torch.dtype) -> Specformer:
+    torch.manual_seed(0)
+    return Specformer(3, 8, 4, num_heads=2, **MODELS[kind]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", BOTH_DTYPES)
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", SMALL)
+def test_permutation_equivariant(name: str, kind: str, dtype: torch.dtype) -> None:
+    x = random(SMALL[name].shape[0], 3, dtype=dtype)
+    assert_permutation_equivariant(model_of(kind, dtype), x, SMALL[name])
+
+
+@pytest.mark.parametrize("dtype", BOTH_DTYPES)
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", SMALL)
+def test_basis_and_set_invariant(name: str, kind: str, dtype: torch.dtype) -> None:
+    x = random(SMALL[name].shape[0], 3, dtype=dtype)
+    assert_basis_invariant(model_of(kind, dtype), x, decompose(SMALL[name], dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", BOTH_DTYPES)
+@pytest.mark.parametrize("k", [1, 2, 7, (2, 2), (0, 3)])
+def test_truncated_spectra_keep_the_symmetries(k, dtype: torch.dtype) -> None:
+    cube = hypercube(4)[0]
+    x = random(16, 3, dtype=dtype)
+    for at_cut in ("include", "exclude"):
+        model = model_of("default", dtype)
+        assert_permutation_equivariant(model, x, cube, k=k, at_cut=at_cut)
+        assert_basis_invariant(model, x, decompose(cube, k=k, at_cut=at_cut, dtype=dtype))
+
+
+@given(graphs(), st.sampled_from(sorted(MODELS)), st.sampled_from(BOTH_DTYPES), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_symmetries_of_any_graph(graph, kind: str, dtype: torch.dtype, seed: int) -> None:
+    model, x = model_of(kind, dtype), random(graph.shape[0], 3, seed=seed, dtype=dtype)
+    assert_permutation_equivariant(model, x, graph, seed=seed)
+    assert_basis_invariant(model, x, decompose(graph, dtype=dtype), seed=seed)
+
+
+@given(graphs(), st.integers(1, 4), st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_symmetries_of_any_truncated_graph(graph, k: int, seed: int) -> None:
+    model, x = model_of("default", torch.float64), random(graph.shape[0], 3, seed=seed)
+    assert_permutation_equivariant(model, x, graph, seed=seed, k=k)
+    assert_basis_invariant(model, x, decompose(graph, k=k, dtype=torch.float64), seed=seed)
+
+
+# --- landmarks, linear response, attention ------------------------------------------------------
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_enough_landmarks_are_exact(sharing) -> None:
+    spectrum = SPECTRA["weighted"]
+    model = scrambled(Specformer(3, 8, 4, sharing=sharing, num_blocks=2))
+    x = random(14, 3).requires_grad_()
+    landmarks = spectrum.landmarks(100)
+    assert_twins(model, lambda: model(x, spectrum, landmarks), lambda: model(x, spectrum), x)
+    few = model(x, spectrum, spectrum.landmarks(2))
+    assert (few - model(x, spectrum)).abs().max() > 1e-4
+
+
+LINEAR = {"space": "hidden", "bias": False}
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("transform", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+def test_linear_response_is_the_model(sharing, transform: bool, residual: bool) -> None:
+    options = {"sharing": sharing, "transform": transform, "residual": residual}
+    model = scrambled(Specformer(3, 8, 4, num_heads=2, **LINEAR, **options))
+    assert model.is_linear_filter
+    for name in ("star", "weighted", "isolated"):
+        spectrum = SPECTRA[name]
+        x = random(spectrum.num_nodes, 3)
+
+        def through_gains(spectrum: Spectrum = spectrum, x: torch.Tensor = x) -> torch.Tensor:
+            gains = model.linear_response(spectrum.distinct.tokens)[spectrum.distinct.index]
+            return spectrum.igft(torch.einsum("qi,qio->qo", spectrum.gft(x), gains))
+
+        forward = lambda x=x, spectrum=spectrum: model(x, spectrum)  # noqa: E731
+        assert_twins(model, through_gains, forward, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"space": "output", "bias": False},
+        {"space": "hidden"},
+        {**LINEAR, "activation": "relu"},
+        {**LINEAR, "norm": "layer"},
+        {**LINEAR, "bases": "ffn"},
+    ],
+)
+def test_a_model_that_is_not_linear_has_no_linear_response(options) -> None:
+    model = Specformer(3, 8, 4, **options)
+    assert not model.is_linear_filter
+    with pytest.raises(ConfigError, match="linear_response needs space='hidden', bases='linear'"):
+        model.linear_response(SPECTRA["star"].distinct.tokens)
+
+
+@pytest.mark.parametrize("sharing", ["medium", "large"])
+def test_condensed_attention_is_the_literal_one(sharing) -> None:
+    model = scrambled(Specformer(3, 8, 4, num_heads=2, sharing=sharing))
+    spectrum = SPECTRA["weighted"]
+    with torch.no_grad():
+        ours = model.condensed_attention(spectrum)
+        state = state_of(model)
+        plain = [
+            reference.condensed_attention(
+                reference.part(state, f"filters.{i}.encoder"), spectrum.eigenvalues, 2
+            )
+            for i in range(len(model.filters))
+        ]
+    assert ours.shape == (2 if sharing == "large" else 1, 2, 3, 3)
+    torch.testing.assert_close(ours, torch.stack(plain), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_responses(sharing) -> None:
+    model = scrambled(Specformer(3, 8, 4, num_layers=3, sharing=sharing))
+    responses = model.responses(SPECTRA["star"])
+    assert [tuple(r.shape) for r in responses] == [(7, 4)] * (3 if sharing == "large" else 1)
+    expected = model.filters[0](SPECTRA["star"].eigenvalues)
+    torch.testing.assert_close(responses[0], expected)
+
+
+# --- torch.compile ------------------------------------------------------------------------------
+
+
+def assert_compiles(backend: str) -> None:
+    torch._dynamo.reset()
+    spectrum = decompose(SMALL["grid"])
+    model = Specformer(3, 8, 4, space="hidden", activation="relu", residual=True, decoder="heads")
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    x = random(16, 3, dtype=torch.float32)
+    torch.testing.assert_close(compiled(x, spectrum), model(x, spectrum), rtol=0, atol=1e-5)
+    for compute in (compiled, model):
+        model.zero_grad()
+        compute(x, spectrum).square().sum().backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        if compute is compiled:
+            compiled_gradients = gradients
+    for one, other in zip(compiled_gradients, gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_compiles_as_one_graph() -> None:
+    assert_compiles("aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="inductor needs a C compiler")
+def test_compiles_to_native_code() -> None:
+    assert_compiles("inductor")
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["transformer", "feature", "propagation"])
+@pytest.mark.parametrize("space", ["output", "hidden"])
+def test_dropout_only_in_training(which: str, space) -> None:
+    model = Specformer(3, 8, 4, space=space, **{f"{which}_dropout": 0.5})
+    x, spectrum = random(14, 3, dtype=torch.float32), SPECTRA["weighted"].to(dtype=torch.float32)
+    assert not torch.equal(model(x, spectrum), model(x, spectrum))
+    model.eval()
+    assert torch.equal(model(x, spectrum), model(x, spectrum))
+    plain = Specformer(3, 8, 4, space=space)
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(plain(x, spectrum), model(x, spectrum), rtol=0, atol=1e-6)
+
+
+def test_initial_weights_of_a_given_deviation() -> None:
+    model = Specformer(200, 64, 4, init_std=0.01)
+    assert model.lift.weight.std().item() == pytest.approx(0.01, rel=0.05)
+    assert not model.lift.bias.any()
+    filt = model.filters[0]
+    assert filt.encoder.blocks[0].attention.query.weight.std().item() == pytest.approx(
+        0.01, rel=0.1
+    )
+    assert bool((model.convs[0].bases.weight == 1).all())
+    assert bool((filt.encoder.blocks[0].attention_norm.weight == 1).all())
+
+
+def test_number_of_parameters() -> None:
+    def count(**options) -> int:
+        return sum(p.numel() for p in Specformer(10, 16, 3, num_layers=2, **options).parameters())
+
+    filt = (17 * 16 + 16) + 6 * (16 * 16 + 16) + 4 * 16 + (16 * 4 + 4)
+    features = (10 * 16 + 16) + (16 * 3 + 3)
+    assert count(sharing="small") == features + filt + 5 * 3
+    assert count(sharing="medium") == features + filt + 2 * 5 * 3
+    assert count(sharing="large") == features + 2 * filt + 2 * 5 * 3
+    assert count(space="hidden", transform=True) == features + filt + 2 * (5 * 16 + 16 * 16 + 16)
+    ffn = (5 * 3 + 3) + (3 * 3 + 3)
+    assert count(bases="ffn", sharing="small") == features + filt + ffn
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sharing": "odd"}, "sharing='odd': choose small or medium or large"),
+        ({"space": "odd"}, "space='odd': choose output or hidden"),
+        ({"bases": "odd"}, "bases='odd'"),
+        ({"decoder": "odd"}, "decoder='odd'"),
+        ({"norm": "odd"}, "norm='odd'"),
+        ({"activation": "odd"}, "activation='odd'"),
+        ({"filter_activation": "odd"}, "activation='odd'"),
+        ({"hidden_channels": 7}, "hidden_channels=7"),
+        ({"hidden_channels": 0}, "hidden_channels=0"),
+        ({"in_channels": 0}, "in_channels=0 must be at least 1"),
+        ({"out_channels": 0}, "out_channels=0"),
+        ({"num_heads": 3}, "num_heads=3"),
+        ({"num_heads": 0}, "num_heads=0"),
+        ({"num_layers": 0}, "num_layers=0"),
+        ({"num_blocks": -1}, "num_blocks=-1"),
+        ({"transformer_dropout": 1.5}, "transformer_dropout=1.5 must lie between 0 and 1"),
+        ({"feature_dropout": -0.1}, "feature_dropout=-0.1"),
+        ({"propagation_dropout": 2}, "propagation_dropout=2"),
+    ],
+)
+def test_bad_options_are_named(options, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Specformer(**{"in_channels": 3, "hidden_channels": 8, "out_channels": 4, **options})
+
+
+def test_config_holds_every_argument() -> None:
+    model = Specformer(3, 8, 4, sharing="large", norm="layer")
+    again = Specformer(**model.config)
+    assert again.config == model.config
+    assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
+        "large",
+        "layer",
+        21,
+    )
+
+
+def test_repr_names_the_parts() -> None:
+    text = repr(Specformer(3, 8, 4))
+    assert text.startswith("Specformer(\n")
+    for piece in ("(lift): Linear(3, 8, bias=True)", "(readout): Linear(8, 4, bias=True)"):
+        assert piece in text
+    assert "LinearBases(num_heads=4, channels=4, dropout=0.0)" in text

@@ -1,0 +1,135 @@
+"""Models on disk: there and back, and every way a folder can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, random
+
+from specformer import Specformer
+from specformer.errors import RunError
+from specformer.nn.pretrained import CONFIG, WEIGHTS, Pretrained
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Specformer(3, 8, 4, sharing="small").save_pretrained(tmp_path)
+    return tmp_path
+
+
+class Other(Pretrained):
+    """Some other model."""
+
+    def __init__(self, width: int = 2) -> None:
+        super().__init__()
+        self.config = {"width": width}
+        self.layer = torch.nn.Linear(width, width)
+
+
+@pytest.mark.parametrize("dtype", BOTH_DTYPES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sharing": "small", "num_layers": 3},
+        {"sharing": "large", "decoder": "heads", "bases": "ffn", "init_std": 0.01},
+        {"space": "hidden", "norm": "batch", "transform": True, "transformer_dropout": 0.5},
+    ],
+)
+def test_round_trip(tmp_path: Path, options, dtype: torch.dtype) -> None:
+    model = Specformer(3, 8, 4, **options).to(dtype)
+    spectrum, x = SPECTRA["star"].to(dtype=dtype), random(7, 3, dtype=dtype)
+    model(x, spectrum)  # moves the running statistics of a batch norm
+    model.eval()
+    model.save_pretrained(tmp_path / "new" / "folder")
+    again = Specformer.from_pretrained(str(tmp_path / "new" / "folder"))
+    assert not again.training
+    assert again.config == model.config
+    assert torch.equal(again(x, spectrum), model(x, spectrum))
+    assert sum(p.numel() for p in again.parameters()) == sum(p.numel() for p in model.parameters())
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {CONFIG, WEIGHTS}
+
+
+def test_saving_again_replaces(folder: Path) -> None:
+    model = Specformer(5, 16, 2)
+    model.save_pretrained(folder)
+    again = Specformer.from_pretrained(folder)
+    assert torch.equal(again.lift.weight, model.lift.weight)
+
+
+def test_another_model_round_trips_too(tmp_path: Path) -> None:
+    other = Other(3)
+    other.save_pretrained(tmp_path)
+    assert torch.equal(Other.from_pretrained(tmp_path).layer.weight, other.layer.weight)
+
+
+def test_the_config_is_plain_json(folder: Path) -> None:
+    config = json.loads((folder / CONFIG).read_text())
+    assert config["model"] == "Specformer"
+    assert config["hidden_channels"] == 8
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(RunError, match=rf"no saved model \({name} is missing\)"):
+        Specformer.from_pretrained(folder)
+    with pytest.raises(RunError, match="no saved model"):
+        Specformer.from_pretrained(folder / "absent")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1, 2]", b'"text"', b"\xff\xfe"])
+def test_a_damaged_config_is_refused(folder: Path, content: bytes) -> None:
+    (folder / CONFIG).write_bytes(content)
+    with pytest.raises(RunError, match="damaged model"):
+        Specformer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[:keep])
+    with pytest.raises(RunError, match="damaged model"):
+        Specformer.from_pretrained(folder)
+
+
+def test_altered_weights_are_refused(folder: Path) -> None:
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    content[-5] ^= 1
+    (folder / WEIGHTS).write_bytes(bytes(content))
+    with pytest.raises(RunError, match="checksum differs"):
+        Specformer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_channels": 16}, {"epsilon": 1.0}, {"sharing": "odd"}, {"new": 1}]
+)
+def test_an_altered_config_is_refused(folder: Path, change) -> None:
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({**config, **change}))
+    with pytest.raises(RunError, match="checksum differs"):
+        Specformer.from_pretrained(folder)
+
+
+def test_another_class_is_named(folder: Path) -> None:
+    with pytest.raises(RunError, match="holds a Specformer, not a Other"):
+        Other.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("config", [{"width": 3}, {"height": 2}])
+def test_weights_that_do_not_fit_their_config_are_refused(tmp_path: Path, config) -> None:
+    other = Other(2)
+    other.config = config  # wrong from the start, so the checksum holds
+    other.save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=r"weights and config\.json do not match"):
+        Other.from_pretrained(tmp_path)
+
+
+def test_a_config_no_longer_accepted_is_refused(tmp_path: Path) -> None:
+    model = Specformer(3, 8, 4)
+    model.config = {**model.config, "sharing": "odd"}
+    model.save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=r"do not match \(sharing='odd'"):
+        Specformer.from_pretrained(tmp_path)

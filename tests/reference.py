@@ -1,0 +1,224 @@
+"""The paper's equations, literally and slowly: the plain twin of every fast path.
+
+Dense and explicit throughout: attention is a softmax matrix over *all* eigenvalues, heads are a
+Python loop, every basis is an n×n matrix, the combined bases are n×n×d, the condensation is a
+double sum. Nothing here is imported from ``specformer``; a function takes a module's parameters
+by their names and is differentiable in them. Equation numbers are those of ``specformer.tex``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+State = Mapping[str, Tensor]
+
+
+def part(state: State, name: str) -> dict[str, Tensor]:
+    """The parameters of the submodule ``name``."""
+    return {
+        key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(name + ".")
+    }
+
+
+def linear(state: State, x: Tensor) -> Tensor:
+    out = x @ state["weight"].T
+    return out + state["bias"] if "bias" in state else out
+
+
+def layer_norm(state: State, x: Tensor) -> Tensor:
+    rows = []
+    for row in x:
+        centred = row - row.mean()
+        normal = centred / torch.sqrt((centred**2).mean() + 1e-5)
+        rows.append(normal * state["weight"] + state["bias"])
+    return torch.stack(rows)
+
+
+def batch_norm(state: State, x: Tensor, training: bool) -> Tensor:
+    if training:
+        mean, variance = x.mean(dim=0), ((x - x.mean(dim=0)) ** 2).mean(dim=0)
+    else:
+        mean, variance = state["running_mean"], state["running_var"]
+    return (x - mean) / torch.sqrt(variance + 1e-5) * state["weight"] + state["bias"]
+
+
+def activate(name: str | None, x: Tensor) -> Tensor:
+    if name is None:
+        return x
+    if name == "relu":
+        return torch.where(x > 0, x, torch.zeros_like(x))
+    if name == "tanh":
+        return (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())
+    assert name == "gelu"
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+# --- §4.1: encoding and encoder -----------------------------------------------------------------
+
+
+def encoding(eigenvalues: Tensor, d: int, epsilon: float = 100.0) -> Tensor:
+    """Z = [λ ‖ ρ(λ)], Eq. 2: one eigenvalue and one channel at a time."""
+    rows = []
+    for value in eigenvalues:
+        row = [value]
+        for i in range(d // 2):
+            row.append(torch.sin(epsilon * value / 10000 ** (2 * i / d)))
+            row.append(torch.cos(epsilon * value / 10000 ** (2 * i / d)))
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def softmax_rows(scores: Tensor) -> Tensor:
+    return torch.stack([row.exp() / row.exp().sum() for row in scores])
+
+
+def attention_matrix(state: State, z: Tensor, head: int, num_heads: int) -> Tensor:
+    """B of one head, q×q, over all eigenvalues."""
+    width = z.shape[1] // num_heads
+    rows = slice(head * width, (head + 1) * width)
+    queries = z @ state["query.weight"][rows].T + state["query.bias"][rows]
+    keys = z @ state["key.weight"][rows].T + state["key.bias"][rows]
+    return softmax_rows(queries @ keys.T / math.sqrt(width))
+
+
+def attention_heads(state: State, z: Tensor, num_heads: int) -> list[Tensor]:
+    """Z_m of every head."""
+    width = z.shape[1] // num_heads
+    heads = []
+    for head in range(num_heads):
+        rows = slice(head * width, (head + 1) * width)
+        values = z @ state["value.weight"][rows].T + state["value.bias"][rows]
+        heads.append(attention_matrix(state, z, head, num_heads) @ values)
+    return heads
+
+
+def feed_forward(state: State, x: Tensor) -> Tensor:
+    return linear(part(state, "2"), activate("gelu", linear(part(state, "0"), x)))
+
+
+def encoder_block(state: State, z: Tensor, num_heads: int) -> Tensor:
+    """Eq. 3, pre-norm."""
+    normed = layer_norm(part(state, "attention_norm"), z)
+    heads = attention_heads(part(state, "attention"), normed, num_heads)
+    z = linear(part(state, "attention.out"), torch.cat(heads, dim=1)) + z
+    normed = layer_norm(part(state, "feed_forward_norm"), z)
+    return feed_forward(part(state, "feed_forward"), normed) + z
+
+
+def encoder(state: State, eigenvalues: Tensor, num_heads: int, epsilon: float = 100.0) -> Tensor:
+    d = state["embedding.weight"].shape[0]
+    z = linear(part(state, "embedding"), encoding(eigenvalues, d, epsilon))
+    block = 0
+    while part(state, f"blocks.{block}"):
+        z = encoder_block(part(state, f"blocks.{block}"), z, num_heads)
+        block += 1
+    return z
+
+
+# --- §4.2: decoder and bases --------------------------------------------------------------------
+
+
+def spectral_filter(
+    state: State,
+    eigenvalues: Tensor,
+    num_heads: int,
+    *,
+    decoder: str = "joint",
+    activation: str | None = None,
+    epsilon: float = 100.0,
+) -> Tensor:
+    """The new eigenvalues λ_1 … λ_M, q×M."""
+    z = encoder(part(state, "encoder"), eigenvalues, num_heads, epsilon)
+    state = part(state, "decoder")
+    if decoder == "joint":  # NOTES.md, row 3: one map of the whole representation
+        return activate(activation, linear(part(state, "linear"), z))
+    normed = layer_norm(part(state, "norm"), z)
+    columns = [
+        activate(activation, linear(part(state, "linear"), head))[:, 0]  # Eq. 4
+        for head in attention_heads(part(state, "attention"), normed, num_heads)
+    ]
+    return torch.stack(columns, dim=1)
+
+
+def combined_bases(state: State, response: Tensor, vectors: Tensor, kind: str) -> Tensor:
+    """Ŝ = FFN([I ‖ S_1 ‖ … ‖ S_M]), Eq. 5: n×n×d, entry by entry."""
+    stack = [torch.eye(len(vectors), dtype=vectors.dtype)]
+    stack += [vectors @ torch.diag(column) @ vectors.T for column in response.T]
+    entries = torch.stack(stack, dim=2)
+    if kind == "ffn":
+        return feed_forward(part(state, "network"), entries)
+    return entries @ state["weight"]  # NOTES.md, row 4: per-channel weights, no nonlinearity
+
+
+# --- §4.3: convolution and model ----------------------------------------------------------------
+
+
+def convolution(
+    state: State, x: Tensor, combined: Tensor, options: Mapping[str, Any], training: bool = False
+) -> Tensor:
+    """Eq. 6, one channel at a time."""
+    filtered = torch.stack([combined[:, :, c] @ x[:, c] for c in range(x.shape[1])], dim=1)
+    if options["transform"]:
+        filtered = linear(part(state, "transform"), filtered)
+    if options["norm"] == "layer":
+        filtered = layer_norm(part(state, "norm"), filtered)
+    if options["norm"] == "batch":
+        filtered = batch_norm(part(state, "norm"), filtered, training)
+    out = activate(options["activation"], filtered)
+    return out + x if options["residual"] else out
+
+
+def specformer(
+    state: State,
+    config: Mapping[str, Any],
+    x: Tensor,
+    eigenvalues: Tensor,
+    vectors: Tensor,
+    training: bool = False,
+) -> Tensor:
+    """The node model, of ``config`` and with all its dropouts at 0."""
+    hidden = linear(part(state, "lift"), x)
+    if config["space"] == "output":
+        hidden = linear(part(state, "readout"), activate("relu", hidden))
+    for layer in range(config["num_layers"]):
+        of_filter = layer if config["sharing"] == "large" else 0
+        of_bases = 0 if config["sharing"] == "small" else layer
+        response = spectral_filter(
+            part(state, f"filters.{of_filter}"),
+            eigenvalues,
+            config["num_heads"],
+            decoder=config["decoder"],
+            activation=config["filter_activation"],
+            epsilon=config["epsilon"],
+        )
+        bases = part(state, f"convs.{of_bases}.bases")
+        combined = combined_bases(bases, response, vectors, config["bases"])
+        hidden = convolution(part(state, f"convs.{layer}"), hidden, combined, config, training)
+    return linear(part(state, "readout"), hidden) if config["space"] == "hidden" else hidden
+
+
+# --- Appendix: condensation of self-attention ---------------------------------------------------
+
+
+def condensed_attention(state: State, eigenvalues: Tensor, num_heads: int) -> Tensor:
+    """B̂ of the first block, heads×3×3: columns summed by band, rows averaged."""
+    d = state["embedding.weight"].shape[0]
+    z = linear(part(state, "embedding"), encoding(eigenvalues, d))
+    normed = layer_norm(part(state, "blocks.0.attention_norm"), z)
+    bands = [
+        [p for p, value in enumerate(eigenvalues.tolist()) if low <= value < high]
+        for low, high in ((0, 2 / 3), (2 / 3, 4 / 3), (4 / 3, math.inf))
+    ]
+    condensed = torch.zeros(num_heads, 3, 3, dtype=z.dtype)
+    for head in range(num_heads):
+        matrix = attention_matrix(part(state, "blocks.0.attention"), normed, head, num_heads)
+        for i, rows in enumerate(bands):
+            for j, columns in enumerate(bands):
+                total = sum((matrix[p, q] for p in rows for q in columns), torch.zeros(()))
+                condensed[head, i, j] = total / len(rows) if rows else 0.0
+    return condensed

@@ -1,0 +1,59 @@
+"""LAPACK: the contract, and memory asked for before it is taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from tests.spectrum.known_graphs import SMALL, Array, closed_form
+from tests.spectrum.solvers.solver_contract import SolverContract
+
+from specformer.errors import SpectrumError
+from specformer.graphs import normalised_laplacian
+from specformer.spectrum.solvers import dense
+
+CPU = torch.device("cpu")
+
+
+class TestDense(SolverContract):
+    size = 12
+    accuracy = 1e-12
+
+    def solve(
+        self, laplacian: sp.csr_array, lowest: int, highest: int
+    ) -> tuple[Array, torch.Tensor]:
+        return dense.solve(laplacian, CPU)
+
+    @pytest.mark.parametrize("name", SMALL)
+    def test_small_graphs(self, name: str) -> None:
+        n = SMALL[name].shape[0]
+        assert len(self.check(SMALL[name], n, 0)) == n
+
+    @pytest.mark.parametrize("n", [3, 4, 5, 50])
+    @pytest.mark.parametrize("kind", ["ring", "path", "star", "complete", "edgeless"])
+    def test_complete_closed_forms(self, kind: str, n: int) -> None:
+        graph, exact = closed_form(kind, n)
+        np.testing.assert_allclose(self.check(graph, n, 0, exact), exact, atol=1e-12)
+
+
+def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 3 * 2**30)
+    message = "a dense decomposition of 20,000 nodes needs about 11.9 GiB on cpu, 3.0 GiB are free"
+    assert dense.refusal(20_000, CPU) == message
+    assert dense.refusal(5_000, CPU) is None
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 1000)
+    with pytest.raises(SpectrumError, match=r"needs about 0\.0 GiB.*with solver='lanczos'"):
+        dense.solve(normalised_laplacian(SMALL["grid"]), CPU)
+
+
+def test_more_nodes_than_lapack_counts_are_refused() -> None:
+    assert dense.refusal(32_701, CPU) == (
+        "LAPACK on the CPU takes at most 32,700 nodes, the graph has 32,701"
+    )
+
+
+def test_memory_is_known() -> None:
+    assert dense.required_bytes(1000) == 32_000_000
+    assert 2**20 < dense.available_bytes(CPU) < 2**50
+    assert dense._installed_bytes() >= dense.available_bytes(CPU)

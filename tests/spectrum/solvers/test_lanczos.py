@@ -1,0 +1,64 @@
+"""ARPACK with deflation: the contract, and that copies Krylov methods miss are found."""
+
+from __future__ import annotations
+
+import logging
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+import torch
+from tests.spectrum.known_graphs import Array, adjacency, closed_form, union
+from tests.spectrum.solvers.solver_contract import SolverContract
+
+from specformer.errors import SpectrumError
+from specformer.graphs import normalised_laplacian
+from specformer.spectrum.solvers import lanczos
+
+
+class TestLanczos(SolverContract):
+    size = 120
+
+    def solve(
+        self, laplacian: sp.csr_array, lowest: int, highest: int
+    ) -> tuple[Array, torch.Tensor]:
+        values, vectors = lanczos.solve(laplacian, lowest, highest)
+        return values, torch.as_tensor(np.ascontiguousarray(vectors))
+
+
+def test_every_copy_of_a_repeated_eigenvalue_is_found(caplog: pytest.LogCaptureFixture) -> None:
+    components = [nx.lollipop_graph(5, 7)] * 30
+    laplacian = normalised_laplacian(adjacency(union(*components)))
+    with caplog.at_level(logging.DEBUG, "specformer"):
+        values, _ = lanczos.solve(laplacian, 2, 0)
+    assert "further copies found after deflation" in caplog.text
+    np.testing.assert_allclose(values, np.zeros(30), atol=1e-12)
+
+
+def test_an_eigenvalue_repeated_too_often_is_refused() -> None:
+    laplacian = normalised_laplacian(closed_form("star", 100)[0])
+    with pytest.raises(SpectrumError, match="repeated too often"):
+        lanczos.solve(laplacian, 2, 0)
+
+
+def test_too_many_pairs_are_refused() -> None:
+    laplacian = normalised_laplacian(closed_form("ring", 100)[0])
+    with pytest.raises(SpectrumError, match="95 of 100 eigenpairs are too many"):
+        lanczos.solve(laplacian, 95, 0)
+
+
+def test_overlapping_ends_are_refused() -> None:
+    laplacian = normalised_laplacian(closed_form("ring", 100)[0])
+    with pytest.raises(SpectrumError, match="ends of the spectrum overlap"):
+        lanczos.solve(laplacian, 60, 60)
+
+
+def test_no_convergence_is_our_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gives_up(*_: object, **__: object) -> None:
+        raise spla.ArpackNoConvergence("no", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr(spla, "eigsh", gives_up)
+    with pytest.raises(SpectrumError, match="did not converge for 11 eigenpairs of 100 nodes"):
+        lanczos.solve(normalised_laplacian(closed_form("ring", 100)[0]), 3, 0)

@@ -1,0 +1,308 @@
+"""decompose(): textbook spectra, whole eigenspaces, choice of solver, refusals."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pygsp.graphs
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.spectrum.known_graphs import (
+    CLOSED_FORMS,
+    SMALL,
+    adjacency,
+    closed_form,
+    graphs,
+    hypercube,
+    union,
+)
+from torch_geometric.data import Data
+
+from specformer import decompose
+from specformer.errors import ConfigError, GraphError, SpectrumError
+from specformer.graphs import normalised_laplacian
+from specformer.spectrum.solvers import dense, lanczos
+from specformer.testing import assert_eigenpairs
+
+# The package's name `decompose` is the function; this is the file.
+module = importlib.import_module("specformer.spectrum.decompose")
+both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@both_dtypes
+@pytest.mark.parametrize("name", SMALL)
+def test_eigenpairs_of_small_graphs(name: str, dtype: torch.dtype) -> None:
+    spectrum = decompose(SMALL[name], dtype=dtype)
+    assert spectrum.is_complete
+    assert spectrum.eigenvalues.dtype == spectrum.eigenvectors.dtype == dtype
+    assert_eigenpairs(SMALL[name], spectrum, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    exact = np.linalg.eigvalsh(normalised_laplacian(SMALL[name]).toarray())
+    np.testing.assert_allclose(spectrum.eigenvalues, exact, atol=1e-6)
+
+
+@both_dtypes
+@pytest.mark.parametrize("kind", CLOSED_FORMS)
+def test_closed_forms(kind: str, dtype: torch.dtype) -> None:
+    graph, exact = closed_form(kind, 10)
+    atol = 1e-6 if dtype == torch.float32 else 1e-13
+    np.testing.assert_allclose(decompose(graph, dtype=dtype).eigenvalues, exact, atol=atol)
+
+
+def test_hypercube_has_binomial_multiplicities() -> None:
+    graph, exact = hypercube(5)
+    spectrum = decompose(graph, dtype=torch.float64)
+    np.testing.assert_allclose(spectrum.eigenvalues, exact, atol=1e-14)
+    assert spectrum.distinct.counts.tolist() == [1, 5, 10, 10, 5, 1]
+
+
+def test_zero_one_and_two_are_exact() -> None:
+    spectrum = decompose(closed_form("star", 30)[0], dtype=torch.float64)
+    assert spectrum.eigenvalues.tolist() == [0.0] + [1.0] * 28 + [2.0]
+
+
+@pytest.mark.parametrize("kind", ["Ring", "Grid2d", "Community", "Sensor", "ErdosRenyi"])
+@pytest.mark.filterwarnings("ignore::FutureWarning:scipy", "ignore::DeprecationWarning:pygsp")
+def test_eigenvalues_agree_with_pygsp(kind: str) -> None:
+    peer = getattr(pygsp.graphs, kind)(
+        **({} if kind in ("Ring", "Grid2d") else {"seed": 4, "N": 60})
+    )
+    peer.compute_laplacian("normalized")
+    peer.compute_fourier_basis()
+    ours = decompose(peer.W, isolated="zero", dtype=torch.float64)
+    np.testing.assert_allclose(ours.eigenvalues, peer.e, atol=1e-12)
+
+
+def test_every_kind_of_source_gives_the_same() -> None:
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    sources = [
+        edge_index,
+        edge_index.numpy(),
+        Data(edge_index=edge_index, num_nodes=4),
+        nx.cycle_graph(4),
+        sp.coo_matrix(nx.to_scipy_sparse_array(nx.cycle_graph(4))),
+    ]
+    for source in sources:
+        assert decompose(source).eigenvalues.tolist() == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_weights_and_num_nodes() -> None:
+    spectrum = decompose([[0, 1], [1, 2]], num_nodes=4, edge_weight=[3.0, 1.0])
+    assert spectrum.num_nodes == 4
+    assert spectrum.eigenvalues.tolist() == [0.0, 1.0, 1.0, 2.0]
+    assert decompose([[0], [1]], num_nodes=3, isolated="zero").eigenvalues.tolist() == [0, 0, 2]
+
+
+def test_a_bad_graph_is_a_graph_error() -> None:
+    with pytest.raises(GraphError, match="outside"):
+        decompose([[0], [5]], num_nodes=3)
+    with pytest.raises(ConfigError, match="isolated"):
+        decompose([[0], [1]], isolated="two")  # type: ignore[arg-type]
+
+
+def test_equal_signs_whatever_the_solver() -> None:
+    vectors = decompose(SMALL["weighted"], dtype=torch.float64).eigenvectors
+    peak = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    assert bool((peak > 0).all())
+    graph = adjacency(nx.random_geometric_graph(150, 0.15, seed=2))
+    one, other = (
+        decompose(graph, k=10, solver=solver, dtype=torch.float64)
+        for solver in ("dense", "lanczos")
+    )
+    assert one.report.solver == "dense"
+    assert other.report.solver == "lanczos"
+    torch.testing.assert_close(one.eigenvalues, other.eigenvalues, rtol=0, atol=1e-9)
+    single = one.distinct.counts[one.distinct.index] == 1
+    gap = torch.diff(one.distinct.values).min()
+    assert gap > 1e-5
+    torch.testing.assert_close(
+        one.eigenvectors[:, single], other.eigenvectors[:, single], rtol=0, atol=1e-6
+    )
+
+
+# --- k: whole eigenspaces -----------------------------------------------------------------------
+
+# Multiplicities 1, 5, 10, 10, 5, 1 at 0, 0.4, 0.8, 1.2, 1.6, 2.
+CUBE = hypercube(5)[0]
+
+
+@pytest.mark.parametrize(
+    ("k", "included", "excluded"),
+    [
+        (1, [1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]),
+        (2, [1, 5, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]),
+        (5, [1, 5, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]),
+        (6, [1, 5, 0, 0, 0, 0], [1, 5, 0, 0, 0, 0]),
+        (7, [1, 5, 10, 0, 0, 0], [1, 5, 0, 0, 0, 0]),
+        (31, [1, 5, 10, 10, 5, 0], [1, 5, 10, 10, 5, 0]),
+        (32, [1, 5, 10, 10, 5, 1], [1, 5, 10, 10, 5, 1]),
+        (1000, [1, 5, 10, 10, 5, 1], [1, 5, 10, 10, 5, 1]),
+        (None, [1, 5, 10, 10, 5, 1], [1, 5, 10, 10, 5, 1]),
+        ((0, 1), [0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1]),
+        ((0, 3), [0, 0, 0, 0, 5, 1], [0, 0, 0, 0, 0, 1]),
+        ((2, 1), [1, 5, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]),
+        ((1, 7), [1, 0, 0, 10, 5, 1], [1, 0, 0, 0, 5, 1]),
+        ((12, 12), [1, 5, 10, 10, 5, 1], [1, 5, 0, 0, 5, 1]),
+        ((16, 15), [1, 5, 10, 10, 5, 1], [1, 5, 10, 0, 5, 1]),
+        ((20, 12), [1, 5, 10, 10, 5, 1], [1, 5, 10, 10, 5, 1]),
+    ],
+)
+def test_k_never_cuts_through_a_repeated_eigenvalue(k: Any, included: Any, excluded: Any) -> None:
+    levels = np.array([0, 0.4, 0.8, 1.2, 1.6, 2])
+    for at_cut, counts in (("include", included), ("exclude", excluded)):
+        spectrum = decompose(CUBE, k=k, at_cut=at_cut, dtype=torch.float64)
+        np.testing.assert_allclose(spectrum.eigenvalues, np.repeat(levels, counts), atol=1e-14)
+        assert_eigenpairs(CUBE, spectrum, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["dense", "lanczos"])
+def test_k_of_one_brings_every_component(solver: str) -> None:
+    graph = adjacency(union(*[nx.path_graph(4)] * 30))
+    spectrum = decompose(graph, k=1, solver=solver)  # type: ignore[arg-type]
+    assert spectrum.report.solver == solver
+    assert spectrum.report.components == 30
+    assert spectrum.eigenvalues.tolist() == [0.0] * 30
+    assert not spectrum.is_complete
+
+
+@pytest.mark.parametrize("k", [1, 3, 6, (1, 1), (2, 5)])
+@pytest.mark.parametrize("at_cut", ["include", "exclude"])
+def test_lanczos_and_dense_agree_on_the_cut(k: Any, at_cut: Any) -> None:
+    graph = adjacency(nx.grid_2d_graph(9, 9, periodic=True))
+    one = decompose(graph, k=k, at_cut=at_cut, solver="dense", dtype=torch.float64)
+    other = decompose(graph, k=k, at_cut=at_cut, solver="lanczos", dtype=torch.float64)
+    assert other.report.solver == "lanczos"
+    np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, atol=1e-10)
+
+
+def test_everything_excluded_is_refused() -> None:
+    with pytest.raises(SpectrumError, match="first eigenvalue is repeated more than k=1 times"):
+        decompose(SMALL["two triangles"], k=1, at_cut="exclude")
+
+
+@given(graphs(), st.integers(1, 6), st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_k_is_a_least_count_of_whole_groups(graph: Any, lowest: int, highest: int) -> None:
+    everything = decompose(graph, dtype=torch.float64)
+    some = decompose(graph, k=(lowest, highest), dtype=torch.float64)
+    n = everything.num_nodes
+    assert some.num_eigenpairs >= min(lowest + highest, n)
+    assert torch.equal(some.eigenvalues[: min(lowest, n)], everything.eigenvalues[:lowest])
+    counts = dict(zip(everything.distinct.values.tolist(), everything.distinct.counts, strict=True))
+    for value, count in zip(some.distinct.values.tolist(), some.distinct.counts, strict=True):
+        assert counts[value] == count
+
+
+@pytest.mark.parametrize("k", [-1, 2.5, "many", (1,), (1, 2, 3), (1, -1), (2.0, 1), [1, None]])
+def test_a_bad_k_is_named(k: Any) -> None:
+    with pytest.raises(SpectrumError, match=r"k=.*: expected None, a positive int or a pair"):
+        decompose(CUBE, k=k)
+
+
+@pytest.mark.parametrize("k", [0, (0, 0)])
+def test_a_k_of_nothing_is_refused(k: Any) -> None:
+    with pytest.raises(SpectrumError, match="asks for no eigenpairs"):
+        decompose(CUBE, k=k)
+
+
+@pytest.mark.parametrize("k", [np.int64(6), [6, 0], (np.int32(6), 0)])
+def test_any_integer_will_do_for_k(k: Any) -> None:
+    assert decompose(CUBE, k=k).num_eigenpairs == 6
+
+
+def test_a_bad_at_cut_is_named() -> None:
+    with pytest.raises(SpectrumError, match="at_cut='half': choose 'include' or 'exclude'"):
+        decompose(CUBE, k=3, at_cut="half")  # type: ignore[arg-type]
+
+
+# --- choice of solver, checks, report -----------------------------------------------------------
+
+
+def test_an_unknown_solver_is_named() -> None:
+    with pytest.raises(
+        SpectrumError, match="unknown solver 'magic'; choose auto, dense or lanczos"
+    ):
+        decompose(CUBE, solver="magic")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("solver", "n", "wanted", "chosen"),
+    [
+        ("auto", 2_500, 10, "dense"),
+        ("auto", 10_000, 500, "lanczos"),
+        ("auto", 10_000, 501, "dense"),
+        ("auto", 40_000, 15_000, "lanczos"),  # more nodes than LAPACK takes
+        ("lanczos", 1_000, 499, "lanczos"),
+        ("lanczos", 1_000, 500, "dense"),
+        ("lanczos", 64, 1, "dense"),
+        ("dense", 10_000, 1, "dense"),
+    ],
+)
+def test_solver_is_chosen_by_size(
+    monkeypatch: pytest.MonkeyPatch, solver: str, n: int, wanted: int, chosen: str
+) -> None:
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**50)
+    name, reason = module._choose(solver, n, wanted, torch.device("cpu"))
+    assert name == chosen
+    assert reason
+
+
+def test_memory_is_refused_with_the_figure_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    ring = closed_form("ring", 12_000)[0]
+    message = r"12,000 nodes needs about 4\.3 GiB on cpu, 1\.0 GiB are free; ask for fewer .* k="
+    with pytest.raises(SpectrumError, match=message):
+        decompose(ring)
+    with pytest.raises(SpectrumError, match=message):
+        decompose(ring, solver="dense", k=3)
+
+
+def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    star = closed_form("star", 100)[0]
+    spectrum = decompose(star, k=2, solver="lanczos")
+    assert spectrum.report.solver == "dense"
+    assert "lanczos gave up: the eigenvalue at the cut is repeated" in spectrum.report.reason
+    assert spectrum.num_eigenpairs == 99
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 0)
+    with pytest.raises(SpectrumError, match=r"No way round it: .* 0\.0 GiB are free"):
+        decompose(star, k=2, solver="lanczos")
+
+
+def test_a_wrong_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: Any) -> tuple[np.ndarray, torch.Tensor]:
+        return np.linspace(0, 2, 32), torch.eye(32, dtype=torch.float64)
+
+    monkeypatch.setattr(dense, "solve", wrong)
+    with pytest.raises(SpectrumError, match=r"'dense' failed its checks: residual 1\.\de\+00"):
+        decompose(CUBE)
+
+
+def test_not_a_number_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(1), np.full((100, 1), np.nan)
+
+    monkeypatch.setattr(lanczos, "solve", broken)
+    with pytest.raises(SpectrumError, match="residual nan"):
+        decompose(closed_form("ring", 100)[0], k=1, solver="lanczos")
+
+
+def test_the_report_says_what_happened() -> None:
+    report = decompose(SMALL["isolated"]).report
+    assert (report.solver, report.components) == ("dense", 4)
+    assert report.reason == "7 nodes are few"
+    assert report.seconds > 0
+    assert report.max_residual < 1e-6
+    assert report.max_orthogonality_error < 1e-6
+
+
+def test_a_file_will_do(shared_data: Path) -> None:
+    spectrum = decompose(shared_data / "chameleon-filtered.npz", k=(20, 20))
+    assert spectrum.num_nodes == 890
+    assert spectrum.num_eigenpairs >= 40
+    assert_eigenpairs(shared_data / "chameleon-filtered.npz", spectrum, atol=1e-5)

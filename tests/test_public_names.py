@@ -1,0 +1,88 @@
+"""The names that stay (DESIGN.md, §3), loaded on first use."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import specformer
+import specformer.testing
+
+STAYING = {"AddSpectrum", "Specformer", "SpectralFilter", "Spectrum", "decompose"}
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_the_contract_is_kept() -> None:
+    assert set(specformer.__all__) >= STAYING
+    assert parameters(specformer.decompose)[:3] == ["source", "num_nodes", "edge_weight"]
+    assert {"k", "solver", "device", "dtype", "cache"} <= set(parameters(specformer.decompose))
+    assert parameters(specformer.SpectralFilter)[:3] == [
+        "hidden_channels",
+        "num_heads",
+        "num_blocks",
+    ]
+    assert parameters(specformer.Specformer)[:6] == [
+        "in_channels",
+        "hidden_channels",
+        "out_channels",
+        "num_layers",
+        "num_heads",
+        "sharing",
+    ]
+    members = {
+        "eigenvalues",
+        "eigenvectors",
+        "num_nodes",
+        "is_complete",
+        "filter",
+        "save",
+        "load",
+        "to",
+    }
+    annotated = set(specformer.Spectrum.__annotations__)
+    assert members <= annotated | set(dir(specformer.Spectrum))
+
+
+def test_helpers_for_users_tests() -> None:
+    assert specformer.testing.__all__ == [
+        "assert_basis_invariant",
+        "assert_eigenpairs",
+        "assert_permutation_equivariant",
+    ]
+
+
+@pytest.mark.parametrize("name", specformer.__all__)
+def test_every_public_name_loads_and_is_documented(name: str) -> None:
+    value = getattr(specformer, name)
+    assert name in dir(specformer)
+    if name != "__version__":
+        assert inspect.getdoc(value)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(specformer.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specformer")
+        for alias in node.names
+    }
+    assert seen == set(specformer.__all__) - {"__version__"}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'specformer' has no attribute 'nothing'"):
+        specformer.nothing  # noqa: B018
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, specformer; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
