@@ -42,7 +42,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stder
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything drawn at random.")]
 Data = Annotated[Path | None, typer.Option(help="Folder with data files.")]
-Out = Annotated[Path | None, typer.Option(help="Run folder to write. [default: a new one in runs/]")]
+Out = Annotated[
+    Path | None, typer.Option(help="Run folder to write. [default: a new one in runs/]")
+]
 Cache = Annotated[
     Path | None, typer.Option(help="Folder for spectra. [default: ~/.cache/specformer]")
 ]
@@ -110,7 +112,9 @@ def train(
     source: Annotated[
         str, typer.Argument(help="photographs, grid-images, or an image file of your own.")
     ],
-    model: Annotated[str, typer.Option(help="specformer, or a baseline of Table 1.")] = "specformer",
+    model: Annotated[
+        str, typer.Option(help="specformer, or a baseline of Table 1.")
+    ] = "specformer",
     filter_name: Annotated[
         str, typer.Option("--filter", help="low-pass, high-pass, band-pass, band-rejection, comb.")
     ] = "comb",
@@ -178,8 +182,12 @@ def train(
 @app.command()
 def table(
     number: Annotated[int, typer.Argument(help="The paper's table: 1.")],
-    images: Annotated[int | None, typer.Option(help="Use the first N images. [default: all]")] = None,
-    filters: Annotated[str | None, typer.Option(help="Comma-separated. [default: all five]")] = None,
+    images: Annotated[
+        int | None, typer.Option(help="Use the first N images. [default: all]")
+    ] = None,
+    filters: Annotated[
+        str | None, typer.Option(help="Comma-separated. [default: all five]")
+    ] = None,
     models: Annotated[str | None, typer.Option(help="Comma-separated. [default: all]")] = None,
     recipes: Annotated[
         str | None, typer.Option(help="Specformer's recipes, comma-separated. [default: all]")
@@ -203,7 +211,9 @@ def table(
     if recorded:
         from specformer.experiments.ledger import results_folder, table_entries
 
-        rows = [row for entry in table_entries(results_folder(results), number) for row in entry["rows"]]
+        rows = [
+            row for entry in table_entries(results_folder(results), number) for row in entry["rows"]
+        ]
         if json_output:
             _print_json({"table": number, "rows": rows})
         else:
@@ -261,13 +271,17 @@ def table(
 @app.command()
 def spectrum(
     source: Annotated[
-        str, typer.Argument(help="A graph: .npz file, folder with edges.csv, or a grid like 100x100.")
+        str,
+        typer.Argument(help="A graph: .npz file, folder with edges.csv, or a grid like 100x100."),
     ],
     k: Annotated[
-        str | None, typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. [default: all]")
+        str | None,
+        typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. [default: all]"),
     ] = None,
     solver: Annotated[str, typer.Option(help="auto, dense or lanczos.")] = "auto",
-    isolated: Annotated[str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")] = "one",
+    isolated: Annotated[
+        str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")
+    ] = "one",
     plot: Annotated[
         Path | None, typer.Option(help="Picture to write. [default: NAME-spectrum.png]")
     ] = None,
@@ -275,7 +289,9 @@ def spectrum(
     json_output: Json = False,
     quiet: Quiet = False,
     device: Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Also save the spectrum here (safetensors).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also save the spectrum here (safetensors).")
+    ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
     from specformer.experiments.graph_source import graph_source
@@ -283,9 +299,10 @@ def spectrum(
     from specformer.spectrum import decompose
 
     graph, mirrors = graph_source(source)
-    with _progress(quiet or json_output) as progress, progress.stage(
-        f"decomposing {graph.name}", 1, "done"
-    ) as update:
+    with (
+        _progress(quiet or json_output) as progress,
+        progress.stage(f"decomposing {graph.name}", 1, "done") as update,
+    ):
         found = decompose(
             graph,
             k=_pair(k),
@@ -315,7 +332,9 @@ def spectrum(
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="A run folder.")], json_output: Json = False) -> None:
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")], json_output: Json = False
+) -> None:
     """Write a run's HTML report anew."""
     from specformer.reports import write_report
     from specformer.training.run_folder import RunFolder
@@ -362,7 +381,9 @@ def results_tables(
 @results_app.command("add")
 def results_add(
     run: Annotated[Path, typer.Argument(help="A finished run of `specformer table`.")],
-    name: Annotated[str | None, typer.Option(help="The entry's name. [default: the folder's]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The entry's name. [default: the folder's]")
+    ] = None,
     results: Annotated[Path | None, typer.Option(help="The ledger's folder.")] = None,
 ) -> None:
     """Record a run in the ledger."""

@@ -2,9 +2,10 @@ r"""JacobiConv: a linear model with a Jacobi polynomial for every channel."""
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import jacobi
@@ -92,8 +93,10 @@ class JacobiConv(nn.Module):
 
         With them the sparse products are ``out_channels`` wide, not ``hidden_channels``.
         """
-        products = (self.gamma * self.eta.tanh()).cumprod(-1)
-        alpha = pad(products, (1, 0), value=1.0).unsqueeze(-1) * self.beta
+        factors = (self.gamma * self.eta.tanh()).unbind(-1)
+        # Not cumprod: its backward asks the host whether a factor is zero, and cannot be captured.
+        products = accumulate(factors, torch.mul, initial=torch.ones_like(factors[0]))
+        alpha = torch.stack(list(products), dim=-1).unsqueeze(-1) * self.beta
         return alpha.unsqueeze(-1) * self.mix.weight.mT.unsqueeze(-3)
 
     def __repr__(self) -> str:

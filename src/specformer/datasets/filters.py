@@ -29,7 +29,9 @@ FILTERS: dict[str, TargetFilter] = {
         TargetFilter("low-pass", "exp(−10λ²)", lambda x: (-10 * x**2).exp()),
         TargetFilter("high-pass", "1 − exp(−10λ²)", lambda x: 1 - (-10 * x**2).exp()),
         TargetFilter("band-pass", "exp(−10(λ−1)²)", lambda x: (-10 * (x - 1) ** 2).exp()),
-        TargetFilter("band-rejection", "1 − exp(−10(λ−1)²)", lambda x: 1 - (-10 * (x - 1) ** 2).exp()),
+        TargetFilter(
+            "band-rejection", "1 − exp(−10(λ−1)²)", lambda x: 1 - (-10 * (x - 1) ** 2).exp()
+        ),
         TargetFilter("comb", "|sin(πλ)|", lambda x: (math.pi * x).sin().abs()),
     )
 }

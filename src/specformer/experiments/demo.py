@@ -99,7 +99,11 @@ def _nodes(
     spectra.append({"name": name, **spectrum.summary()})
     arrays[f"nodes/{name}/eigenvalues"] = spectrum.eigenvalues.cpu().numpy()
     propagation = Propagation(graph.adjacency, device=device)
-    for model, operator in (("specformer", spectrum), ("gcn", propagation), ("gprgnn", propagation)):
+    for model, operator in (
+        ("specformer", spectrum),
+        ("gcn", propagation),
+        ("gprgnn", propagation),
+    ):
         started = time.perf_counter()
         fresh = []
         for run in range(task.runs):
@@ -112,8 +116,12 @@ def _nodes(
             first = unstack(fit.model, 0, fresh[0]).to(device).eval()
             assert isinstance(first, Specformer)
             with torch.no_grad():
-                arrays[f"nodes/{name}/specformer/response"] = first.responses(spectrum)[0].cpu().numpy()
-                arrays[f"nodes/{name}/attention"] = first.condensed_attention(spectrum)[0].cpu().numpy()
+                arrays[f"nodes/{name}/specformer/response"] = (
+                    first.responses(spectrum)[0].cpu().numpy()
+                )
+                arrays[f"nodes/{name}/attention"] = (
+                    first.condensed_attention(spectrum)[0].cpu().numpy()
+                )
         rows.append(
             {
                 "dataset": name,

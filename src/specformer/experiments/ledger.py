@@ -28,7 +28,9 @@ _ENTRY_KEYS = {
     "rows": list,
 }
 _ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters")
-_BLOCK = re.compile(r"(<!-- results:(?P<name>[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
+_BLOCK = re.compile(
+    r"(<!-- results:(?P<name>[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
+)
 _SHOWN = ("README.md", "docs/*.md")
 
 

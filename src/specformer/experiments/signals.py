@@ -77,7 +77,8 @@ def learn_filters(
             template = signal_model("specformer", contestant.recipe)
             assert isinstance(template, Specformer)
             study.models[contestant.label] = [
-                unstack(fits[0].model, run, template) for run in range(task.runs)  # type: ignore[type-var]
+                unstack(fits[0].model, run, template)
+                for run in range(task.runs)  # type: ignore[type-var]
             ]
     return study
 
@@ -153,9 +154,7 @@ def _record(
         )
 
 
-def _draw_task(
-    study: Study, signals: SignalSet, task: SignalTask, filters: Sequence[str]
-) -> None:
+def _draw_task(study: Study, signals: SignalSet, task: SignalTask, filters: Sequence[str]) -> None:
     groups = task.spectrum.distinct
     targets = task.targets().unflatten(0, (-1, len(filters)))
     study.arrays.update(

@@ -46,9 +46,7 @@ def table1(
     signals = paper_images(data).first(images)
     started = time.perf_counter()
     with progress.stage("spectrum of the grid", 1, "seconds") as update:
-        spectrum = decompose(
-            signals.graph, device=device, cache=cache, mirrors=signals.mirrors
-        )
+        spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
         update(1, time.perf_counter() - started)
     spectrum_seconds = time.perf_counter() - started
     study = learn_filters(signals, spectrum, filters, contestants, seed=seed, progress=progress)

@@ -56,7 +56,9 @@ def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
     found = {(row["model"], row["recipe"], row["dataset"], row["metric"]): row for row in rows}
     header = ["model", "parameters", *datasets]
     best = {
-        name: min(found[(*key, name, "sse")]["mean"] for key in keys if (*key, name, "sse") in found)
+        name: min(
+            found[(*key, name, "sse")]["mean"] for key in keys if (*key, name, "sse") in found
+        )
         for name in datasets
     }
     cells, bold = [], []

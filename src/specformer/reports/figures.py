@@ -31,7 +31,7 @@ def picture(figure: Figure, alt: str, *, wide: bool = False, models: Iterable[st
 
     ``models``: whose lines need a key beside the picture.
     """
-    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(models))  # noqa: S704
+    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(models))
 
 
 def overview(entries: Sequence[Entry]) -> Iterator[Picture]:

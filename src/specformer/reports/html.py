@@ -66,7 +66,7 @@ def render_report(run: RunFolder) -> str:
             spectra=result.get("spectra") or [],
             spectra_pictures=tuple(figures.spectra(result, arrays)),
             environment=result.get("environment") or {},
-            theme=Markup(theme_css()),  # noqa: S704
+            theme=Markup(theme_css()),
             n=numbers,
         )
     )
@@ -102,9 +102,9 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         anchor="filters",
         title="Recovering filters",
         intro=(
-            "A photograph is a signal on a grid of pixels. A known filter changes its spectrum, and "
-            "each model sees only the photograph and the outcome. It learns well if it finds the "
-            "filter again."
+            "A photograph is a signal on a grid of pixels. A known filter changes its spectrum, "
+            "and each model sees only the photograph and the outcome. It learns well if it finds "
+            "the filter again."
         ),
         blocks=_present(
             Figure(
@@ -149,15 +149,15 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             Figure(
                 "Which frequencies look at which",
                 "Specformer’s attention between low, medium and high frequencies (thirds of the "
-                "range 0 to 2), the mean of its heads for the first image. A row adds up to about 1: "
-                "it says from which bands the eigenvalues of that band take their information.",
+                "range 0 to 2), the mean of its heads for the first image. A row adds up to about "
+                "1: it says from which bands the eigenvalues of that band take their information.",
                 tuple(figures.filter_attention(entries, arrays)),
                 small=True,
             ),
             Figure(
                 "Training",
-                "Loss by epoch on a logarithmic scale: the line is the median over images, the tint "
-                "their range. A line ends where the last image’s training stopped.",
+                "Loss by epoch on a logarithmic scale: the line is the median over images, the "
+                "tint their range. A line ends where the last image’s training stopped.",
                 tuple(figures.filter_curves(entries, arrays)),
             ),
             tables.costs("What it took, over all filters.", entries, "images"),
@@ -174,8 +174,8 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         anchor="nodes",
         title="Classifying nodes",
         intro=(
-            "Some nodes of a graph carry a label; each model predicts the labels of the others from "
-            "the nodes’ features and the graph."
+            "Some nodes of a graph carry a label; each model predicts the labels of the others "
+            "from the nodes’ features and the graph."
         ),
         notes=tuple((name, text) for name, text in described.items() if text),
         blocks=_present(

@@ -155,12 +155,13 @@ def image_grid(
     models = in_order(learned)
     columns, tall = 2 + len(models), true.shape[0] / true.shape[1]
     # One panel holds all tiles, a tile being 1 wide: ten times faster than a panel a tile.
-    width, height = columns + 0.07 * (columns - 1), 2 * tall + 0.5
+    head = 0.46 if title else 0.2
+    upper, lower = (head, head + tall), (head + 0.1 + tall, head + 0.1 + 2 * tall)
+    width, height = columns + 0.07 * (columns - 1), lower[1] + 0.22
     figure, (axis,) = panels(0.94 * width, 0.94 * height)
     figure.subplots_adjust(left=0, right=1, bottom=0, top=1)
     axis.set_axis_off()
     grey = {"cmap": "gray", "vmin": np.nanmin(true), "vmax": np.nanmax(true)}
-    upper, lower = (0.3, 0.3 + tall), (0.42 + tall, 0.42 + 2 * tall)
     if raw is not None:
         _tile(axis, raw, 0, upper, "raw", cmap="gray")
     _tile(axis, true, 1, upper, "true", **grey)
@@ -175,8 +176,8 @@ def image_grid(
         axis.text(1.07 * column + 0.5, lower[1] + 0.04, text, ha="center", va="top", fontsize=8)
     text = f"absolute error\nblack 0, bright {numbers.error(scale)}"
     axis.text(2.0, sum(lower) / 2, text, ha="right", va="center", fontsize=8, color=MUTED)
-    axis.text(0, 0.02, title, va="top", fontsize=10, fontweight="bold")
-    axis.set(xlim=(0, width), ylim=(lower[1] + 0.22, 0), aspect="auto")
+    axis.text(0, 0.04, title, va="top", fontsize=10, fontweight="bold")
+    axis.set(xlim=(0, width), ylim=(height, 0), aspect="auto")
     return figure
 
 
@@ -302,8 +303,15 @@ def accuracy_plot(
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
         axis.scatter(runs, np.full(len(runs), row), s=12, color=style.color, alpha=0.25, lw=0)
         interval = 100 * (result.get("ci95") or 0.0)
-        point = {"fmt": "o", "color": style.color, "ms": 7 if model == OURS else 5, "lw": 1.6}
-        axis.errorbar(100 * result["mean"], row, xerr=interval, capsize=0, **point)
+        axis.errorbar(
+            100 * result["mean"],
+            row,
+            xerr=interval,
+            fmt="o",
+            color=style.color,
+            markersize=7 if model == OURS else 5,
+            linewidth=1.6,
+        )
     axis.set_yticks(range(len(models)), [look(model).label for model in models])
     for label, model in zip(axis.get_yticklabels(), models, strict=True):
         label.set(color=INK, fontweight="bold" if model == OURS else "normal")
@@ -374,8 +382,9 @@ def save_png(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
 
 
 def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
-    """At most about ``limit`` points of a line: the ends, and the lowest and the highest of every
-    stretch, so that no spike is lost.
+    """At most about ``limit`` points of a line, no spike lost.
+
+    It keeps the ends, and the lowest and the highest of every stretch.
 
     Example:
         >>> x, y = thin(np.arange(10_000), np.eye(1, 10_000, 777).ravel(), limit=100)

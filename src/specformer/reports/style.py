@@ -133,7 +133,7 @@ def theme_css() -> str:
 
 #: In force while a figure is built and while it is written. A dollar sign in a user's title is a
 #: dollar sign, and text stays text in an SVG.
-RC: dict[str, Any] = {
+RC: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9.0,
     "text.color": INK,

@@ -107,6 +107,9 @@ def _describe(hint: Any) -> str:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_describe(choice) for choice in typing.get_args(hint))
-    return {type(None): "empty", int: "a whole number", float: "a number", bool: "true or false"}.get(
-        hint, "text"
-    )
+    return {
+        type(None): "empty",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+    }.get(hint, "text")

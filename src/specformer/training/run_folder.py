@@ -100,6 +100,8 @@ class RunFolder:
         try:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
-            raise RunError(f"{self.path}: the run is not finished ({RESULT} is missing).") from error
+            raise RunError(
+                f"{self.path}: the run is not finished ({RESULT} is missing)."
+            ) from error
         except json.JSONDecodeError as error:
             raise RunError(f"{path}: damaged ({error}).") from error

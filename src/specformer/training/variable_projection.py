@@ -36,7 +36,9 @@ class ProjectedReadout:
     def __init__(self, model: Specformer, energy: Tensor, targets: Tensor) -> None:
         config = model.config
         if not model.is_linear_filter or (config["num_layers"], config["num_heads"]) != (1, 1):
-            raise ConfigError("variable projection needs a linear Specformer of one layer and head.")
+            raise ConfigError(
+                "variable projection needs a linear Specformer of one layer and head."
+            )
         self.filter = model.filters[0]
         decoder, bases = self.filter.decoder, model.convs[0].bases
         if not isinstance(decoder, JointDecoder) or config["filter_activation"] is not None:

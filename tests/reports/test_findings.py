@@ -1,0 +1,66 @@
+"""The sentence at the top says what the numbers say."""
+
+from __future__ import annotations
+
+from specformer.reports.findings import summary
+
+
+def fit(name: str, model: str, sse: float | None) -> dict:
+    return {"filter": name, "model": model, "sse": {"mean": sse}}
+
+
+def node(name: str, model: str, mean: float, ci95: float = 0.01) -> dict:
+    test = {"mean": mean, "ci95": ci95, "values": [mean, mean]}
+    return {"dataset": name, "model": model, "test": test}
+
+
+def test_factors_span_all_filters():
+    rows = [fit("comb", "specformer", 0.1), fit("comb", "gcn", 50), fit("comb", "bernnet", 10)]
+    rows += [fit("low-pass", "specformer", 0.2), fit("low-pass", "gcn", 0.6)]
+
+    assert summary({"filters": rows}) == (
+        "Specformer has the smallest error on all 2 filters, "
+        "3.0 to 100 times below the next best model."
+    )
+
+
+def test_a_loss_is_told():
+    rows = [fit("comb", "specformer", 0.1), fit("comb", "gcn", 1)]
+    rows += [fit("high-pass", "specformer", 0.1), fit("high-pass", "gcn", 1)]
+    rows += [fit("low-pass", "specformer", 1), fit("low-pass", "gcn", 0.5)]
+
+    assert summary({"filters": rows}) == (
+        "Specformer has the smallest error on 2 of 3 filters, 10 times below the next best model "
+        "there; GCN leads on low-pass."
+    )
+
+
+def test_one_model_alone_is_not_compared():
+    rows = [fit("comb", "specformer", 0.1), fit("low-pass", "specformer", 0.2)]
+
+    assert summary({"filters": rows}) == (
+        "Specformer fits all 2 filters with a squared error of at most 0.200."
+    )
+
+
+def test_unmeasured_entries_count_for_nothing():
+    assert "no comparison" in summary({"filters": [fit("comb", "gcn", None)], "nodes": None})
+
+
+def test_overlapping_intervals_are_told():
+    clear = summary({"nodes": [node("a", "specformer", 0.95), node("a", "gcn", 0.90)]})
+    close = summary({"nodes": [node("a", "specformer", 0.91), node("a", "gcn", 0.90)]})
+
+    assert clear == (
+        "On a, Specformer is right for 95.0 % of the test nodes, 5.0 points above GCN."
+    )
+    assert close.endswith("1.0 points above GCN, though the intervals overlap.")
+
+
+def test_many_data_sets_are_counted():
+    rows = [node(name, "specformer", 0.9) for name in "abcd"]
+    rows += [node(name, "gcn", 0.95 if name == "d" else 0.8) for name in "abcd"]
+
+    assert summary({"nodes": rows}) == (
+        "Specformer is the most accurate on 3 of 4 data sets; GCN leads on d."
+    )

@@ -1,0 +1,189 @@
+"""Figures hold what they were given."""
+
+from __future__ import annotations
+
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from specformer.reports import plots
+from specformer.reports.style import OURS, look
+
+EIGENVALUES = np.linspace(0, 2, 50)
+
+
+def labels(figure: Figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_filter_plot_draws_truth_below_and_ours_last():
+    target = np.abs(np.sin(np.pi * EIGENVALUES))
+    runs = np.stack([target, target + 0.2, target - 0.1])
+
+    figure = plots.filter_plot(
+        EIGENVALUES, target, {OURS: runs, "gcn": 0 * target}, title="comb", formula="|sin(πλ)|"
+    )
+
+    axis = figure.axes[0]
+    lines = {line.get_label(): line for line in axis.lines}
+    assert list(lines) == ["true filter", "GCN", "Specformer"]
+    np.testing.assert_array_equal(lines["true filter"].get_ydata(), target)
+    np.testing.assert_allclose(lines["Specformer"].get_ydata(), np.median(runs, axis=0))
+    assert to_hex(lines["Specformer"].get_color()) == look(OURS).color
+    assert lines["Specformer"].get_linewidth() > lines["GCN"].get_linewidth()
+    assert labels(figure) == ["true filter", "GCN", "Specformer"]
+    assert axis.get_xlabel() == "eigenvalue λ"
+    assert (axis.get_title("left"), axis.get_title("right")) == ("comb", "|sin(πλ)|")
+
+
+def test_filter_plot_does_not_let_a_wild_response_flatten_the_truth():
+    target = np.exp(-10 * EIGENVALUES**2)
+
+    low, high = plots.filter_plot(EIGENVALUES, target, {"gcn": 1e6 * target}).axes[0].get_ylim()
+
+    assert low < 0
+    assert 1 < high < 2
+
+
+def test_heads_plot_has_a_line_a_head():
+    responses = np.random.default_rng(0).normal(size=(50, 10))
+
+    figure = plots.heads_plot(EIGENVALUES, responses)
+
+    lines = figure.axes[0].lines
+    np.testing.assert_array_equal([line.get_ydata() for line in lines], responses.T)
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 10
+    assert labels(figure)[0] == "head 1"
+
+
+def test_image_grid_shares_scales_and_prints_errors():
+    rng = np.random.default_rng(0)
+    raw, true = rng.random((2, 6, 8))
+    learned = {OURS: true + 0.01, "gcn": true + 0.5}
+
+    figure = plots.image_grid(raw, true, learned, sse={OURS: 0.00048}, title="comb")
+
+    images = figure.axes[0].images
+    arrays = [np.asarray(image.get_array()) for image in images]
+    for drawn, given in zip(
+        arrays, [raw, true, learned["gcn"], 0.5 + 0 * true, learned[OURS]], strict=False
+    ):
+        np.testing.assert_allclose(drawn, given)
+    assert images[1].get_clim() == images[2].get_clim() == images[4].get_clim()
+    assert images[3].get_clim() == images[5].get_clim()
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert {"raw", "true", "GCN", "Specformer", "comb", "SSE 12.0", "SSE 4.80×10⁻⁴"} <= set(texts)
+
+
+def test_attention_heatmap_prints_the_matrix():
+    matrix = np.array([[0.12, 0.5, 0.38], [1.0, 0.0, 0.0], [0.333, 0.333, np.nan]])
+
+    axis = plots.attention_heatmap(matrix, title="comb").axes[0]
+
+    printed = [text.get_text() for text in axis.texts]
+    assert printed == ["0.12", "0.50", "0.38", "1.00", "0.00", "0.00", "0.33", "0.33", "–"]
+    for ticks in (axis.get_xticklabels(), axis.get_yticklabels()):
+        assert [tick.get_text() for tick in ticks] == ["Low", "Medium", "High"]
+    # The first row is on top, as in a printed matrix.
+    assert axis.get_ylim() == (3, 0)
+
+
+def test_curves_hold_the_last_reading_of_a_stopped_run():
+    curve = np.array([[4.0, 8.0], [2.0, 6.0], [np.nan, 2.0], [np.nan, np.nan]])
+
+    figure = plots.curves_plot({"gcn": curve})
+
+    axis = figure.axes[0]
+    assert axis.get_yscale() == "log"
+    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [1, 2, 3])
+    np.testing.assert_array_equal(axis.lines[0].get_ydata(), [6, 4, 2])
+    assert plots.curves_plot({"gcn": curve}, log=False).axes[0].get_yscale() == "linear"
+
+
+def test_curves_without_a_reading_are_no_lines():
+    assert plots.curves_plot({"gcn": np.full((3, 2), np.nan)}).axes[0].lines[:] == []
+
+
+def test_spectrum_plot_counts_every_eigenvalue():
+    values, counts = np.array([0.0, 1.0, 2.0]), np.array([1, 5, 2])
+
+    density, ranked = plots.spectrum_plot(values, counts=counts, title="grid").axes
+
+    heights = density.patches[0].get_data().values
+    assert (heights.sum(), heights.max()) == (8, 5)
+    np.testing.assert_array_equal(ranked.lines[0].get_ydata(), np.repeat(values, counts))
+    assert density.get_title("left") == "grid"
+
+
+@pytest.mark.parametrize("values", [np.array([0.0]), np.zeros(0)])
+def test_spectrum_plot_of_tiny_graphs(values):
+    assert plots.figure_svg(plots.spectrum_plot(values))
+
+
+def test_accuracy_plot_ranks_models_with_intervals():
+    results = {
+        OURS: {"mean": 0.9, "ci95": 0.02, "values": [0.88, 0.92]},
+        "gcn": {"mean": 0.7, "ci95": None},
+    }
+
+    axis = plots.accuracy_plot(results).axes[0]
+
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["GCN", "Specformer"]
+    (segment,) = axis.containers[1].lines[2][0].get_segments()
+    np.testing.assert_allclose(segment, [[88, 1], [92, 1]])
+
+
+def test_errors_plot_has_a_row_a_filter_and_skips_what_a_logarithm_cannot_show():
+    figure = plots.errors_plot({"comb": {"gcn": 50.0, OURS: 0.1}, "low-pass": {"gcn": 0.0}})
+
+    axis = figure.axes[0]
+    assert axis.get_xscale() == "log"
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["comb", "low-pass"]
+    points = {dots.get_label(): dots.get_offsets().tolist() for dots in axis.collections}
+    assert points == {"GCN": [[50.0, 0.0]], "Specformer": [[0.1, 0.0]]}
+
+
+def test_thin_keeps_short_lines_and_every_spike():
+    x, y = np.arange(5000), np.zeros(5000)
+    y[[17, 4321]] = 1, -1
+
+    short = plots.thin(x[:10], y[:10])
+    thinned_x, thinned_y = plots.thin(x, y, limit=100)
+
+    np.testing.assert_array_equal(short[0], x[:10])
+    assert len(thinned_x) <= 102
+    assert (thinned_x[0], thinned_x[-1]) == (0, 4999)
+    assert {17, 4321} <= set(thinned_x.tolist())
+    assert (thinned_y.max(), thinned_y.min()) == (1, -1)
+
+
+def test_svg_is_xml_that_follows_the_page():
+    figure = plots.attention_heatmap(np.eye(3), title='<b> & $x$ "q"')
+
+    svg = plots.figure_svg(figure, alt='says "<hello>"')
+
+    root = ElementTree.fromstring(svg)
+    assert root.get("aria-label") == 'says "<hello>"'
+    assert root.get("width") is None
+    assert "var(--plot-heat, #ee8434)" in svg
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert '<b> & $x$ "q"' in texts
+    assert svg == plots.figure_svg(plots.attention_heatmap(np.eye(3), title='<b> & $x$ "q"'),
+                                   alt='says "<hello>"')  # fmt: skip
+
+
+def test_png_is_written_whole(tmp_path):
+    path = plots.save_png(plots.spectrum_plot(EIGENVALUES), tmp_path / "new" / "spectrum.png")
+
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [item.name for item in path.parent.iterdir()] == ["spectrum.png"]
+
+
+def test_no_figure_needs_pyplot():
+    # A figure that pyplot knows of is never freed. Others' tests may have imported it.
+    if "matplotlib.pyplot" in sys.modules:
+        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
