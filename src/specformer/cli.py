@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -209,11 +208,9 @@ def table(
     if number != 1:
         raise ConfigError(f"table {number} is not here yet; table 1 is.")
     if recorded:
-        from specformer.experiments.ledger import results_folder, table_entries
+        from specformer.experiments.ledger import recorded_rows, results_folder
 
-        rows = [
-            row for entry in table_entries(results_folder(results), number) for row in entry["rows"]
-        ]
+        rows = recorded_rows(results_folder(results), number)
         if json_output:
             _print_json({"table": number, "rows": rows})
         else:
@@ -384,16 +381,21 @@ def results_add(
     name: Annotated[
         str | None, typer.Option(help="The entry's name. [default: the folder's]")
     ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(help="Record only these recipes, comma-separated.")
+    ] = None,
     results: Annotated[Path | None, typer.Option(help="The ledger's folder.")] = None,
 ) -> None:
     """Record a run in the ledger."""
     from specformer.experiments.ledger import add, results_folder
     from specformer.training.run_folder import RunFolder
 
-    typer.echo(f"recorded {add(RunFolder.open(run), results_folder(results), name)}")
+    typer.echo(
+        f"recorded {add(RunFolder.open(run), results_folder(results), name, _names(recipes))}"
+    )
 
 
-# --- helpers of the commands ------------------------------------------------------------------------
+# --- behind the commands --------------------------------------------------------------------
 
 
 def _device(name: str) -> torch.device:
@@ -434,11 +436,12 @@ def _finish_run(
 ) -> dict[str, Any]:
     """Add what every result carries, and write the run's files, ``result.json`` last."""
     from specformer.training.environment import environment
+    from specformer.training.run_folder import portable_command
 
     complete = {
         "kind": kind,
         **result,
-        "command": shlex.join(["specformer", *sys.argv[1:]]),
+        "command": portable_command(sys.argv[1:]),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": seed,
         "environment": environment(device),

@@ -14,7 +14,9 @@ from specformer.baselines.recurrence import chebyshev
 
 
 class BernNet(nn.Module):
-    r"""Bernstein polynomial network, from `"BernNet: Learning Arbitrary Graph Spectral Filters via
+    r"""Bernstein polynomial network.
+
+    From `"BernNet: Learning Arbitrary Graph Spectral Filters via
     Bernstein Approximation" <https://arxiv.org/abs/2106.10994>`_.
 
     .. math::

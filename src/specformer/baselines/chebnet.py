@@ -49,7 +49,9 @@ class ChebConv(nn.Module):
 
 
 class ChebNet(ConvStack):
-    r"""Chebyshev graph convolutions, from `"Convolutional Neural Networks on Graphs with Fast
+    r"""Chebyshev graph convolutions.
+
+    From `"Convolutional Neural Networks on Graphs with Fast
     Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_.
 
     .. math::

@@ -83,7 +83,9 @@ def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:
 
 
 class GAT(ConvStack):
-    r"""Graph attention network, from `"Graph Attention Networks"
+    r"""Graph attention network.
+
+    From `"Graph Attention Networks"
     <https://arxiv.org/abs/1710.10903>`_.
 
     .. math::

@@ -35,7 +35,9 @@ class GCNConv(nn.Module):
 
 
 class GCN(ConvStack):
-    r"""Graph convolutional network, from `"Semi-Supervised Classification with Graph Convolutional
+    r"""Graph convolutional network.
+
+    From `"Semi-Supervised Classification with Graph Convolutional
     Networks" <https://arxiv.org/abs/1609.02907>`_.
 
     .. math::

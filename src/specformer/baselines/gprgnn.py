@@ -12,7 +12,9 @@ from specformer.errors import ConfigError
 
 
 class GPRGNN(nn.Module):
-    r"""Generalised PageRank network, from `"Adaptive Universal Generalized PageRank Graph Neural
+    r"""Generalised PageRank network.
+
+    From `"Adaptive Universal Generalized PageRank Graph Neural
     Network" <https://arxiv.org/abs/2006.07988>`_.
 
     .. math::

@@ -13,7 +13,9 @@ from specformer.nn.linear import Linear
 
 
 class JacobiConv(nn.Module):
-    r"""Jacobi polynomial filters, from `"How Powerful are Spectral Graph Neural Networks"
+    r"""Jacobi polynomial filters.
+
+    From `"How Powerful are Spectral Graph Neural Networks"
     <https://arxiv.org/abs/2205.11172>`_.
 
     .. math::

@@ -33,7 +33,7 @@ def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
     """
     n, channels = h.shape[-2:]
     columns = h.reshape(-1, n, channels).transpose(0, 1).reshape(n, -1)
-    out: Tensor = _SymmetricProduct.apply(matrix, columns)  # type: ignore[no-untyped-call]
+    out: Tensor = _SymmetricProduct.apply(matrix, columns)
     return out.reshape(n, -1, channels).transpose(0, 1).reshape(h.shape)
 
 

@@ -12,8 +12,10 @@ VARIABLE = "SPECFORMER_DATA"
 
 
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
-    """Folders searched in order: an explicit one, ``$SPECFORMER_DATA``, ``./data``,
-    ``../shared/data``."""
+    """Folders searched, in order.
+
+    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``.
+    """
     named = [explicit, os.environ.get(VARIABLE)]
     return [Path(folder) for folder in (*named, "data", Path("..") / "shared" / "data") if folder]
 

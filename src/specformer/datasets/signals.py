@@ -71,8 +71,9 @@ def grid_mirrors(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _path(length: int) -> sp.csr_array:
-    ones = np.ones(length - 1)
-    return sp.csr_array(sp.diags_array([ones, ones], offsets=[-1, 1], shape=(length, length)))
+    here = np.arange(length - 1)
+    ends = np.concatenate([here, here + 1]), np.concatenate([here + 1, here])
+    return sp.csr_array((np.ones(2 * here.size), ends), shape=(length, length))
 
 
 def paper_images(data: str | Path | None = None) -> SignalSet:

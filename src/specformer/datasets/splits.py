@@ -26,8 +26,10 @@ class Split:
 
 
 def random_60_20_20(y: np.ndarray, seed: int) -> Split:
-    """The paper's rule: round(0.6·n/C) nodes of each class train, round(0.2·n) of the rest
-    validate, what remains tests. Nodes labelled −1 are in none of them.
+    """Split as the paper does.
+
+    round(0.6·n/C) nodes of each class train, round(0.2·n) of the rest validate, what remains
+    tests. Nodes labelled −1 are in none of them.
 
     Example:
         >>> split = random_60_20_20(np.arange(100) % 4, seed=0)

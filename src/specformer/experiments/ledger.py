@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import specformer
 from specformer.errors import ConfigError, RunError
-from specformer.experiments.tables import markdown_table
+from specformer.experiments.tables import markdown_table, paper_order
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
 
@@ -52,20 +52,30 @@ def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             raise RunError(f"{path}: damaged ({error}).") from error
 
 
-def table_entries(folder: Path, table: int) -> list[dict[str, Any]]:
-    """The recorded entries of one table."""
-    return [entry for _, entry in entries(folder) if entry.get("table") == table]
+def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
+    """All recorded rows of one table, in the paper's order of models."""
+    rows = [row for _, entry in entries(folder / f"table-{table}") for row in entry["rows"]]
+    return sorted(rows, key=paper_order)
 
 
-def add(run: RunFolder, folder: Path, name: str | None = None) -> Path:
-    """Record a finished run of a table."""
+def add(
+    run: RunFolder, folder: Path, name: str | None = None, recipes: Sequence[str] | None = None
+) -> Path:
+    """Record a finished run of a table, all of it or only the rows of some recipes."""
     result = run.result()
     if "table" not in result:
         raise RunError(f"{run.path}: only runs of `specformer table` go into the ledger.")
     name = name or run.path.name
-    entry = {"schema": SCHEMA, "name": name}
+    entry: dict[str, Any] = {"schema": SCHEMA, "name": name}
     entry |= {key: result[key] for key in _ENTRY_KEYS if key not in entry}
     entry |= {key: result[key] for key in ("spectrum_seconds", "title") if key in result}
+    if recipes is not None:
+        entry["rows"] = [row for row in entry["rows"] if row["recipe"] in recipes]
+        entry["recipes"] = {key: entry["recipes"][key] for key in recipes}
+        # A row's seconds are a metric's copy of its model's share of the run.
+        entry["seconds"] = entry.get("spectrum_seconds", 0.0) + sum(
+            row["seconds"] for row in entry["rows"] if row["metric"] == "sse"
+        )
     problems = _problems(entry)
     if problems:
         raise RunError(f"{run.path}: cannot be recorded: {problems[0]}.")
@@ -102,14 +112,13 @@ def write_tables(folder: Path) -> list[Path]:
 
 
 def rendered(text: str, folder: Path) -> str:
-    """``text`` with each ``<!-- results:NAME -->`` block made anew from the entry of that name."""
-    known = {entry.get("name"): entry for _, entry in entries(folder)}
+    """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries."""
 
     def block(match: re.Match[str]) -> str:
-        name = match["name"]
-        if name not in known:
-            raise ConfigError(f"block results:{name} has no entry in {folder}.")
-        return f"{match[1]}{markdown_table(known[name])}{match[4]}"
+        found = [entry for _, entry in entries(folder / match["name"])]
+        if not found:
+            raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
+        return f"{match[1]}{markdown_table(found)}{match[4]}"
 
     return _BLOCK.sub(block, text)
 

@@ -22,7 +22,7 @@ MODELS = ("gcn", "gat", "chebnet", "gprgnn", "bernnet", "jacobiconv", "specforme
 
 @dataclass(frozen=True)
 class FilterModel:
-    """Specformer's own settings in this task, beyond which everything is linear and unregularised."""
+    """Specformer's own settings in this task; all else is linear and unregularised."""
 
     hidden_channels: int = 16
     num_blocks: int = 1

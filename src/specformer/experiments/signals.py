@@ -39,8 +39,11 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Study:
-    """Rows, one a filter and contestant; arrays to draw, under the names the report expects; the
-    trained Specformers by label and run (signal-major)."""
+    """What learning filters gave.
+
+    Rows, one a filter and contestant; arrays to draw, under the names the report expects; the
+    trained Specformers by label and run (signal-major).
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -77,8 +80,7 @@ def learn_filters(
             template = signal_model("specformer", contestant.recipe)
             assert isinstance(template, Specformer)
             study.models[contestant.label] = [
-                unstack(fits[0].model, run, template)
-                for run in range(task.runs)  # type: ignore[type-var]
+                unstack(fits[0].model, run, template) for run in range(task.runs)
             ]
     return study
 
@@ -222,7 +224,7 @@ def _responses(task: SignalTask, fits: Sequence[SignalFit]) -> Tensor | None:
         if isinstance(fit.model, Specformer):
             gains.append(fit.model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
         elif hasattr(fit.model, "response"):
-            polynomial = fit.model.response(values)[..., 0]
+            polynomial: Tensor = fit.model.response(values)[..., 0]  # type: ignore[operator]
             filtered = part.apply(polynomial)
             power = filtered.square().sum(dim=-1, keepdim=True).clamp_min(1e-30)
             gains.append(polynomial * (fit.output * filtered).sum(dim=-1, keepdim=True) / power)

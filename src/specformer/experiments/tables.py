@@ -21,6 +21,16 @@ def display_name(model: str) -> str:
     return _NAMES.get(model, model)
 
 
+def contestant_name(model: str, recipe: str) -> str:
+    """A model's name, with its recipe unless that is the paper's.
+
+    Example:
+        >>> contestant_name("specformer", "projected")
+        'Specformer, projected'
+    """
+    return display_name(model) + ("" if recipe == "paper" else f", {recipe}")
+
+
 def figure(value: float | None) -> str:
     """Three significant digits, scientific where that is shorter.
 
@@ -63,8 +73,7 @@ def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
     }
     cells, bold = [], []
     for model, recipe in keys:
-        label = display_name(model) + ("" if recipe == "paper" else f", {recipe}")
-        line, strong = [label, ""], set()
+        line, strong = [contestant_name(model, recipe), ""], set()
         for column, name in enumerate(datasets):
             sse = found.get((model, recipe, name, "sse"))
             r2 = found.get((model, recipe, name, "r2"))
@@ -83,20 +92,32 @@ def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
     return header, cells, bold
 
 
-def markdown_table(entry: dict[str, Any]) -> str:
-    """A recorded entry as a Markdown table with a line on how it was measured."""
-    header, cells, bold = table_grid(entry["rows"])
+def markdown_table(entries: Sequence[dict[str, Any]]) -> str:
+    """Recorded entries as one Markdown table with a line on how each was measured."""
+    rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
+    header, cells, bold = table_grid(rows)
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for line, strong in zip(cells, bold, strict=True):
         shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
         lines.append("| " + " | ".join(shown) + " |")
-    environment = entry["environment"]
-    runs = max(row["runs"] for row in entry["rows"])
-    lines += [
-        "",
-        f"Mean SSE (R²) [the paper's SSE] over {runs} images; best in bold. "
-        f"`{entry['command']}`, {entry['seconds']:.0f} s on one {environment['device']}, "
-        f"PyTorch {environment['packages']['torch']}, seed {entry['seed']}.",
-        "",
-    ]
-    return "\n".join(lines)
+    runs = max(row["runs"] for row in rows)
+    lines += ["", f"Mean SSE (R²) [the paper's SSE] over {runs} images; best in bold.", ""]
+    for entry in entries:
+        environment = entry["environment"]
+        lines.append(
+            f"- {', '.join(_contestants(entry))}: {entry['seconds']:.0f} s on one "
+            f"{environment['device']}, PyTorch {environment['packages']['torch']}, "
+            f"seed {entry['seed']}, commit {environment['commit']}."
+        )
+    return "\n".join([*lines, ""])
+
+
+def _contestants(entry: dict[str, Any]) -> list[str]:
+    return list(
+        dict.fromkeys(contestant_name(row["model"], row["recipe"]) for row in entry["rows"])
+    )
+
+
+def paper_order(row: dict[str, Any]) -> int:
+    """Where a row's model stands in the paper's tables."""
+    return list(_NAMES).index(row["model"]) if row["model"] in _NAMES else len(_NAMES)

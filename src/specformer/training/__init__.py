@@ -1,1 +1,1 @@
-
+"""Loops, early stopping, recipes, metrics and run folders."""

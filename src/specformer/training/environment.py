@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import specformer
+from specformer.errors import ConfigError
 
 _PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "scikit-image")
 
@@ -40,8 +41,11 @@ def device_name(device: torch.device) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this package runs from, ``+`` behind it if files differ from it;
-    None for an installed package. ``SPECFORMER_COMMIT`` overrides it where git is absent."""
+    """The commit of the checkout this package runs from, None for an installed package.
+
+    A ``+`` behind it says that files differ from it. ``SPECFORMER_COMMIT`` states it where git is
+    absent.
+    """
     stated = os.environ.get("SPECFORMER_COMMIT")
     if stated:
         return stated
@@ -74,8 +78,6 @@ def _version(package: str) -> str | None:
 
 def choose_device(name: str) -> torch.device:
     """``auto`` takes a GPU if there is one; ``cuda`` insists on it."""
-    from specformer.errors import ConfigError
-
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():

@@ -30,4 +30,4 @@ def ci95(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     deviation = float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return float(stats.t.ppf(0.975, len(values) - 1)) * deviation
+    return float(stats.t.ppf(0.975, len(values) - 1) * deviation)

@@ -62,8 +62,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class NodeFit:
-    """The outcome of all runs: the model at its lowest validation loss, both selection rules, and
-    curves ``[epochs, runs, 3]`` of training loss, validation loss and validation accuracy."""
+    """The outcome of all runs.
+
+    The model at its lowest validation loss, both selection rules, and curves ``[epochs, runs, 3]``
+    of training loss, validation loss and validation accuracy.
+    """
 
     model: nn.Module
     by_loss: Selection

@@ -94,9 +94,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
             return None
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    elif hint is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    elif hint in (bool, str) and isinstance(value, hint):
+    elif type(value) is hint:  # exactly: True is no whole number
         return value
     raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")
 

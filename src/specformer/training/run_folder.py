@@ -3,8 +3,9 @@ r"""A run on disk: what was asked, what happened, what came out."""
 from __future__ import annotations
 
 import json
+import shlex
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,33 @@ REPORT = "report.html"
 MODEL = "model"
 
 
+#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
+_LOCAL = ("--out", "--data", "--cache")
+_PRINTING = ("--quiet", "-q", "--json")
+
+
+def portable_command(arguments: Sequence[str]) -> str:
+    """The command line that repeats a run anywhere.
+
+    Example:
+        >>> portable_command(["table", "1", "--out", "/here", "--seed", "3", "--quiet"])
+        'specformer table 1 --seed 3'
+    """
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        local = argument.partition("=")[0] in _LOCAL
+        if not skip and not local and argument not in _PRINTING:
+            kept.append(argument)
+        skip = local and "=" not in argument
+    return shlex.join(["specformer", *kept])
+
+
 class RunFolder:
-    """A folder with ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading),
-    ``outputs.npz`` (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
+    """The files of one run.
+
+    ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
+    (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
 
     Example:
         >>> import tempfile

@@ -48,8 +48,10 @@ class SignalTask:
         return self.signals.repeat_interleave(self.num_filters, dim=0).unsqueeze(-1)
 
     def apply(self, gains: Tensor) -> Tensor:
-        """Each run's signal filtered by its gains at the distinct eigenvalues, ``[runs, p]`` to
-        ``[runs, n]``."""
+        """Filter each run's signal by gains at the distinct eigenvalues.
+
+        ``[runs, p]`` to ``[runs, n]``.
+        """
         coefficients = self.spectrum.gft(self.signals.mT).mT
         spread = gains.index_select(-1, self.spectrum.distinct.index)
         filtered = spread * coefficients.repeat_interleave(self.num_filters, dim=0)
@@ -62,8 +64,11 @@ class SignalTask:
 
 @dataclass(frozen=True)
 class SignalFit:
-    """The outcome of all runs of one model: outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN
-    once a run has stopped), the rest ``[runs]``."""
+    """The outcome of all runs of one model.
+
+    Outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN once a run has stopped), the rest
+    ``[runs]``.
+    """
 
     model: nn.Module
     output: Tensor
@@ -178,7 +183,7 @@ def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Calla
     weights = task.mask.to(targets.dtype)
 
     def losses() -> Tensor:
-        error = model(inputs, operator).squeeze(-1) - targets
+        error: Tensor = model(inputs, operator).squeeze(-1) - targets
         return (error.square() * weights).sum(dim=-1)
 
     return losses
@@ -210,16 +215,17 @@ def _spectral_loss(
     groups = task.spectrum.distinct
     energy = _energy(task)
     coefficients = task.spectrum.gft(task.signals.mT).mT  # [signals, q]
-    outside = task.spectrum.eigenvectors[~task.mask]  # [m, q]
-    border = energy.new_zeros(len(energy), len(outside), energy.shape[1])
+    unseen = task.spectrum.eigenvectors[~task.mask]  # [m, q]
+    border = energy.new_zeros(len(energy), len(unseen), energy.shape[1])
     for signal, row in zip(border, coefficients, strict=True):
-        signal.index_add_(1, groups.index, outside * row)
+        signal.index_add_(1, groups.index, unseen * row)
 
     def losses() -> Tensor:
-        gains = model.linear_response(groups.tokens, landmarks)[..., 0, 0]  # [runs, p]
+        gains: Tensor = model.linear_response(groups.tokens, landmarks)[..., 0, 0]  # [runs, p]
         error = gains.unflatten(0, (-1, task.num_filters)) - task.responses
         inside = (energy.unsqueeze(1) * error.square()).sum(dim=-1)
-        return (inside - (error @ border.mT).square().sum(dim=-1)).flatten()
+        outside = (error @ border.mT).square().sum(dim=-1)
+        return torch.flatten(inside - outside)
 
     return losses
 
@@ -228,9 +234,10 @@ def _spectral_loss(
 def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
     """What every run gives for its signal, ``[runs, n]``, with exact attention."""
     if isinstance(model, Specformer) and model.is_linear_filter:
-        return task.apply(model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
-    out: Tensor = model(task.inputs(), operator).squeeze(-1)
-    return out
+        gains: Tensor = model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0]
+        return task.apply(gains)
+    output: Tensor = model(task.inputs(), operator).squeeze(-1)
+    return output
 
 
 def _measure(output: Tensor, task: SignalTask) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,7 @@ def stack(models: Sequence[Model]) -> Model:
     return stacked
 
 
-def unstack(stacked: Model, run: int, template: Model) -> Model:
+def unstack(stacked: nn.Module, run: int, template: Model) -> Model:
     """One run of a stacked model, with the plain parameters of ``template``'s shape."""
     single = copy.deepcopy(template)
     parameters = dict(stacked.named_parameters())

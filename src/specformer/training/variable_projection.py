@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn import Specformer
+from specformer.nn import Specformer, SpectralFilter
 from specformer.nn.bases import LinearBases
 from specformer.nn.decoder import JointDecoder
 from specformer.spectrum import Tokens
@@ -39,7 +39,7 @@ class ProjectedReadout:
             raise ConfigError(
                 "variable projection needs a linear Specformer of one layer and head."
             )
-        self.filter = model.filters[0]
+        self.filter: SpectralFilter = model.filters[0]  # type: ignore[assignment]
         decoder, bases = self.filter.decoder, model.convs[0].bases
         if not isinstance(decoder, JointDecoder) or config["filter_activation"] is not None:
             raise ConfigError("variable projection needs decoder='joint' without an activation.")
@@ -68,7 +68,7 @@ class ProjectedReadout:
             assert self.linear.bias is not None
             self.linear.bias.copy_(shift.to(hidden.dtype).unsqueeze(-1))
         # Through the decoder as stored, so that the loss is that of the model as saved.
-        decoded = self.linear(hidden).squeeze(-1)
+        decoded: Tensor = self.linear(hidden).squeeze(-1)
         return self.constant.unsqueeze(-1) + self.slope.unsqueeze(-1) * decoded
 
     def _solve(self, features: Tensor) -> Tensor:
