@@ -42,10 +42,13 @@ def csbm(
     """
     if not -1.0 <= homophily <= 1.0:
         raise ConfigError(f"homophily={homophily} must lie in [-1, 1].")
+    if num_nodes < 2 or num_nodes % 2:
+        raise ConfigError(f"num_nodes={num_nodes} must be even, two classes of one size.")
     generator = np.random.default_rng(seed)
     angle = homophily * math.pi / 2
     strength = math.sqrt(1 + signal)
-    graph_part = min(strength * math.sin(angle), math.sqrt(degree), key=abs)
+    limit = math.sqrt(degree)  # beyond it a probability would be negative
+    graph_part = max(-limit, min(strength * math.sin(angle), limit))
     feature_part = strength * math.sqrt(num_nodes / num_features) * math.cos(angle)
     sides = np.repeat([1.0, -1.0], num_nodes // 2)
     inside = (degree + graph_part * math.sqrt(degree)) / num_nodes

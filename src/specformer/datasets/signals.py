@@ -3,6 +3,7 @@ r"""Images as signals on a grid graph: the synthetic task's data."""
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,17 @@ import scipy.sparse as sp
 from specformer.datasets.locate import find_file
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Graph
+
+#: What reading a damaged npz file may raise; TypeError is an npy file under that name.
+_UNREADABLE = (
+    KeyError,
+    ValueError,
+    TypeError,
+    EOFError,
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -85,13 +97,20 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
     try:
         with np.load(path, allow_pickle=False) as file:
             images, mask = file["images"], file["mask"]
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise GraphError(f"{path}: not a readable set of grid images ({error}).") from error
+    except _UNREADABLE as error:
+        raise GraphError(
+            f"{path}: not a readable set of grid images ({_first_line(error)})."
+        ) from error
     if images.ndim != 3 or images.dtype != np.uint8 or mask.shape != images.shape[1:]:
         raise GraphError(
             f"{path}: expected images uint8 [count, height, width] and a mask [height, width], "
             f"found {images.dtype} {images.shape} and {mask.shape}."
         )
+    if images.size == 0 or not mask.any():
+        raise GraphError(f"{path}: no image, or no pixel that the mask lets count.")
+    for number, image in enumerate(images):
+        if np.ptp(image) == 0:
+            raise GraphError(f"{path}: image {number} is of one grey throughout.")
     height, width = images.shape[1:]
     return SignalSet(
         name="grid-images",
@@ -113,12 +132,14 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     try:
         image = np.asarray(io.imread(path))
     except (OSError, ValueError, SyntaxError) as error:
-        raise GraphError(f"{path}: not a readable image ({error}).") from error
+        raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
     if image.ndim == 3:
         image = color.rgb2gray(image[..., :3]) if image.shape[-1] >= 3 else image[..., 0]
     if image.ndim != 2 or min(image.shape) < 2:
         raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {image.shape}.")
-    grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image
+    grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image.astype(float)
+    if not np.isfinite(grey).all() or np.ptp(grey) == 0:
+        raise GraphError(f"{path}: of one grey throughout, or with pixels that are no numbers.")
     scale = min(1.0, largest / max(grey.shape))
     shape = tuple(max(2, round(side * scale)) for side in grey.shape)
     small = np.asarray(transform.resize(grey, shape, anti_aliasing=True)).clip(0, 1)
@@ -130,3 +151,8 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         shape=(shape[0], shape[1]),
         titles=(path.stem,),
     )
+
+
+def _first_line(error: Exception) -> str:
+    """Image readers add pages of advice; an error here is one sentence."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

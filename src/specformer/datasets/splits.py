@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specformer.errors import ConfigError
+from specformer.graphs import Graph
+
+#: Protocols by name; ``masks`` takes those that come with the file.
+PROTOCOLS = ("random-60-20-20", "masks")
+
 
 @dataclass(frozen=True)
 class Split:
@@ -49,3 +55,29 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     val[rest[:count]] = True
     test[rest[count:]] = True
     return Split(train, val, test)
+
+
+def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Split]:
+    """``count`` splits of a graph's labelled nodes by a named protocol.
+
+    Args:
+        graph: with labels.
+        protocol: ``"random-60-20-20"`` (seeds ``seed``, ``seed + 1``, …) or ``"masks"``: those in
+            the file, such as the ten geom-gcn splits.
+        count: how many.
+        seed: of the first.
+    """
+    if count < 1:
+        raise ConfigError(f"{count} runs asked for; at least one is needed.")
+    if protocol == "random-60-20-20":
+        assert graph.y is not None
+        return [random_60_20_20(graph.y, seed + number) for number in range(count)]
+    if protocol != "masks":
+        raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
+    masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    if any(mask is None for mask in masks):
+        raise ConfigError(f"{graph.name}: the file holds no train, validation and test masks.")
+    train, val, test = (np.asarray(mask) for mask in masks)
+    if count > train.shape[1]:
+        raise ConfigError(f"{graph.name}: {count} runs asked for, {train.shape[1]} splits in it.")
+    return [Split(train[:, run], val[:, run], test[:, run]) for run in range(count)]

@@ -3,6 +3,7 @@ r"""The results ledger: recorded measurements, and the tables in README and docs
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,10 +37,14 @@ _SHOWN = ("README.md", "docs/*.md")
 
 def results_folder(explicit: str | Path | None = None) -> Path:
     """The ledger: an explicit folder, ``./results``, or that of the checkout this runs from."""
+    if explicit is not None:
+        if not Path(explicit).is_dir():
+            raise RunError(f"{explicit}: no such folder of results.")
+        return Path(explicit)
     beside = Path(specformer.__file__).resolve().parents[2] / "results"
-    for folder in (explicit, Path("results"), beside):
-        if folder is not None and Path(folder).is_dir():
-            return Path(folder)
+    for folder in (Path("results"), beside):
+        if folder.is_dir():
+            return folder
     raise RunError("no results folder here; run inside a checkout or name one with --results.")
 
 
@@ -48,13 +53,18 @@ def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted(folder.rglob("*.json")):
         try:
             yield path, json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 
 
 def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
     """All recorded rows of one table, in the paper's order of models."""
-    rows = [row for _, entry in entries(folder / f"table-{table}") for row in entry["rows"]]
+    rows = []
+    for path, entry in entries(folder / f"table-{table}"):
+        problems = _problems(entry)
+        if problems:
+            raise RunError(f"{path}: {problems[0]}.")
+        rows += entry["rows"]
     return sorted(rows, key=paper_order)
 
 
@@ -65,11 +75,17 @@ def add(
     result = run.result()
     if "table" not in result:
         raise RunError(f"{run.path}: only runs of `specformer table` go into the ledger.")
-    name = name or run.path.name
+    name = name or run.path.resolve().name
     entry: dict[str, Any] = {"schema": SCHEMA, "name": name}
-    entry |= {key: result[key] for key in _ENTRY_KEYS if key not in entry}
+    entry |= {key: result[key] for key in _ENTRY_KEYS if key not in entry and key in result}
     entry |= {key: result[key] for key in ("spectrum_seconds", "title") if key in result}
     if recipes is not None:
+        known = entry.get("recipes", {})
+        unknown = [recipe for recipe in recipes if recipe not in known]
+        if unknown:
+            raise RunError(
+                f"{run.path}: holds no recipe {', '.join(unknown)}; it has {', '.join(known)}."
+            )
         entry["rows"] = [row for row in entry["rows"] if row["recipe"] in recipes]
         entry["recipes"] = {key: entry["recipes"][key] for key in recipes}
         # A row's seconds are a metric's copy of its model's share of the run.
@@ -89,6 +105,8 @@ def check(folder: Path) -> list[str]:
     problems = [
         f"{path}: {problem}" for path, entry in entries(folder) for problem in _problems(entry)
     ]
+    if problems:  # no table can be made of such entries
+        return problems
     for path in _documents(folder):
         text = path.read_text(encoding="utf-8")
         try:
@@ -128,7 +146,9 @@ def _documents(folder: Path) -> list[Path]:
     return sorted(path for pattern in _SHOWN for path in root.glob(pattern))
 
 
-def _problems(entry: dict[str, Any]) -> list[str]:
+def _problems(entry: Any) -> list[str]:
+    if not isinstance(entry, dict):
+        return [f"an entry should be an object, not {entry!r}"]
     problems = []
     for key, kind in _ENTRY_KEYS.items():
         accepted = (int, float) if kind is float else kind
@@ -136,10 +156,13 @@ def _problems(entry: dict[str, Any]) -> list[str]:
             problems.append(f"{key} should be {kind.__name__}, not {entry.get(key)!r}")
     if entry.get("schema") not in (None, SCHEMA):
         problems.append(f"schema {entry['schema']!r} is not {SCHEMA}")
-    for number, row in enumerate(entry.get("rows") or []):
-        missing = [key for key in _ROW_KEYS if key not in row]
+    rows = entry.get("rows")
+    if rows == []:
+        problems.append("rows is empty")
+    for number, row in enumerate(rows if isinstance(rows, list) else []):
+        missing = [key for key in _ROW_KEYS if not isinstance(row, dict) or key not in row]
         if missing:
             problems.append(f"row {number} lacks {', '.join(missing)}")
-        elif not isinstance(row["mean"], int | float):
+        elif not isinstance(row["mean"], int | float) or not math.isfinite(row["mean"]):
             problems.append(f"row {number}: mean is {row['mean']!r}")
     return problems

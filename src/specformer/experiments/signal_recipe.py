@@ -29,6 +29,12 @@ class FilterModel:
     epsilon: float = 100.0
     init_std: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.num_blocks < 1:
+            raise ConfigError(f"num_blocks={self.num_blocks} must be at least 1.")
+        if self.init_std is not None and not self.init_std > 0:
+            raise ConfigError(f"init_std={self.init_std} must be positive, or empty.")
+
 
 @dataclass(frozen=True)
 class SignalRecipe:
@@ -47,6 +53,10 @@ class SignalRecipe:
     schedule: Schedule = field(default_factory=Schedule)
     landmarks: int | None = None
     solve_readout: bool = False
+
+    def __post_init__(self) -> None:
+        if self.landmarks is not None and self.landmarks < 1:
+            raise ConfigError(f"landmarks={self.landmarks} must be at least 1, or empty.")
 
 
 def recipe_settings() -> dict[str, dict[str, Any]]:

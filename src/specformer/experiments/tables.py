@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_NAMES = {
-    "gcn": "GCN",
-    "gat": "GAT",
-    "chebnet": "ChebNet",
-    "gprgnn": "GPR-GNN",
-    "bernnet": "BernNet",
-    "jacobiconv": "JacobiConv",
-    "specformer": "Specformer",
-}
+from specformer.reports.numbers import error, r_squared
+from specformer.reports.style import look
 
-
-def display_name(model: str) -> str:
-    """A model's name as its authors write it."""
-    return _NAMES.get(model, model)
+_ORDER = ("gcn", "gat", "chebnet", "gprgnn", "bernnet", "jacobiconv", "specformer")
 
 
 def contestant_name(model: str, recipe: str) -> str:
@@ -28,32 +18,7 @@ def contestant_name(model: str, recipe: str) -> str:
         >>> contestant_name("specformer", "projected")
         'Specformer, projected'
     """
-    return display_name(model) + ("" if recipe == "paper" else f", {recipe}")
-
-
-def figure(value: float | None) -> str:
-    """Three significant digits, scientific where that is shorter.
-
-    Example:
-        >>> figure(0.00001234), figure(12.345), figure(None)
-        ('1.23e-05', '12.3', '–')
-    """
-    return "–" if value is None else f"{value:.3g}"
-
-
-def r2_figure(value: float | None) -> str:
-    """R² with as many digits as its nines deserve.
-
-    Example:
-        >>> r2_figure(0.98765), r2_figure(0.99999912)
-        ('0.9877', '0.9999991')
-    """
-    if value is None:
-        return "–"
-    digits = 4
-    while digits < 9 and round(value, digits) >= 1.0:
-        digits += 1
-    return f"{value:.{digits}f}" if value < 1 - 1e-4 else f"{value:.{max(digits, 7)}f}"
+    return look(model).label + ("" if recipe == "paper" else f", {recipe}")
 
 
 def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[set[int]]]:
@@ -82,8 +47,8 @@ def table_grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
                 continue
             line[1] = f"{sse['parameters']:,}"
             line.append(
-                f"{figure(sse['mean'])} ({r2_figure(r2['mean'] if r2 else None)}) "
-                f"[{figure(sse['paper'])}]"
+                f"{error(sse['mean'])} ({r_squared(r2['mean'] if r2 else None)}) "
+                f"[{error(sse['paper'])}]"
             )
             if sse["mean"] == best[name]:
                 strong.add(column + 2)
@@ -120,4 +85,4 @@ def _contestants(entry: dict[str, Any]) -> list[str]:
 
 def paper_order(row: dict[str, Any]) -> int:
     """Where a row's model stands in the paper's tables."""
-    return list(_NAMES).index(row["model"]) if row["model"] in _NAMES else len(_NAMES)
+    return _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)

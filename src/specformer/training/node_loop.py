@@ -125,7 +125,7 @@ def fit_nodes(
             val_loss = _mean_over(task.val, _cross_entropy(logits, task.y))
             right = (logits.argmax(dim=-1) == task.y).to(logits.dtype)
             val, test = _mean_over(task.val, right), _mean_over(task.test, right)
-            better = stopping.active & (val > by_accuracy.val)
+            better = stopping.active & ((val > by_accuracy.val) | (epoch == 0))
             by_loss.update(stopping.update(val_loss, epoch), val, test, epoch)
             by_accuracy.update(better, val, test, epoch)
             record = torch.stack([train_loss.detach(), val_loss, val], dim=-1)

@@ -2,8 +2,11 @@ r"""Recipes: named settings in YAML, checked against data classes, overridable o
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
+import math
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -14,6 +17,9 @@ import yaml
 from specformer.errors import ConfigError
 
 Recipe = TypeVar("Recipe")
+
+#: YAML 1.1 reads 1e-3, without a point, as text.
+_SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
@@ -39,6 +45,8 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
             values[key] = _checked(hint, value, f"{where}: {key}")
     try:
         return kind(**values)
+    except ConfigError as error:  # a bad value: say where it was set
+        raise ConfigError(f"{where}: {error}") from error
     except TypeError as error:
         raise ConfigError(f"{where}: {error}.") from error
 
@@ -50,9 +58,7 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
         >>> override({"schedule": {"epochs": 5}}, ["schedule.epochs=7"])
         {'schedule': {'epochs': 7}}
     """
-    changed = {
-        key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()
-    }
+    changed = copy.deepcopy(dict(settings))
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path:
@@ -92,8 +98,11 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     elif hint is type(None):
         if value is None:
             return None
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    elif hint is float:
+        if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
+            value = float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
     elif type(value) is hint:  # exactly: True is no whole number
         return value
     raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 
 from specformer.errors import RunError
 from specformer.files import replacing, write_json, write_text
+from specformer.training.environment import environment
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
@@ -65,12 +69,17 @@ class RunFolder:
     def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
         """Start a run in ``path``. A finished run already there is refused, not overwritten."""
         run = cls(path)
-        if (run.path / RESULT).exists():
-            raise RunError(f"{run.path}: holds a finished run; choose another --out.")
-        if run.path.exists() and not run.path.is_dir():
-            raise RunError(f"{run.path}: is a file, not a folder.")
+        run.refuse_taken()
         write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
         return run
+
+    def refuse_taken(self) -> None:
+        """Raise if no run can start here; worth asking before hours of training."""
+        if (self.path / RESULT).exists():
+            raise RunError(f"{self.path}: holds a finished run; choose another --out.")
+        for folder in (self.path, *self.path.parents):
+            if folder.exists() and not folder.is_dir():
+                raise RunError(f"{folder}: is a file, not a folder.")
 
     @classmethod
     def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
@@ -91,7 +100,11 @@ class RunFolder:
         return run
 
     def config(self) -> dict[str, Any]:
-        return dict(yaml.safe_load((self.path / CONFIG).read_text(encoding="utf-8")) or {})
+        path = self.path / CONFIG
+        try:
+            return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
+            raise RunError(f"{path}: missing or damaged.") from error
 
     def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write all readings, one JSON object a line."""
@@ -101,7 +114,10 @@ class RunFolder:
         path = self.path / METRICS
         if not path.is_file():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except ValueError as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
 
     def write_outputs(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays that the report draws."""
@@ -113,12 +129,43 @@ class RunFolder:
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            TypeError,  # an npy file under this name
+            ValueError,
+            EOFError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write ``result.json``: from here on the run counts as finished."""
         write_json(self.path / RESULT, dict(result))
+
+    def finish(
+        self,
+        kind: str,
+        result: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        *,
+        command: str,
+        seed: int,
+        device: torch.device,
+    ) -> dict[str, Any]:
+        """Write all files of a run, ``result.json`` last, with what every result carries."""
+        complete = {
+            "kind": kind,
+            **result,
+            "command": command,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seed": seed,
+            "environment": environment(device),
+        }
+        self.write_metrics(_readings(arrays))
+        self.write_outputs(arrays)
+        self.write_result(complete)
+        return complete
 
     def result(self) -> dict[str, Any]:
         path = self.path / RESULT
@@ -128,5 +175,31 @@ class RunFolder:
             raise RunError(
                 f"{self.path}: the run is not finished ({RESULT} is missing)."
             ) from error
-        except json.JSONDecodeError as error:
+        except (OSError, TypeError, ValueError) as error:
             raise RunError(f"{path}: damaged ({error}).") from error
+
+
+_READ_EVERY = 10
+_NODE_READINGS = ("train_loss", "val_loss", "val_accuracy")
+
+
+def _readings(arrays: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+    """One object every ten epochs of every curve, a figure a run, None once a run has stopped."""
+    for key, curve in arrays.items():
+        if not key.endswith("/curve"):
+            continue
+        for epoch in range(0, len(curve), _READ_EVERY):
+            reading = curve[epoch]
+            columns = (
+                {"loss": reading}
+                if reading.ndim == 1
+                else dict(zip(_NODE_READINGS, reading.T, strict=True))
+            )
+            yield {
+                "of": key.removesuffix("/curve"),
+                "epoch": epoch,
+                **{
+                    name: [float(value) if np.isfinite(value) else None for value in values]
+                    for name, values in columns.items()
+                },
+            }

@@ -3,11 +3,13 @@ r"""How long and how fast to train."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from specformer.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class Schedule:
     warmup: int = 0
     final_rate: float = 0.0
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name in ("epochs", "patience") and value < 1:
+                raise ConfigError(f"{name}={value} must be at least 1.")
+            if name == "learning_rate" and not value > 0:
+                raise ConfigError(f"{name}={value} must be positive.")
+            if name in ("warmup", "final_rate", "weight_decay") and value < 0:
+                raise ConfigError(f"{name}={value} must not be negative.")
 
     def optimiser(
         self, parameters: Iterable[nn.Parameter], device: torch.device

@@ -1,0 +1,72 @@
+"""The command line: a thin layer over :mod:`specformer.experiments` and the rooms below it.
+
+Results go to standard output, progress and logs to standard error. Heavy packages are imported by
+the command that needs them, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from specformer import __version__
+from specformer.cli import inspecting, learning, ledger, tables
+from specformer.errors import SpecformerError
+
+app = typer.Typer(
+    name="specformer",
+    help="Learn set-to-set spectral filters on graphs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for command in (
+    learning.demo,
+    learning.train,
+    learning.predict,
+    learning.datasets,
+    tables.table,
+    inspecting.spectrum,
+    inspecting.report,
+):
+    app.command()(command)
+app.add_typer(ledger.app, name="results")
+
+
+def main() -> None:
+    """Run the command line; an error a user can cause is one sentence and exit status 2."""
+    try:
+        app()
+    except SpecformerError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written to
+        named = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"Error: {named}{error.strerror or error}.", err=True)
+        sys.exit(2)
+    except MemoryError as error:
+        typer.echo(f"Error: not enough memory. {error}".rstrip(), err=True)
+        sys.exit(2)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"specformer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,94 @@
+"""Commands that look: at a spectrum, at a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specformer.cli.options import (
+    Cache,
+    Device,
+    Json,
+    Quiet,
+    parse_pair,
+    print_json,
+    spectra_folder,
+)
+
+
+def spectrum(
+    source: Annotated[
+        str,
+        typer.Argument(help="A graph: .npz file, folder with edges.csv, or a grid like 100x100."),
+    ],
+    k: Annotated[
+        str | None,
+        typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. (default: all)"),
+    ] = None,
+    solver: Annotated[str, typer.Option(help="auto, dense or lanczos.")] = "auto",
+    isolated: Annotated[
+        str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")
+    ] = "one",
+    plot: Annotated[
+        Path | None, typer.Option(help="Picture to write. (default: NAME-spectrum.png)")
+    ] = None,
+    cache: Cache = None,
+    json_output: Json = False,
+    quiet: Quiet = False,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Also save the spectrum here (safetensors).")
+    ] = None,
+) -> None:
+    """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
+    from specformer.experiments.graph_source import graph_source
+    from specformer.experiments.terminal import progress_bars, show_table
+    from specformer.reports.plots import save_png, spectrum_plot
+    from specformer.spectrum import decompose
+    from specformer.training.environment import choose_device
+
+    graph, mirrors = graph_source(source)
+    with (
+        progress_bars(quiet or json_output) as progress,
+        progress.stage(f"decomposing {graph.name}", 1, "done") as update,
+    ):
+        found = decompose(
+            graph,
+            k=parse_pair(k),
+            solver=solver,  # type: ignore[arg-type]
+            isolated=isolated,  # type: ignore[arg-type]
+            device=choose_device(device),
+            cache=spectra_folder(cache),
+            mirrors=mirrors,
+        )
+        update(1, 1.0)
+    picture = plot or Path(f"{graph.name}-spectrum.png")
+    save_png(spectrum_plot(found.eigenvalues.cpu().numpy()), picture)
+    summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
+    if out:
+        found.save(out)
+        summary["saved"] = str(out)
+    if json_output:
+        print_json(summary)
+        return
+    lines = [
+        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
+        for key, value in summary.items()
+    ]
+    show_table("Spectrum", ("", ""), lines)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")], json_output: Json = False
+) -> None:
+    """Write a run's HTML report anew."""
+    from specformer.reports import write_report
+    from specformer.training.run_folder import RunFolder
+
+    path = write_report(RunFolder.open(run))
+    if json_output:
+        print_json({"run_dir": str(run), "report": str(path)})
+    else:
+        typer.echo(f"Report: {path}")

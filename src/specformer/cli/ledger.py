@@ -1,0 +1,64 @@
+"""The ledger of recorded results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specformer.cli.options import Json, Results, print_json, split_names
+
+app = typer.Typer(help="The ledger of recorded results.", no_args_is_help=True)
+
+
+@app.command("check")
+def results_check(
+    results: Results = None,
+    json_output: Json = False,
+) -> None:
+    """Check every recorded entry, and that the tables shown are made from them."""
+    from specformer.experiments.ledger import check, entries, results_folder
+
+    folder = results_folder(results)
+    problems = check(folder)
+    count = sum(1 for _ in entries(folder))
+    if json_output:
+        print_json({"entries": count, "problems": problems})
+    else:
+        for problem in problems:
+            typer.echo(problem, err=True)
+        typer.echo(f"{count} entries, {len(problems)} problems.")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command("tables")
+def results_tables(
+    results: Results = None,
+) -> None:
+    """Rewrite the tables of README and docs from the ledger."""
+    from specformer.experiments.ledger import results_folder, write_tables
+
+    for path in write_tables(results_folder(results)):
+        typer.echo(f"updated {path}")
+
+
+@app.command("add")
+def results_add(
+    run: Annotated[Path, typer.Argument(help="A finished run of `specformer table`.")],
+    name: Annotated[
+        str | None, typer.Option(help="The entry's name. (default: the folder's)")
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(help="Record only these recipes, comma-separated.")
+    ] = None,
+    results: Results = None,
+) -> None:
+    """Record a run in the ledger."""
+    from specformer.experiments.ledger import add, results_folder
+    from specformer.training.run_folder import RunFolder
+
+    typer.echo(
+        f"recorded {add(RunFolder.open(run), results_folder(results), name, split_names(recipes))}"
+    )

@@ -1,0 +1,111 @@
+"""Options and habits the commands share."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from specformer.training.run_folder import RunFolder
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
+]
+Data = Annotated[Path | None, typer.Option(help="Folder with data files.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
+]
+Cache = Annotated[
+    Path | None, typer.Option(help="Folder for spectra. (default: ~/.cache/specformer)")
+]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a recipe's setting.")
+]
+
+
+Results = Annotated[Path | None, typer.Option(help="The ledger's folder.")]
+
+
+def spectra_folder(folder: Path | None) -> Path:
+    """The cache of spectra: a folder of choice, else the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return folder or Path(base) / "specformer" / "spectra"
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """``a,b`` as a list; None where no name is given."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()] or None
+
+
+def parse_pair(text: str | None) -> int | tuple[int, int] | None:
+    """``50`` or ``50,20``, as :func:`specformer.decompose` takes k."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise ConfigError(f"--k {text}: expected a number, or two with a comma between them.")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def refuse_taken(out: Path | None) -> None:
+    """Refuse, before any work is done, an ``--out`` that no run can be written to."""
+    from specformer.training.run_folder import RunFolder
+
+    if out:
+        RunFolder(out).refuse_taken()
+
+
+def start_run(out: Path | None, name: str, config: dict[str, Any]) -> RunFolder:
+    """A run in ``out``, else in a new folder below ``runs/``."""
+    from specformer.training.run_folder import RunFolder
+
+    return RunFolder.create(out, config) if out else RunFolder.fresh("runs", name, config)
+
+
+def finish_run(
+    run: RunFolder,
+    kind: str,
+    result: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    config: dict[str, Any],
+) -> tuple[dict[str, Any], Path]:
+    """Write a run's files and its report."""
+    import torch
+
+    from specformer.reports import write_report
+    from specformer.training.run_folder import portable_command
+
+    complete = run.finish(
+        kind,
+        result,
+        arrays,
+        command=portable_command(sys.argv[1:]),
+        seed=config["seed"],
+        device=torch.device(config["device"]),
+    )
+    return complete, write_report(run)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    typer.echo(json.dumps(content, allow_nan=False))
+
+
+def farewell(result: dict[str, Any], report: Path) -> None:
+    """The last line of a command that wrote a report."""
+    typer.echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")

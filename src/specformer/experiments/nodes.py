@@ -1,0 +1,131 @@
+r"""Classify the nodes of one graph with one model, every split a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines import Propagation
+from specformer.datasets import Split, dense_features
+from specformer.experiments.node_recipe import NodeRecipe, node_model
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.spectrum import Spectrum, decompose
+from specformer.training.metrics import summary
+from specformer.training.node_loop import NodeTask, fit_nodes
+from specformer.training.progress import Progress
+from specformer.training.stacking import unstack
+
+
+@dataclass(frozen=True)
+class NodeOutcome:
+    """A row for tables, arrays to draw, and the trained models by run."""
+
+    row: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    models: list[nn.Module]
+
+
+def node_spectrum(
+    graph: Graph, recipe: NodeRecipe, device: torch.device, cache: str | Path | None
+) -> Spectrum:
+    """The eigenpairs a recipe asks for."""
+    k = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
+    return decompose(graph, k=k, device=device, cache=cache)  # type: ignore[arg-type]
+
+
+def node_operator(
+    model: str, graph: Graph, spectrum: Spectrum | None, device: torch.device
+) -> Spectrum | Propagation:
+    """What a model of that name takes beside the features."""
+    return (
+        spectrum
+        if spectrum is not None and model == "specformer"
+        else Propagation(graph.adjacency, device=device)
+    )
+
+
+def classify_nodes(
+    graph: Graph,
+    spectrum: Spectrum | None,
+    splits: Sequence[Split],
+    model: str,
+    recipe: NodeRecipe,
+    *,
+    device: torch.device,
+    seed: int,
+    progress: Progress,
+) -> NodeOutcome:
+    """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone."""
+    assert graph.y is not None
+    started = time.perf_counter()
+    task = NodeTask.from_splits(dense_features(graph, recipe.features), graph.y, splits, device)
+    fresh = []
+    for run in range(task.runs):
+        torch.manual_seed(100_003 * seed + run)
+        fresh.append(node_model(model, recipe, graph.num_features, graph.num_classes))
+    operator = node_operator(model, graph, spectrum, device)
+    with progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update:
+        fit = fit_nodes(fresh, task, operator, recipe.schedule, on_progress=update)
+    models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
+    row = {
+        "dataset": graph.name,
+        "description": _describe(graph),
+        "model": model,
+        "runs": task.runs,
+        "splits": [split.fingerprint for split in splits],
+        "test": summary(fit.by_loss.test.tolist()),
+        "val": summary(fit.by_loss.val.tolist()),
+        "test_by_accuracy": summary(fit.by_accuracy.test.tolist()),
+        "val_by_accuracy": summary(fit.by_accuracy.val.tolist()),
+        "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
+        "epochs": float(fit.epochs.double().mean()),
+        "seconds": time.perf_counter() - started,
+    }
+    arrays = {f"nodes/{graph.name}/{model}/curve": fit.curves.cpu().numpy()}
+    if isinstance(operator, Spectrum):
+        arrays |= _pictures(graph.name, models[0], operator)
+    return NodeOutcome(row, arrays, models)
+
+
+@torch.no_grad()
+def predict_nodes(
+    models: Sequence[nn.Module],
+    graph: Graph,
+    operator: Spectrum | Propagation,
+    recipe: NodeRecipe,
+    device: torch.device,
+) -> Tensor:
+    """Class probabilities ``[n, classes]``, the mean over the models of all runs."""
+    x = torch.as_tensor(dense_features(graph, recipe.features)).to(device)
+    chances = [model.to(device).eval()(x, operator).softmax(dim=-1) for model in models]
+    return torch.stack(chances).mean(dim=0).cpu()
+
+
+@torch.no_grad()
+def _pictures(name: str, model: nn.Module, spectrum: Spectrum) -> dict[str, np.ndarray]:
+    assert isinstance(model, Specformer)
+    model = model.to(spectrum.device)
+    return {
+        f"nodes/{name}/eigenvalues": spectrum.eigenvalues.cpu().numpy(),
+        f"nodes/{name}/specformer/response": model.responses(spectrum)[0].cpu().numpy(),
+        f"nodes/{name}/attention": model.condensed_attention(spectrum)[0].cpu().numpy(),
+    }
+
+
+def _describe(graph: Graph) -> str:
+    assert graph.y is not None
+    rows, columns = graph.adjacency.nonzero()
+    known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
+    same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]])) if known.any() else 0.0
+    return (
+        f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges, "
+        f"{same:.0%} of them between nodes of one class"
+    )

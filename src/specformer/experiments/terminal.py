@@ -1,0 +1,132 @@
+r"""What people see on the terminal: bars while they wait, tables at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from specformer.experiments.tables import table_grid
+from specformer.reports.numbers import error, percent, r_squared
+from specformer.reports.style import look
+from specformer.training.progress import Progress, Silent, Update
+
+
+@contextmanager
+def progress_bars(silent: bool) -> Iterator[Progress]:
+    """Bars on standard error; nothing at all when silent."""
+    if silent:
+        yield Silent()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figure]}"),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        yield _Shown(bars)
+
+
+class _Shown:
+    """One bar a stage."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        task = self._bars.add_task(label, total=total, figure="")
+
+        def update(done: int, figure: float) -> None:
+            self._bars.update(task, completed=done, figure=f"{unit} {figure:.3g}")
+
+        yield update
+        # Early stopping ends a stage before its last epoch.
+        self._bars.update(task, total=self._bars.tasks[task].completed or 1)
+
+
+def show_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
+) -> None:
+    """Print a table, the first ``left`` columns flush left, figures flush right."""
+    shown = Table(title=escape(title))
+    for number, name in enumerate(header):
+        shown.add_column(escape(name), justify="left" if number < left else "right")
+    for row in rows:
+        shown.add_row(*row)
+    # Piped output has no width of its own; a table cut to 80 columns would lose figures.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console.print(shown)
+
+
+def show_table1(rows: Sequence[dict[str, Any]]) -> None:
+    """Table 1, the best of each filter in bold."""
+    header, cells, bold = table_grid(rows)
+    lines = [
+        [
+            f"[bold]{escape(cell)}[/bold]" if i in strong else escape(cell)
+            for i, cell in enumerate(line)
+        ]
+        for line, strong in zip(cells, bold, strict=True)
+    ]
+    show_table("Table 1 · mean SSE (R²) [paper's SSE]", header, lines, left=1)
+
+
+def show_filters(rows: Sequence[dict[str, Any]]) -> None:
+    """Learned filters, a line each."""
+    lines = [
+        (
+            row["filter"],
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            error(row["sse"]["mean"]),
+            r_squared(row["r2"]["mean"]),
+            f"{row['epochs']:.0f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    header = ("filter", "model", "parameters", "SSE", "R²", "epochs", "seconds")
+    show_table("Learned filters", header, lines)
+
+
+def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
+    """Node classification, a line a model."""
+    lines = [
+        (
+            row["dataset"],
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            _interval(row["test"]),
+            _interval(row["test_by_accuracy"]),
+            f"{row['epochs']:.0f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    header = (
+        "data",
+        "model",
+        "parameters",
+        "test accuracy",
+        "by val. accuracy",
+        "epochs",
+        "seconds",
+    )
+    show_table("Node classification", header, lines)
+
+
+def _interval(values: dict[str, Any]) -> str:
+    mean = values["mean"]
+    if values["ci95"] is None:
+        return percent(mean)
+    return f"{percent(mean, like=mean)} ± {percent(values['ci95'], like=mean)} %"

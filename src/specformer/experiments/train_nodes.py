@@ -1,0 +1,162 @@
+r"""Train on a graph of one's choice, and predict with what was trained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from specformer.datasets import make_splits, node_graph
+from specformer.errors import ConfigError, RunError
+from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
+from specformer.experiments.nodes import (
+    NodeOutcome,
+    classify_nodes,
+    node_operator,
+    node_spectrum,
+    predict_nodes,
+)
+from specformer.files import replacing
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.nn.pretrained import WEIGHTS
+from specformer.training.progress import Progress
+from specformer.training.recipe import build
+from specformer.training.run_folder import MODEL, RunFolder
+
+
+def train_nodes(
+    source: str,
+    *,
+    model: str,
+    recipe_name: str | None,
+    assignments: Sequence[str] = (),
+    runs: int = 10,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+    seed: int = 0,
+    progress: Progress,
+) -> tuple[dict[str, Any], NodeOutcome]:
+    """Train one model a split; returns the result, with ``train``'s JSON keys, and the outcome."""
+    if model not in NODE_MODELS:
+        raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
+    graph = node_graph(source, data)
+    chosen, recipe = node_recipe(recipe_name, source, assignments)
+    splits = make_splits(graph, recipe.split, runs, seed)
+    started = time.perf_counter()
+    spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
+    outcome = classify_nodes(
+        graph, spectrum, splits, model, recipe, device=device, seed=seed, progress=progress
+    )
+    row = outcome.row
+    result = {
+        "title": f"Classifying the nodes of {graph.name}",
+        "dataset": graph.name,
+        "model": model,
+        "recipe": chosen,
+        "split": recipe.split,
+        "runs": runs,
+        "metric": "accuracy",
+        "test": row["test"],
+        "val": row["val"],
+        "test_by_accuracy": row["test_by_accuracy"],
+        "parameters": row["parameters"],
+        "seconds": time.perf_counter() - started,
+        "settings": asdict(recipe),
+        "classes": _class_names(graph),
+        "num_features": graph.num_features,
+        "nodes": [row],
+    }
+    if spectrum is not None:
+        result["spectra"] = [{"name": graph.name, **spectrum.summary()}]
+    return result, outcome
+
+
+def save_models(run: RunFolder, models: Sequence[nn.Module]) -> None:
+    """Keep every run's model in ``model/NNN``."""
+    for number, model in enumerate(models):
+        folder = run.path / MODEL / f"{number:03d}"
+        if isinstance(model, Specformer):
+            model.save_pretrained(folder)
+        else:
+            with replacing(folder / WEIGHTS) as part:
+                save_file({key: value.cpu() for key, value in model.state_dict().items()}, part)
+
+
+def load_models(run: RunFolder) -> list[nn.Module]:
+    """The models of a finished node-classification run."""
+    result = run.result()
+    recipe = _recipe(result)
+    folders = sorted((run.path / MODEL).glob("[0-9][0-9][0-9]"))
+    if not folders:
+        raise RunError(f"{run.path}: no saved models ({MODEL}/000 is missing).")
+    models: list[nn.Module] = []
+    for folder in folders:
+        if result["model"] == "specformer":
+            models.append(Specformer.from_pretrained(folder))
+            continue
+        model = node_model(result["model"], recipe, result["num_features"], len(result["classes"]))
+        try:
+            model.load_state_dict(load_file(folder / WEIGHTS))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise RunError(f"{folder / WEIGHTS}: missing or damaged ({error}).") from error
+        models.append(model.eval())
+    return models
+
+
+def predict(
+    run: RunFolder,
+    *,
+    graph: str | None = None,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+) -> tuple[str, int]:
+    """Predictions as CSV text (id, prediction, a probability a class) and their number.
+
+    ``graph`` names another graph with the same features; without it, the one trained on.
+    """
+    result = run.result()
+    if result.get("kind") != "nodes":
+        raise RunError(f"{run.path}: not a node-classification run, nothing to predict with.")
+    source = graph or str(run.config()["source"])
+    found = node_graph(source, data, labels=False)
+    if found.num_features != result["num_features"]:
+        raise RunError(
+            f"{source}: {found.num_features} features, the model was trained on "
+            f"{result['num_features']}."
+        )
+    models = load_models(run)
+    recipe = _recipe(result)
+    spectrum = None
+    if result["model"] == "specformer":
+        spectrum = node_spectrum(found, recipe, device, cache)
+    operator = node_operator(result["model"], found, spectrum, device)
+    chances = predict_nodes(models, found, operator, recipe, device)
+    names = result["classes"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "prediction", *(f"p({name})" for name in names)])
+    ids = found.node_ids or tuple(str(node) for node in range(found.num_nodes))
+    for node, row in zip(ids, chances.tolist(), strict=True):
+        best = max(range(len(row)), key=row.__getitem__)
+        writer.writerow([node, names[best], *(f"{value:.6f}" for value in row)])
+    return text.getvalue(), found.num_nodes
+
+
+def _recipe(result: dict[str, Any]) -> NodeRecipe:
+    return build(NodeRecipe, result["settings"], "result.json: settings")
+
+
+def _class_names(graph: Graph) -> list[str]:
+    return list(graph.class_names or (str(number) for number in range(graph.num_classes)))
