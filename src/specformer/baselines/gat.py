@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
-from torch_geometric.utils import softmax
 
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
@@ -64,6 +63,8 @@ class GATConv(nn.Module):
 
     def _attention(self, x: Tensor, weight: Tensor, propagation: Propagation) -> Tensor:
         """Weights of every edge and head, [..., edges, heads], that sum to 1 at each target."""
+        from torch_geometric.utils import softmax  # here: it takes as long to import as torch
+
         source, target = propagation.edge_index_with_loops
         from_source = x @ torch.einsum("...hc,...hci->...ih", self.att_src, weight)
         from_target = x @ torch.einsum("...hc,...hci->...ih", self.att_dst, weight)

@@ -1,0 +1,62 @@
+"""Learn a filter of your own on an image, look at it, keep it.
+
+    python examples/learn_filter.py             a photograph that ships with scikit-image
+    python examples/learn_filter.py photo.png   an image of yours
+
+The model sees the image and its filtered version, never the filter.
+"""
+
+import sys
+
+import torch
+
+import specformer as sf
+from specformer.datasets import image_signal, photographs
+from specformer.reports.plots import filter_plot, save_png
+from specformer.training.schedule import Schedule
+from specformer.training.signal_loop import SignalTask, fit_signals
+from specformer.training.stacking import unstack
+
+
+def notches(eigenvalues: torch.Tensor) -> torch.Tensor:
+    """Let everything through but two narrow bands. Write your own here."""
+    first = torch.exp(-100 * (eigenvalues - 0.5) ** 2)
+    second = torch.exp(-100 * (eigenvalues - 1.3) ** 2)
+    return 1 - first - second
+
+
+torch.manual_seed(0)
+signals = image_signal(sys.argv[1], largest=40) if sys.argv[1:] else photographs(40, count=1)
+spectrum = sf.decompose(signals.graph, mirrors=signals.mirrors)
+values = spectrum.distinct.values
+task = SignalTask(
+    spectrum=spectrum,
+    signals=torch.as_tensor(signals.signals),
+    responses=notches(values).unsqueeze(0),
+    mask=torch.as_tensor(signals.mask),
+)
+
+fresh = sf.Specformer(
+    1, 16, 1, num_layers=1, num_heads=1, sharing="small", space="hidden", bias=False
+)
+schedule = Schedule(epochs=300)
+fit = fit_signals(
+    [fresh],
+    task,
+    spectrum,
+    schedule,
+    landmarks=256,
+    solve_readout=True,
+    on_progress=lambda done, loss: print(f"epoch {done:3d}  loss {loss:.3g}"),
+)
+print(f"squared error {float(fit.sse[0]):.3g}, R² {float(fit.r2[0]):.7f}")
+
+model = unstack(fit.model, 0, fresh)
+with torch.no_grad():
+    learned = model.linear_response(spectrum.distinct.tokens)[:, 0, 0]
+picture = filter_plot(
+    values.numpy(), task.responses[0].numpy(), {"specformer": learned.numpy()}, title="Two notches"
+)
+save_png(picture, "learned-filter.png")
+model.save_pretrained("learned-filter")
+print("learned-filter.png shows it, learned-filter/ holds the model")

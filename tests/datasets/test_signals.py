@@ -1,0 +1,210 @@
+"""Grids and the images on them, against NetworkX, scikit-image and files written here."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from PIL import Image
+from tests.datasets.grid_images import write_grid_images
+
+from specformer.datasets import grid_graph, grid_mirrors, image_signal, paper_images
+from specformer.errors import ConfigError, DataNotFoundError, GraphError
+
+SIZES = [(1, 1), (1, 4), (2, 3), (5, 4), (6, 6)]
+
+
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_grid_is_networkx_grid(height, width):
+    expected = nx.to_numpy_array(
+        nx.grid_2d_graph(height, width),
+        nodelist=[(row, column) for row in range(height) for column in range(width)],
+    )
+    np.testing.assert_array_equal(grid_graph(height, width).adjacency.toarray(), expected)
+
+
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_mirrors_are_commuting_symmetries_of_the_grid(height, width):
+    adjacency = grid_graph(height, width).adjacency.toarray()
+    up_down, left_right = grid_mirrors(height, width)
+    for mirror in (up_down, left_right):
+        np.testing.assert_array_equal(np.sort(mirror), np.arange(height * width))
+        np.testing.assert_array_equal(mirror[mirror], np.arange(height * width))
+        np.testing.assert_array_equal(adjacency[np.ix_(mirror, mirror)], adjacency)
+    np.testing.assert_array_equal(up_down[left_right], left_right[up_down])
+
+
+def test_mirrors_turn_the_image_over():
+    image = np.arange(6).reshape(2, 3)
+    up_down, left_right = grid_mirrors(2, 3)
+    np.testing.assert_array_equal(image.ravel()[up_down].reshape(2, 3), np.flipud(image))
+    np.testing.assert_array_equal(image.ravel()[left_right].reshape(2, 3), np.fliplr(image))
+
+
+# --- the paper's images -------------------------------------------------------------------------
+
+
+def test_the_papers_images(shared_data):
+    images = paper_images(shared_data)
+    assert images.signals.shape == (50, 10_000)
+    assert images.signals.dtype == np.float32
+    assert 0 <= images.signals.min() < images.signals.max() <= 1
+    assert images.shape == (100, 100)
+    assert images.graph.num_nodes == 10_000
+    assert images.graph.num_edges == 2 * 100 * 99
+    assert len(images.titles) == 50
+    inner = np.zeros((100, 100), dtype=bool)
+    inner[2:98, 2:98] = True
+    assert inner.sum() == 9216
+    np.testing.assert_array_equal(images.mask.reshape(100, 100), inner)
+
+
+def test_pixels_are_kept_in_order_and_scaled(tmp_path):
+    path = write_grid_images(tmp_path, count=3, side=5)
+    images = paper_images(tmp_path)
+    with np.load(path) as file:
+        np.testing.assert_allclose(
+            images.signals.reshape(3, 5, 5) * 255, file["images"], atol=1e-4
+        )
+        np.testing.assert_array_equal(images.mask.reshape(5, 5), file["mask"])
+    np.testing.assert_array_equal(images.mirrors[0], grid_mirrors(5, 5)[0])
+
+
+def test_first_images(tmp_path):
+    write_grid_images(tmp_path, count=3, side=4)
+    images = paper_images(tmp_path)
+    assert images.first(None) is images
+    two = images.first(2)
+    np.testing.assert_array_equal(two.signals, images.signals[:2])
+    assert two.titles == images.titles[:2]
+    for count in (0, -1, 4):
+        with pytest.raises(ConfigError, match=f"{count} images asked for.*1 to 3"):
+            images.first(count)
+
+
+PIXELS = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
+MASK = np.ones((3, 3), dtype=bool)
+BAD = {
+    "no mask": {"images": PIXELS},
+    "no images": {"mask": MASK},
+    "float images": {"images": PIXELS / 255.0, "mask": MASK},
+    "one image": {"images": PIXELS[0], "mask": MASK},
+    "mask of another size": {"images": PIXELS, "mask": np.ones((3, 4), dtype=bool)},
+    "empty mask": {"images": PIXELS, "mask": ~MASK},
+    "no image at all": {"images": PIXELS[:0], "mask": MASK},
+    "one grey": {"images": PIXELS * 0 + 9, "mask": MASK},
+    "pickled": {"images": np.array([{}], dtype=object), "mask": MASK},
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_bad_content_is_refused_by_name(content, tmp_path):
+    np.savez(tmp_path / "grid-images.npz", **content)
+    with pytest.raises(GraphError, match=r"grid-images\.npz: ") as caught:
+        paper_images(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_files_are_refused_by_name(tmp_path):
+    path = write_grid_images(tmp_path, side=40)
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[200:260] = bytes(60)
+    for content in (b"", b"not a zip file", whole[: len(whole) // 2], bytes(changed)):
+        path.write_bytes(content)
+        with pytest.raises(GraphError, match=r"grid-images\.npz: not a readable set"):
+            paper_images(tmp_path)
+
+
+def test_an_npy_file_under_that_name_is_refused(tmp_path):
+    with (tmp_path / "grid-images.npz").open("wb") as file:
+        np.save(file, PIXELS)
+    with pytest.raises(GraphError, match=r"grid-images\.npz: not a readable set"):
+        paper_images(tmp_path)
+
+
+def test_missing_file_lists_where_it_was_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPECFORMER_DATA", "/from/environment")
+    with pytest.raises(DataNotFoundError) as caught:
+        paper_images("/asked/for")
+    for place in ("grid-images.npz", "/asked/for", "/from/environment", "data", "--data"):
+        assert place in str(caught.value)
+
+
+def test_folders_are_searched_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPECFORMER_DATA", str(tmp_path / "environment"))
+    for count, folder in ((3, "data"), (2, "environment"), (1, "explicit")):
+        write_grid_images(tmp_path / folder, count=count, side=4)
+        explicit = folder if folder == "explicit" else None
+        assert len(paper_images(explicit).signals) == count
+
+
+# --- images of one's own ------------------------------------------------------------------------
+
+
+def test_image_signal_keeps_a_small_grey_image(tmp_path):
+    pixels = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6)
+    Image.fromarray(pixels).save(tmp_path / "small.png")
+    signal = image_signal(tmp_path / "small.png")
+    assert signal.name == "small"
+    assert signal.titles == ("small",)
+    assert signal.shape == (4, 6)
+    assert signal.graph.num_nodes == 24
+    assert signal.mask.all()
+    np.testing.assert_allclose(signal.signals[0].reshape(4, 6), pixels / 255, atol=1e-6)
+
+
+def test_image_signal_shrinks_and_keeps_proportions(tmp_path):
+    pixels = np.tile(np.linspace(0, 255, 200, dtype=np.uint8), (100, 1))
+    Image.fromarray(pixels).save(tmp_path / "wide.png")
+    signal = image_signal(tmp_path / "wide.png", largest=20)
+    assert signal.shape == (10, 20)
+    ramp = signal.signals[0].reshape(10, 20)
+    assert (np.diff(ramp, axis=1) > 0).all()
+    np.testing.assert_allclose(ramp.mean(), 0.5, atol=0.01)
+
+
+def test_colours_become_luminance(tmp_path):
+    pixels = np.zeros((2, 3, 3), dtype=np.uint8)
+    pixels[0] = np.diag([255, 255, 255])
+    Image.fromarray(pixels).save(tmp_path / "rgb.png")
+    luminance = [0.2125, 0.7154, 0.0721]  # of ITU-R BT.709, as scikit-image has it
+    found = image_signal(tmp_path / "rgb.png").signals[0][:3]
+    np.testing.assert_allclose(found, luminance, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA", "P", "I;16"])
+def test_every_kind_of_png_gives_values_in_range(mode, tmp_path):
+    ramp = Image.fromarray(np.tile(np.arange(0, 256, 16, dtype=np.uint8), (8, 1)))
+    (ramp.convert("I") if mode == "I;16" else ramp).convert(mode).save(tmp_path / "image.png")
+    signal = image_signal(tmp_path / "image.png")
+    assert signal.shape == (8, 16)
+    assert 0 <= signal.signals.min() < signal.signals.max() <= 1
+
+
+def test_bad_images_are_refused_in_one_line(tmp_path):
+    (tmp_path / "text.png").write_text("not an image\n")
+    Image.fromarray(np.zeros((1, 5), dtype=np.uint8)).save(tmp_path / "line.png")
+    Image.fromarray(np.zeros((5, 5), dtype=np.uint8)).save(tmp_path / "black.png")
+    Image.fromarray(np.full((5, 5), np.nan, dtype=np.float32)).save(tmp_path / "nan.tiff")
+    for name, message in {
+        "text.png": "not a readable image",
+        "line.png": "at least 2 × 2",
+        "black.png": "one grey",
+        "nan.tiff": "no numbers",
+        "missing.png": "no such image",
+    }.items():
+        with pytest.raises(GraphError, match=f"{name}: .*{message}") as caught:
+            image_signal(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_truncated_image_is_refused(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "cut.png")
+    content = (tmp_path / "cut.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(content[: len(content) // 2])
+    with pytest.raises(GraphError, match=r"cut\.png: not a readable image"):
+        image_signal(tmp_path / "cut.png")

@@ -1,0 +1,211 @@
+"""Own data, start to end: CSV to a trained model to predictions."""
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from specformer.datasets import csbm, make_splits, node_graph
+from specformer.datasets.registry import NODE_SETS, dense_features
+from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
+from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
+from specformer.experiments.train_nodes import load_models, predict, save_models, train_nodes
+from specformer.graphs import Graph, write_npz
+from specformer.training.progress import Silent
+from specformer.training.run_folder import RunFolder
+
+CPU = torch.device("cpu")
+QUICK = ["schedule.epochs=40", "schedule.learning_rate=0.02"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small two-class graph as a user would keep it: names for nodes, words for classes."""
+    graph = csbm(0.7, num_nodes=80, num_features=6, degree=6.0, signal=12.0, seed=1)
+    path = tmp_path_factory.mktemp("friends")
+    rows, columns = graph.adjacency.nonzero()
+    with (path / "edges.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["source", "target"])
+        writer.writerows((f"n{i}", f"n{j}") for i, j in zip(rows, columns, strict=True) if i < j)
+    with (path / "nodes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *(f"f{i}" for i in range(6)), "label"])
+        for node, (features, label) in enumerate(zip(graph.x, graph.y, strict=True)):
+            word = "" if node == 79 else ("cat", "dog")[label]
+            writer.writerow([f"n{node}", *features.tolist(), word])
+    return path
+
+
+def finished_run(folder, tmp_path, model="specformer"):
+    result, outcome = train_nodes(
+        str(folder),
+        model=model,
+        recipe_name=None,
+        assignments=QUICK,
+        runs=2,
+        device=CPU,
+        progress=Silent(),
+    )
+    run = RunFolder.create(tmp_path / "run", {"source": str(folder)})
+    save_models(run, outcome.models)
+    run.finish("nodes", result, outcome.arrays, command="specformer train", seed=0, device=CPU)
+    return run, result, outcome
+
+
+@pytest.mark.parametrize("model", ["specformer", "gcn"])
+def test_csv_to_predictions(folder, tmp_path, model):
+    run, result, outcome = finished_run(folder, tmp_path, model)
+    assert result["recipe"] == "default"
+    assert result["classes"] == ["cat", "dog"]
+    text, count = predict(run, device=CPU)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert count == len(rows) == 80  # the unlabelled node too
+    assert {row["id"] for row in rows} == {f"n{node}" for node in range(80)}
+    for row in rows:
+        cat, dog = float(row["p(cat)"]), float(row["p(dog)"])
+        assert cat + dog == pytest.approx(1.0, abs=2e-6)
+        assert row["prediction"] == ("cat" if cat > dog else "dog")
+    graph = node_graph(str(folder))
+    names = dict(zip(graph.node_ids, graph.y, strict=True))
+    right = [("cat", "dog")[names[r["id"]]] == r["prediction"] for r in rows if names[r["id"]] >= 0]
+    assert np.mean(right) > 0.8
+
+
+def test_loaded_models_give_the_recorded_accuracy(folder, tmp_path):
+    run, result, _ = finished_run(folder, tmp_path)
+    graph = node_graph(str(folder))
+    from specformer import decompose
+
+    spectrum = decompose(graph)
+    x = torch.as_tensor(dense_features(graph))
+    for number, (model, split) in enumerate(
+        zip(load_models(run), make_splits(graph, "random-60-20-20", 2, 0), strict=True)
+    ):
+        guess = model(x, spectrum).argmax(dim=-1).numpy()
+        accuracy = np.mean(guess[split.test] == graph.y[split.test])
+        assert accuracy == pytest.approx(result["test"]["values"][number], abs=1e-6)
+        assert result["nodes"][0]["splits"][number] == split.fingerprint
+
+
+def test_predicting_on_another_graph(folder, tmp_path):
+    run, _, _ = finished_run(folder, tmp_path)
+    other = csbm(0.7, num_nodes=30, num_features=6, seed=5)
+    write_npz(tmp_path / "other.npz", Graph(other.adjacency, x=other.x))
+    text, count = predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
+    assert count == 30
+    assert text.splitlines()[1].startswith("0,")
+    write_npz(tmp_path / "narrow.npz", Graph(other.adjacency, x=other.x[:, :4]))
+    with pytest.raises(RunError, match=r"narrow\.npz: 4 features, the model was trained on 6"):
+        predict(run, graph=str(tmp_path / "narrow.npz"), device=CPU)
+
+
+def test_damaged_or_missing_models_are_named(folder, tmp_path):
+    run, _, _ = finished_run(folder, tmp_path, "gcn")
+    weights = run.path / "model" / "001" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    with pytest.raises(RunError, match=r"001.*damaged"):
+        load_models(run)
+    shutil.rmtree(run.path / "model")
+    with pytest.raises(RunError, match="no saved models"):
+        load_models(run)
+
+
+def test_every_model_trains(folder):
+    for model in NODE_MODELS:
+        result, _ = train_nodes(
+            str(folder),
+            model=model,
+            recipe_name="default",
+            assignments=["schedule.epochs=2"],
+            runs=1,
+            device=CPU,
+            progress=Silent(),
+        )
+        assert 0.0 <= result["test"]["mean"] <= 1.0
+        assert result["parameters"] > 0
+
+
+def test_recipes(folder):
+    assert node_recipe(None, "cora")[0] == "paper"
+    assert node_recipe(None, "mine")[0] == "default"
+    # The paper's table of hyperparameters.
+    squirrel = node_recipe("paper", "squirrel")[1]
+    assert squirrel.model.num_heads == 2
+    assert squirrel.schedule.weight_decay == 1e-3
+    assert squirrel.schedule.epochs == 2000
+    with pytest.raises(ConfigError, match="no recipe for mine"):
+        node_recipe("paper", "mine")
+    with pytest.raises(ConfigError, match="did you mean 'num_heads'"):
+        node_recipe(None, "cora", ["model.num_head=3"])
+    with pytest.raises(ConfigError, match="unknown model 'resnet'"):
+        node_model("resnet", squirrel, 3, 2)
+
+
+def test_parameters_on_photo_are_the_papers_within_half_a_percent():
+    model = node_model("specformer", node_recipe("paper", "photo")[1], 745, 8)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert count == pytest.approx(32_044, rel=0.005)
+
+
+def test_sources_that_cannot_be_used(tmp_path):
+    with pytest.raises(DataNotFoundError, match="nonsense: neither"):
+        node_graph("nonsense")
+    with pytest.raises(DataNotFoundError, match=r"computers\.npz was not found"):
+        node_graph("computers", tmp_path)
+    graph = csbm(0.5, num_nodes=10)
+    write_npz(tmp_path / "bare.npz", Graph(graph.adjacency, y=graph.y))
+    with pytest.raises(GraphError, match="no node features"):
+        node_graph(str(tmp_path / "bare.npz"))
+    write_npz(tmp_path / "mute.npz", Graph(graph.adjacency, x=graph.x))
+    with pytest.raises(GraphError, match="no labels"):
+        node_graph(str(tmp_path / "mute.npz"))
+
+
+def test_splits_by_protocol(shared_data):
+    cora = node_graph("cora", shared_data)
+    masks = make_splits(cora, "masks", 10, 0)
+    assert len({split.fingerprint for split in masks}) == 10
+    with pytest.raises(ConfigError, match="11 runs asked for, 10 splits"):
+        make_splits(cora, "masks", 11, 0)
+    with pytest.raises(ConfigError, match="no train, validation and test masks"):
+        make_splits(node_graph("photo", shared_data), "masks", 1, 0)
+    with pytest.raises(ConfigError, match=r"choose from random-60-20-20, masks"):
+        make_splits(cora, "half", 1, 0)
+    with pytest.raises(ConfigError, match="at least one"):
+        make_splits(cora, "random-60-20-20", 0, 0)
+
+
+def test_named_sets_have_features_and_labels(shared_data):
+    for name in NODE_SETS:
+        if (shared_data / f"{name}.npz").exists() and name != "wordnet":
+            assert node_graph(name, shared_data).num_classes > 1
+
+
+def specformer(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "specformer", *arguments], cwd=cwd, capture_output=True, text=True
+    )
+
+
+def test_command_line_from_csv_to_predictions(folder, tmp_path):
+    trained = specformer(
+        "train", str(folder), "--runs", "1", "--set", "schedule.epochs=5", "--json", cwd=tmp_path
+    )
+    assert trained.returncode == 0, trained.stderr
+    result = json.loads(trained.stdout)
+    for key in ("dataset", "model", "recipe", "runs", "metric", "test", "val", "parameters"):
+        assert key in result
+    assert (tmp_path / result["report"]).is_file()
+    told = specformer("predict", result["run_dir"], "--json", cwd=tmp_path)
+    answer = json.loads(told.stdout)
+    assert answer["rows"] == 80
+    assert len((tmp_path / answer["path"]).read_text().splitlines()) == 81
+    listed = json.loads(specformer("datasets", "--json", cwd=tmp_path).stdout)
+    assert {row["name"] for row in listed["datasets"]} == set(NODE_SETS)

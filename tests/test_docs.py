@@ -1,0 +1,137 @@
+"""The documentation holds: its Python runs, its commands parse, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from specformer.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S
+)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
+#: Programs a reader is told to run, beside our own and make.
+OTHERS = {"pip", "python"}
+
+
+def pages(*languages: str) -> list[Any]:
+    """The pages with a block in one of these languages."""
+    return [
+        pytest.param(page, id=page.stem)
+        for page in PAGES
+        if any(True for _ in blocks(page, *languages))
+    ]
+
+
+def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
+    """The first line and the text of every block in one of these languages."""
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        if match["language"] in languages:
+            yield text.count("\n", 0, match.start("body")) + 1, match["body"]
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    for _, body in blocks(page, "sh", "console"):
+        for line in body.splitlines():
+            words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+            if words:
+                yield words
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors GitHub and MkDocs give to a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def parse(words: list[str]) -> None:
+    """Let the command line's own parser read the words; nothing is run."""
+    command: Any = typer.main.get_command(app)
+    name, *words = words
+    context = None
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        context = command.context_class(command, parent=context, info_name=name)
+        name, *words = words
+        assert name in command.commands, f"there is no command {name!r}"
+        command = command.commands[name]
+    if hasattr(command, "commands"):  # only options are left: --help, --version
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert set(words) <= options | {"--help"}
+    elif "--help" not in words:
+        command.make_context(name, words, parent=context)
+
+
+@pytest.mark.parametrize("page", pages("python"))
+def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a page one after the other, in one namespace and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    for line, body in blocks(page, "python"):
+        # Blank lines before it, so that a traceback names the page's own line.
+        exec(compile("\n" * (line - 1) + body, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", pages("sh", "console"))
+def test_commands_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.M))
+    for words in commands(page):
+        if words[0] == "specformer":
+            parse(words)
+        elif words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= targets, shlex.join(words)
+        else:
+            assert words[0] in OTHERS, shlex.join(words)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "specformer fly",
+        "specformer demo --fast",
+        "specformer results forget",
+        "specformer table one",
+    ],
+)
+def test_a_wrong_command_is_noticed(wrong: str) -> None:
+    with pytest.raises(Exception, match=r"no command|No such option|a valid"):
+        parse(shlex.split(wrong))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for match in LINK.finditer(prose(page)):
+        path, _, anchor = match["target"].partition("#")
+        if "://" in path:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), match["target"]
+        if anchor:
+            assert anchor in anchors(target), match["target"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_measured_numbers_come_from_the_ledger(page: Path) -> None:
+    text = RESULTS.sub("", page.read_text(encoding="utf-8"))
+    assert re.findall(r"\b\d+(?:\.\d+)?(?:[eE][+-]?\d+\b|\s?×\s?10[⁻⁰¹²³⁴-⁹])", text) == []
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r": (\S+\.md)$", menu, re.M))
+    assert named == {page.name for page in ROOT.glob("docs/*.md")}
