@@ -26,7 +26,7 @@ def test_shape_range_and_titles_without_network(no_network):
     assert found.signals.dtype == np.float32
     assert found.signals.min() >= 0
     assert found.signals.max() <= 1
-    assert (found.signals.std(axis=1) > 0.05).all()
+    assert (found.signals.std(axis=1) > 0.01).all()
     assert found.titles == ("camera", "chelsea", "coffee", "astronaut", "rocket", "moon")
     assert found.graph.num_nodes == 400
     assert found.shape == (20, 20)

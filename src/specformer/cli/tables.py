@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,16 +28,22 @@ from specformer.errors import ConfigError
 
 
 def table(
-    number: Annotated[int, typer.Argument(help="The paper's table: 1.")],
+    number: Annotated[int, typer.Argument(help="The paper's table: 1 or 2.")],
+    models: Annotated[str | None, typer.Option(help="Comma-separated. (default: all)")] = None,
     images: Annotated[
-        int | None, typer.Option(help="Use the first N images. (default: all)")
+        int | None, typer.Option(help="Table 1: the first N images. (default: all)")
     ] = None,
     filters: Annotated[
-        str | None, typer.Option(help="Comma-separated. (default: all five)")
+        str | None, typer.Option(help="Table 1: comma-separated. (default: all five)")
     ] = None,
-    models: Annotated[str | None, typer.Option(help="Comma-separated. (default: all)")] = None,
     recipes: Annotated[
-        str | None, typer.Option(help="Specformer's recipes, comma-separated. (default: all)")
+        str | None, typer.Option(help="Table 1: Specformer's recipes. (default: all)")
+    ] = None,
+    datasets: Annotated[
+        str | None, typer.Option(help="Table 2: comma-separated. (default: the six small sets)")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Table 2: how many splits. (default: 10)")
     ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
@@ -53,11 +59,11 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
-    from specformer.experiments.terminal import progress_bars, show_table1
+    from specformer.experiments.terminal import progress_bars, show_paper_table
     from specformer.training.environment import choose_device
 
-    if number != 1:
-        raise ConfigError(f"table {number} is not here yet; table 1 is.")
+    if number not in (1, 2):
+        raise ConfigError(f"table {number} is not here yet; tables 1 and 2 are.")
     if recorded:
         from specformer.experiments.ledger import recorded_rows, results_folder
 
@@ -65,52 +71,64 @@ def table(
         if json_output:
             print_json({"table": number, "rows": rows})
         elif rows:
-            show_table1(rows)
+            show_paper_table(number, rows)
         else:
             typer.echo(f"Nothing is recorded of table {number}.")
         return
-    from specformer.datasets import FILTERS
-    from specformer.experiments.signal_recipe import MODELS
-    from specformer.experiments.table1 import table1
-
+    choices = {1: {"images": images, "filters": filters, "recipes": recipes}}
+    choices[2] = {"datasets": datasets, "runs": runs}
+    for option, value in choices[3 - number].items():
+        if value is not None:
+            raise ConfigError(f"--{option} belongs to table {3 - number}, not to table {number}.")
     target = choose_device(device)
     refuse_taken(out)
+    common: dict[str, Any] = {
+        "assignments": assignments or [],
+        "data": data,
+        "cache": spectra_folder(cache),
+        "device": target,
+        "seed": seed,
+    }
     with progress_bars(quiet or json_output) as progress:
-        result, arrays = table1(
-            images=images,
-            filters=split_names(filters) or tuple(FILTERS),
-            models=split_names(models) or MODELS,
-            recipes=split_names(recipes),
-            assignments=assignments or [],
-            data=data,
-            cache=spectra_folder(cache),
-            device=target,
-            seed=seed,
-            progress=progress,
-        )
+        if number == 1:
+            from specformer.datasets import FILTERS
+            from specformer.experiments.signal_recipe import MODELS
+            from specformer.experiments.table1 import table1
+
+            result, arrays = table1(
+                images=images,
+                filters=split_names(filters) or tuple(FILTERS),
+                models=split_names(models) or MODELS,
+                recipes=split_names(recipes),
+                progress=progress,
+                **common,
+            )
+        else:
+            from specformer.experiments.node_recipe import NODE_MODELS
+            from specformer.experiments.table2 import DATASETS, table2
+
+            result, arrays = table2(
+                datasets=split_names(datasets) or DATASETS,
+                models=split_names(models) or NODE_MODELS,
+                runs=10 if runs is None else runs,
+                progress=progress,
+                **common,
+            )
     config = {
         "command": "table",
         "table": number,
-        "images": images,
-        "filters": filters,
         "models": models,
-        "recipes": recipes,
+        **choices[number],
         "set": assignments or [],
         "seed": seed,
         "device": str(target),
     }
     run = start_run(out, f"table-{number}", config)
-    result, report = finish_run(run, "filters", result, arrays, config)
+    kind = "filters" if number == 1 else "nodes"
+    result, report = finish_run(run, kind, result, arrays, config)
     if json_output:
-        print_json(
-            {
-                "table": number,
-                "rows": result["rows"],
-                "seconds": result["seconds"],
-                "run_dir": str(run.path),
-                "report": str(report),
-            }
-        )
+        shown = {key: result[key] for key in ("table", "rows", "seconds")}
+        print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    show_table1(result["rows"])
+    show_paper_table(number, result["rows"])
     farewell(result, report)

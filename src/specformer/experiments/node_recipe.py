@@ -75,11 +75,12 @@ class NodeRecipe:
 
 
 def node_recipe(
-    name: str | None, dataset: str, assignments: Sequence[str] = ()
+    name: str | None, dataset: str, assignments: Sequence[str] = (), model: str = "specformer"
 ) -> tuple[str, NodeRecipe]:
     """The recipe's name and itself, with ``key=value`` changes.
 
-    Without a name, ``paper`` for the data sets the paper has, else ``default``.
+    Without a name, ``paper`` for Specformer on the data sets the paper has, else ``default``: the
+    paper states no other model's settings beyond their widths.
 
     Example:
         >>> node_recipe(None, "cora")[1].schedule.learning_rate
@@ -88,7 +89,7 @@ def node_recipe(
     text = resources.files("specformer.experiments") / "recipes" / "nodes.yaml"
     written = yaml.safe_load(text.read_text(encoding="utf-8"))
     default, special = written["default"], written["paper"]
-    chosen = name or ("paper" if dataset in special else "default")
+    chosen = name or ("paper" if dataset in special and model == "specformer" else "default")
     if chosen == "paper" and dataset not in special:
         raise ConfigError(
             f"the paper has no recipe for {dataset}; its sets are {', '.join(special)}. "

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from specformer.experiments.tables import table_grid
-from specformer.reports.numbers import error, percent, r_squared
+from specformer.experiments.tables import caption, interval, table_grid
+from specformer.reports.numbers import error, r_squared
 from specformer.reports.style import look
 from specformer.training.progress import Progress, Silent, Update
 
@@ -68,9 +68,9 @@ def show_table(
     console.print(shown)
 
 
-def show_table1(rows: Sequence[dict[str, Any]]) -> None:
-    """Table 1, the best of each filter in bold."""
-    header, cells, bold = table_grid(rows)
+def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
+    """One of the paper's tables, the best of each column in bold."""
+    header, cells, bold = table_grid(table, rows)
     lines = [
         [
             f"[bold]{escape(cell)}[/bold]" if i in strong else escape(cell)
@@ -78,7 +78,7 @@ def show_table1(rows: Sequence[dict[str, Any]]) -> None:
         ]
         for line, strong in zip(cells, bold, strict=True)
     ]
-    show_table("Table 1 · mean SSE (R²) [paper's SSE]", header, lines, left=1)
+    show_table(f"Table {table} · {caption(table)}", header, lines, left=1)
 
 
 def show_filters(rows: Sequence[dict[str, Any]]) -> None:
@@ -106,8 +106,8 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
             row["dataset"],
             look(row["model"]).label,
             f"{row['parameters']:,}",
-            _interval(row["test"]),
-            _interval(row["test_by_accuracy"]),
+            interval(row["test"]),
+            interval(row["test_by_accuracy"]),
             f"{row['epochs']:.0f}",
             f"{row['seconds']:.1f}",
         )
@@ -117,16 +117,9 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
         "data",
         "model",
         "parameters",
-        "test accuracy",
+        "test accuracy, %",
         "by val. accuracy",
         "epochs",
         "seconds",
     )
     show_table("Node classification", header, lines)
-
-
-def _interval(values: dict[str, Any]) -> str:
-    mean = values["mean"]
-    if values["ci95"] is None:
-        return percent(mean)
-    return f"{percent(mean, like=mean)} ± {percent(values['ci95'], like=mean)} %"
