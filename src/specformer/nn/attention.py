@@ -105,9 +105,7 @@ def band_of(eigenvalues: Tensor) -> Tensor:
     return torch.bucketize(eigenvalues, edges, right=True)
 
 
-def condense(
-    attention: WeightedAttention, normed: Tensor, tokens: Tokens, weights: Tensor | None = None
-) -> Tensor:
+def condense(attention: WeightedAttention, normed: Tensor, tokens: Tokens) -> Tensor:
     r"""The attention matrix summed over three frequency bands (paper, App. "Condensation").
 
     .. math::
@@ -118,12 +116,11 @@ def condense(
 
     Shapes: ``normed`` ``[p, channels]`` the block's normalised input; returns ``[heads, 3, 3]``.
     """
-    weights = tokens.weights if weights is None else weights
     bands = nn.functional.one_hot(band_of(tokens.values), 3).to(normed.dtype)
     shares = normed.new_zeros(attention.num_heads, 3, 3)
     for start in range(0, len(tokens.values), _ROWS):
         rows = slice(start, start + _ROWS)
-        block = attention.weights(normed[rows], normed, weights) @ bands  # [heads, rows, 3]
+        block = attention.weights(normed[rows], normed, tokens.weights) @ bands  # [heads, rows, 3]
         shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
     mass = (bands * tokens.weights[:, None]).sum(dim=0)
     return shares / mass.clamp_min(1.0)[:, None]

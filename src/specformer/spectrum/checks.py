@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from torch import Tensor
+
+from specformer.spectrum.sparse import to_torch
 
 #: Largest accepted residual norm and orthogonality error of a solve.
 TOLERANCE = 1e-4
@@ -14,27 +15,8 @@ _BLOCK = 2048
 
 def max_residual(laplacian: sp.csr_array, eigenvalues: Tensor, eigenvectors: Tensor) -> float:
     r"""The largest :math:`\lVert L u_i - \lambda_i u_i \rVert_2` over all pairs."""
-    values = eigenvalues.detach().cpu().numpy()
-    vectors = eigenvectors.detach()
-    if vectors.is_cuda:
-        return _max_residual_cuda(laplacian, eigenvalues.detach(), vectors)
-    worst = 0.0
-    for start in range(0, len(values), _BLOCK):
-        block = vectors[:, start : start + _BLOCK].numpy()
-        difference = laplacian @ block - block * values[start : start + _BLOCK]
-        worst = _larger(worst, float(np.sqrt((difference**2).sum(axis=0)).max(initial=0.0)))
-    return worst
-
-
-def _max_residual_cuda(laplacian: sp.csr_array, values: Tensor, vectors: Tensor) -> float:
-    matrix = torch.sparse_csr_tensor(
-        torch.as_tensor(laplacian.indptr.astype(np.int64)),
-        torch.as_tensor(laplacian.indices.astype(np.int64)),
-        torch.as_tensor(laplacian.data),
-        size=laplacian.shape,
-        dtype=vectors.dtype,
-        device=vectors.device,
-    )
+    values, vectors = eigenvalues.detach(), eigenvectors.detach()
+    matrix = to_torch(laplacian, vectors.device, vectors.dtype)
     worst = 0.0
     for start in range(0, len(values), _BLOCK):
         block = vectors[:, start : start + _BLOCK].contiguous()

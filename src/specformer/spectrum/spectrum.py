@@ -105,6 +105,16 @@ class Spectrum:
             self, eigenvalues=move(self.eigenvalues), eigenvectors=move(self.eigenvectors)
         )
 
+    def cpu(self) -> Spectrum:
+        """The same spectrum in the host's memory."""
+        return self.to("cpu")
+
+    def cuda(
+        self, device: torch.device | str | None = None, non_blocking: bool = False
+    ) -> Spectrum:
+        """The same spectrum on a GPU."""
+        return self.to(device or "cuda", non_blocking=non_blocking)
+
     def gft(self, x: Tensor) -> Tensor:
         r"""Graph Fourier transform :math:`U^\top x` of ``[..., n, channels]``."""
         return _apply(self.eigenvectors.mT, x)

@@ -25,7 +25,7 @@ class EarlyStopping:
         self.parameters = list(parameters)
         device = self.parameters[0].device
         self.patience = patience
-        self.best = torch.full((runs,), float("inf"), device=device)
+        self.best = self.parameters[0].new_full((runs,), float("inf"), requires_grad=False)
         self.best_epoch = torch.zeros(runs, dtype=torch.long, device=device)
         self.epochs = torch.zeros(runs, dtype=torch.long, device=device)
         self.active = torch.ones(runs, dtype=torch.bool, device=device)

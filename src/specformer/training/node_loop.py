@@ -110,7 +110,7 @@ def fit_nodes(
     by_loss, by_accuracy = _Tracker(task.runs, device), _Tracker(task.runs, device)
     optimiser = schedule.optimiser(model.parameters(), device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
-    curves = torch.full((schedule.epochs, task.runs, 3), float("nan"), device=device)
+    curves = task.x.new_full((schedule.epochs, task.runs, 3), float("nan"))
 
     def one_epoch() -> None:
         schedule.set_rate(optimiser, epoch)

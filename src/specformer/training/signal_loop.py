@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, Tokens
 from specformer.training.capture import Repeated
@@ -107,7 +108,7 @@ def fit_signals(
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
     optimiser = schedule.optimiser(loss.parameters, device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
-    curves = torch.full((schedule.epochs, task.runs), float("nan"), device=device)
+    curves = task.signals.new_full((schedule.epochs, task.runs), float("nan"))
 
     def one_epoch() -> None:
         schedule.set_rate(optimiser, epoch)
@@ -158,6 +159,8 @@ def _make_loss(
     solve_readout: bool,
 ) -> _Loss:
     if not (isinstance(model, Specformer) and model.is_linear_filter):
+        if solve_readout:
+            raise ConfigError("variable projection needs a Specformer that is a linear filter.")
         return _Loss(_spatial_loss(model, task, operator), list(model.parameters()))
     groups = task.spectrum.distinct
     points: Tokens | None = None

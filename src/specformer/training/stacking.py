@@ -14,6 +14,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from specformer.errors import ConfigError
+
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -25,6 +27,8 @@ def stack(models: Sequence[Model]) -> Model:
         >>> stack([Linear(2, 3), Linear(2, 3)])(torch.zeros(5, 2)).shape
         torch.Size([2, 5, 3])
     """
+    if any(isinstance(module, nn.BatchNorm1d) for module in models[0].modules()):
+        raise ConfigError("norm='batch' keeps statistics that cannot be stacked; use 'layer'.")
     stacked = copy.deepcopy(models[0])
     sources = [dict(model.named_parameters()) for model in models]
     for name, _ in models[0].named_parameters():

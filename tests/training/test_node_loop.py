@@ -1,0 +1,231 @@
+"""Node classification: all splits at once against each alone, both rules against the curves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from specformer import Specformer, decompose
+from specformer.baselines import GCN, Propagation
+from specformer.datasets import csbm, random_60_20_20
+from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes
+from specformer.training.schedule import Schedule
+from specformer.training.stacking import unstack
+
+RUNS = 3
+CPU = torch.device("cpu")
+GRAPH = csbm(0.6, num_nodes=60, num_features=10, seed=1)
+SPLITS = [random_60_20_20(GRAPH.y, seed) for seed in range(RUNS)]
+SPECTRUM = decompose(GRAPH, dtype=torch.float64)
+PROPAGATION = Propagation(GRAPH.adjacency, dtype=torch.float64)
+
+
+def specformers(dropout: float = 0.0) -> list[nn.Module]:
+    models = []
+    for run in range(RUNS):
+        torch.manual_seed(run)
+        models.append(Specformer(10, 8, 2, num_heads=2, feature_dropout=dropout).double())
+    return models
+
+
+def gcns() -> list[nn.Module]:
+    models = []
+    for run in range(RUNS):
+        torch.manual_seed(run)
+        models.append(GCN(10, 8, 2, dropout=0.0).double())
+    return models
+
+
+def task_of(y: np.ndarray = GRAPH.y, splits=SPLITS) -> NodeTask:
+    task = NodeTask.from_splits(GRAPH.x, y, splits, CPU)
+    return replace(task, x=task.x.double())  # so that no tie is decided by rounding
+
+
+def noisy() -> np.ndarray:
+    """Labels that nothing tells: validation soon gets worse."""
+    return np.random.default_rng(0).integers(0, 2, GRAPH.num_nodes)
+
+
+def train(make, task: NodeTask, **schedule) -> NodeFit:
+    operator = SPECTRUM if make is specformers else PROPAGATION
+    return fit_nodes(make(), task, operator, Schedule(learning_rate=0.02, **schedule))
+
+
+makers = pytest.mark.parametrize("make", [specformers, gcns])
+
+
+def test_masks_are_stacked():
+    task = task_of()
+    assert task.runs == RUNS
+    for run, split in enumerate(SPLITS):
+        np.testing.assert_array_equal(task.train[run].numpy(), split.train)
+        np.testing.assert_array_equal(task.val[run].numpy(), split.val)
+        np.testing.assert_array_equal(task.test[run].numpy(), split.test)
+
+
+@makers
+def test_splits_together_are_splits_alone(make):
+    together = train(make, task_of(noisy()), epochs=60, patience=8)
+    operator = SPECTRUM if make is specformers else PROPAGATION
+    schedule = Schedule(learning_rate=0.02, epochs=60, patience=8)
+    for run, model in enumerate(make()):
+        alone = fit_nodes([model], task_of(noisy(), SPLITS[run : run + 1]), operator, schedule)
+        for rule in ("by_loss", "by_accuracy"):
+            for name in ("val", "test", "epoch"):
+                found = getattr(getattr(together, rule), name)[run]
+                assert found == getattr(getattr(alone, rule), name)[0], (rule, name)
+        assert together.epochs[run] == alone.epochs[0]
+        length = min(len(together.curves), len(alone.curves))
+        torch.testing.assert_close(
+            together.curves[:length, run], alone.curves[:length, 0], rtol=1e-6, atol=1e-9
+        )
+
+
+@makers
+def test_first_epoch_by_hand(make):
+    """One step of Adam on the training nodes, then validation with the new parameters."""
+    task = task_of()
+    fit = train(make, task, epochs=1)
+    operator = SPECTRUM if make is specformers else PROPAGATION
+    for run, model in enumerate(make()):
+        adam = torch.optim.Adam(model.parameters(), lr=0.02)
+        train_mask, val_mask = task.train[run], task.val[run]
+        loss = nn.functional.cross_entropy(
+            model(task.x, operator)[train_mask], task.y[train_mask]
+        )
+        loss.backward()
+        adam.step()
+        with torch.no_grad():
+            logits = model(task.x, operator)[val_mask]
+        expected = [
+            loss.item(),
+            nn.functional.cross_entropy(logits, task.y[val_mask]).item(),
+            (logits.argmax(dim=-1) == task.y[val_mask]).float().mean().item(),
+        ]
+        np.testing.assert_allclose(fit.curves[0, run].numpy(), expected, rtol=1e-4)
+
+
+@makers
+@pytest.mark.parametrize("labels", ["true", "noisy"])
+def test_both_rules_from_the_curves(make, labels):
+    patience = 6
+    task = task_of(GRAPH.y if labels == "true" else noisy())
+    fit = train(make, task, epochs=60, patience=patience)
+    stopped = []
+    for run in range(RUNS):
+        curve = fit.curves[:, run].numpy()
+        best, epochs = 0, len(curve)
+        for epoch in range(len(curve)):
+            if curve[epoch, 1] < curve[best, 1]:
+                best = epoch
+            if epoch - best >= patience:
+                epochs = epoch + 1
+                break
+        stopped.append(epochs)
+        assert fit.epochs[run] == epochs
+        assert fit.by_loss.epoch[run] == best
+        assert fit.by_loss.val[run] == pytest.approx(curve[best, 2])
+        most = int(np.argmax(curve[:epochs, 2]))  # the first of equals
+        assert fit.by_accuracy.epoch[run] == most
+        assert fit.by_accuracy.val[run] == pytest.approx(curve[most, 2])
+    if labels == "noisy":
+        assert min(stopped) < 60
+
+
+@makers
+def test_the_model_that_comes_back_is_that_of_the_lowest_loss(make):
+    task = task_of(noisy())
+    fit = train(make, task, epochs=40, patience=10)
+    operator = SPECTRUM if make is specformers else PROPAGATION
+    assert not fit.model.training
+    for run, template in enumerate(make()):
+        with torch.no_grad():
+            logits = unstack(fit.model, run, template).eval()(task.x, operator)
+        right = logits.argmax(dim=-1) == task.y
+        assert right[task.val[run]].float().mean() == pytest.approx(fit.by_loss.val[run].item())
+        assert right[task.test[run]].float().mean() == pytest.approx(fit.by_loss.test[run].item())
+        loss = nn.functional.cross_entropy(logits[task.val[run]], task.y[task.val[run]])
+        assert loss.item() == pytest.approx(fit.curves[:, run, 1].min().item(), rel=1e-4)
+
+
+@makers
+def test_labels_of_the_test_part_never_matter(make):
+    # One split alone, so that no node tests in one run and trains in another.
+    split = SPLITS[0]
+    changed = GRAPH.y.copy()
+    changed[split.test] = 1 - changed[split.test]
+    assert (changed != GRAPH.y).any()
+    fits = [train(make, task_of(y, [split] * RUNS), epochs=25) for y in (GRAPH.y, changed)]
+    for one, other in zip(fits[0].model.parameters(), fits[1].model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(fits[0].curves, fits[1].curves)
+    assert torch.equal(fits[0].by_accuracy.epoch, fits[1].by_accuracy.epoch)
+    torch.testing.assert_close(fits[0].by_loss.test, 1 - fits[1].by_loss.test)
+
+
+@makers
+def test_unlabelled_nodes_never_matter(make):
+    hidden = GRAPH.y.copy()
+    hidden[:5] = -1
+    splits = [random_60_20_20(hidden, seed) for seed in range(RUNS)]
+    other = hidden.copy()
+    other[:5] = 1
+    fits = [train(make, task_of(y, splits), epochs=10) for y in (hidden, other)]
+    assert torch.equal(fits[0].curves, fits[1].curves)
+    assert torch.equal(fits[0].by_loss.test, fits[1].by_loss.test)
+
+
+@makers
+def test_learns_what_can_be_learned(make):
+    graph = csbm(0.5, num_nodes=120, num_features=10, signal=40.0, seed=0)
+    splits = [random_60_20_20(graph.y, seed) for seed in range(RUNS)]
+    task = NodeTask.from_splits(graph.x, graph.y, splits, CPU)
+    operator = decompose(graph) if make is specformers else Propagation(graph.adjacency)
+    models = [model.float() for model in make()]
+    fit = fit_nodes(models, task, operator, Schedule(epochs=120, learning_rate=0.02))
+    assert (fit.by_loss.test >= 0.9).all()
+    assert (fit.by_accuracy.val >= fit.by_loss.val).all()
+
+
+def test_dropout_works_in_training_alone():
+    torch.manual_seed(0)
+    task = task_of()
+    fit = fit_nodes(specformers(dropout=0.8), task, SPECTRUM, Schedule(epochs=3))
+    with torch.no_grad():
+        first, again = (fit.model(task.x, SPECTRUM) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_a_validation_accuracy_of_zero_is_an_accuracy():
+    """The first epoch counts even where no validation node is right."""
+    graph_y = GRAPH.y
+    split = SPLITS[0]
+    wrong = graph_y.copy()
+    # Validation labels that a model fitted to the training nodes gets wrong for sure.
+    val = np.flatnonzero(split.val & (graph_y == 0))[:1]
+    mask = np.zeros_like(split.val)
+    mask[val] = True
+    lone = type(split)(split.train | mask, mask, split.test)
+    wrong[val] = 2
+    task = NodeTask.from_splits(GRAPH.x, wrong, [lone] * RUNS, CPU)
+    models = [GCN(10, 8, 3, dropout=0.0).double() for _ in range(RUNS)]
+    task = replace(task, x=task.x.double())
+    fit = fit_nodes(models, task, PROPAGATION, Schedule(epochs=1, learning_rate=1e-9))
+    with torch.no_grad():
+        right = (fit.model(task.x, PROPAGATION).argmax(dim=-1) == task.y).double()
+    expected = (right * task.test).sum(dim=-1) / task.test.sum(dim=-1)
+    assert (fit.by_accuracy.val == 0).any()
+    torch.testing.assert_close(fit.by_accuracy.test.double(), expected)
+
+
+def test_progress_is_told():
+    told = []
+    fit_nodes(
+        specformers(), task_of(), SPECTRUM, Schedule(epochs=60), on_progress=lambda *x: told.append(x)
+    )  # fmt: skip
+    assert [done for done, _ in told] == [50, 60]
+    assert all(0 <= accuracy <= 1 for _, accuracy in told)
