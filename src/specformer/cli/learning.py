@@ -116,7 +116,7 @@ def train(
             result, study = train_filter(
                 source,
                 filter_name=filter_name,
-                recipe_name=recipe or "projected",
+                recipe_name=recipe,
                 images=runs,
                 progress=progress,
                 **common,

@@ -40,7 +40,7 @@ def train_filter(
     *,
     filter_name: str,
     model: str,
-    recipe_name: str,
+    recipe_name: str | None,
     assignments: Sequence[str] = (),
     images: int | None = None,
     data: str | Path | None = None,
@@ -49,9 +49,13 @@ def train_filter(
     seed: int = 0,
     progress: Progress,
 ) -> tuple[dict[str, Any], Study]:
-    """Train one model a signal; returns the result, with ``train``'s JSON keys, and the study."""
+    """Train one model a signal; returns the result, with ``train``'s JSON keys, and the study.
+
+    Without a recipe's name: ``projected`` for Specformer, ``paper`` for the others.
+    """
     if model not in MODELS:
         raise ConfigError(f"unknown model {model!r}; choose from {', '.join(MODELS)}.")
+    recipe_name = recipe_name or ("projected" if model == "specformer" else "paper")
     recipe = signal_recipe(recipe_name, assignments)
     signals = signal_source(source, data).first(images)
     started = time.perf_counter()

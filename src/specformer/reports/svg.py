@@ -16,6 +16,8 @@ _TAG = re.compile(r"<[^>]+>")
 _STYLE = re.compile(r'\bstyle="([^"]*)"')
 _COLOR = re.compile(r"#[0-9a-f]{6}\b")
 _GEOMETRY = re.compile(r'\b(d|x|y|cx|cy)="([^"]*)"')
+#: Pixels of the page for a point of the figure, at most.
+_SCALE = 1.75
 _LONG = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 
 
@@ -64,9 +66,12 @@ def _themed(color: re.Match[str]) -> str:
 
 
 def _root(text: str, alt: str) -> str:
-    view = re.search(r'viewBox="[^"]*"', text)
-    box = view.group() if view else ""
+    view = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.]+"', text)
+    box, width = (view.group(), float(view[1])) if view else ("", 400.0)
     described = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
-    joins = 'style="stroke-linejoin: round; stroke-linecap: butt"'
+    # Letters of one size on the page, whatever the figure's width.
+    joins = (
+        f'style="--natural: {_SCALE * width:.0f}px; stroke-linejoin: round; stroke-linecap: butt"'
+    )
     root = f'<svg xmlns="http://www.w3.org/2000/svg" {box} {described} {joins}>'
     return root + text[text.index(">") + 1 :]
