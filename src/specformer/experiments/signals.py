@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from specformer.baselines import Propagation
 from specformer.datasets import SignalSet, target_filter
+from specformer.experiments.signal_pictures import (
+    attention_pictures,
+    fit_pictures,
+    task_pictures,
+)
 from specformer.experiments.signal_recipe import SignalRecipe, signal_model
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
@@ -23,8 +27,6 @@ from specformer.training.stacking import unstack
 
 #: Baselines hold activations for every node: this many runs of 10,000 nodes take a few GB.
 _BASELINE_RUNS = 50
-#: Pictures are kept of this many signals; numbers of all.
-_DRAWN = 4
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,19 @@ def learn_filters(
         mask=torch.as_tensor(signals.mask).to(device),
     )
     study = Study()
-    _draw_task(study, signals, task, filters)
+    study.arrays.update(task_pictures(signals, task, filters))
     for contestant in contestants:
         started = time.perf_counter()
         fits = _fit(contestant, task, signals, seed, progress)
         seconds = time.perf_counter() - started
         _record(study, signals, filters, contestant, fits, seconds)
-        _draw_fits(study, signals, task, filters, contestant, fits)
+        study.arrays.update(fit_pictures(contestant.label, signals, task, filters, fits))
         if contestant.model == "specformer":
             template = signal_model("specformer", contestant.recipe)
             assert isinstance(template, Specformer)
-            study.models[contestant.label] = [
-                unstack(fits[0].model, run, template) for run in range(task.runs)
-            ]
+            trained = [unstack(fits[0].model, run, template) for run in range(task.runs)]
+            study.models[contestant.label] = trained
+            study.arrays.update(attention_pictures(spectrum, filters, trained))
     return study
 
 
@@ -120,10 +122,6 @@ def _fit(
     return fits
 
 
-def _joined(fits: Sequence[SignalFit], name: str) -> Tensor:
-    return torch.cat([getattr(fit, name) for fit in fits]).cpu()
-
-
 def _record(
     study: Study,
     signals: SignalSet,
@@ -133,7 +131,8 @@ def _record(
     seconds: float,
 ) -> None:
     per_filter = {
-        name: _joined(fits, name).view(-1, len(filters)).mT for name in ("sse", "r2", "epochs")
+        name: torch.cat([getattr(fit, name) for fit in fits]).cpu().view(-1, len(filters)).mT
+        for name in ("sse", "r2", "epochs")
     }
     parameters = sum(
         parameter.numel()
@@ -154,84 +153,3 @@ def _record(
                 "seconds": seconds / len(filters),
             }
         )
-
-
-def _draw_task(study: Study, signals: SignalSet, task: SignalTask, filters: Sequence[str]) -> None:
-    groups = task.spectrum.distinct
-    targets = task.targets().unflatten(0, (-1, len(filters)))
-    study.arrays.update(
-        {
-            "filters/eigenvalues": groups.values.cpu().numpy(),
-            "filters/counts": groups.counts.cpu().numpy().astype(np.int64),
-            "filters/raw": signals.signals[:_DRAWN].reshape(-1, *signals.shape),
-            "filters/titles": np.array(signals.titles[:_DRAWN]),
-        }
-    )
-    for index, name in enumerate(filters):
-        study.arrays[f"filters/{name}/target"] = task.responses[index].cpu().numpy()
-        study.arrays[f"filters/{name}/true"] = _images(targets[:_DRAWN, index], signals)
-
-
-def _draw_fits(
-    study: Study,
-    signals: SignalSet,
-    task: SignalTask,
-    filters: Sequence[str],
-    contestant: Contestant,
-    fits: Sequence[SignalFit],
-) -> None:
-    output = _joined(fits, "output").unflatten(0, (-1, len(filters)))
-    epochs = max(len(fit.curves) for fit in fits)
-    curves = torch.cat(
-        [
-            torch.nn.functional.pad(
-                fit.curves, (0, 0, 0, epochs - len(fit.curves)), value=float("nan")
-            )
-            for fit in fits
-        ],
-        dim=1,
-    ).unflatten(1, (-1, len(filters)))
-    response = _responses(task, fits)
-    for index, name in enumerate(filters):
-        key = f"filters/{name}/{contestant.label}"
-        study.arrays[f"{key}/image"] = _images(output[:_DRAWN, index], signals)
-        study.arrays[f"{key}/curve"] = curves[:, :_DRAWN, index].numpy()
-        if response is not None:
-            gains = response.unflatten(0, (-1, len(filters)))[:_DRAWN, index]
-            study.arrays[f"{key}/response"] = gains.cpu().numpy()
-        if contestant.model == "specformer":
-            model = fits[0].model
-            assert isinstance(model, Specformer)
-            single = unstack(model, index, signal_model("specformer", contestant.recipe))
-            assert isinstance(single, Specformer)
-            attention = single.to(task.spectrum.device).condensed_attention(task.spectrum)[0]
-            study.arrays[f"filters/{name}/attention"] = attention.detach().cpu().numpy()
-
-
-@torch.no_grad()
-def _responses(task: SignalTask, fits: Sequence[SignalFit]) -> Tensor | None:
-    """Learned gains at the distinct eigenvalues, ``[runs, p]``, for models that have them.
-
-    A polynomial behind a nonlinear feature map is drawn at the scale that explains its output.
-    """
-    values = task.spectrum.distinct.values
-    gains = []
-    start = 0
-    for fit in fits:
-        count = len(fit.sse) // task.num_filters
-        part = replace(task, signals=task.signals[start : start + count])
-        start += count
-        if isinstance(fit.model, Specformer):
-            gains.append(fit.model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
-        elif hasattr(fit.model, "response"):
-            polynomial: Tensor = fit.model.response(values)[..., 0]  # type: ignore[operator]
-            filtered = part.apply(polynomial)
-            power = filtered.square().sum(dim=-1, keepdim=True).clamp_min(1e-30)
-            gains.append(polynomial * (fit.output * filtered).sum(dim=-1, keepdim=True) / power)
-        else:
-            return None
-    return torch.cat(gains)
-
-
-def _images(rows: Tensor, signals: SignalSet) -> np.ndarray:
-    return np.asarray(rows.cpu().numpy().reshape(-1, *signals.shape), dtype=np.float32)
