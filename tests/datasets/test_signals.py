@@ -63,9 +63,7 @@ def test_pixels_are_kept_in_order_and_scaled(tmp_path):
     path = write_grid_images(tmp_path, count=3, side=5)
     images = paper_images(tmp_path)
     with np.load(path) as file:
-        np.testing.assert_allclose(
-            images.signals.reshape(3, 5, 5) * 255, file["images"], atol=1e-4
-        )
+        np.testing.assert_allclose(images.signals.reshape(3, 5, 5) * 255, file["images"], atol=1e-4)
         np.testing.assert_array_equal(images.mask.reshape(5, 5), file["mask"])
     np.testing.assert_array_equal(images.mirrors[0], grid_mirrors(5, 5)[0])
 

@@ -6,10 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.registry import NODE_SETS, dense_features
@@ -17,6 +19,7 @@ from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunErr
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.train_nodes import load_models, predict, save_models, train_nodes
 from specformer.graphs import Graph, write_npz
+from specformer.training.checkpoint import Checkpoint
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 
@@ -61,7 +64,7 @@ def finished_run(folder, tmp_path, model="specformer"):
 
 @pytest.mark.parametrize("model", ["specformer", "gcn"])
 def test_csv_to_predictions(folder, tmp_path, model):
-    run, result, outcome = finished_run(folder, tmp_path, model)
+    run, result, _ = finished_run(folder, tmp_path, model)
     assert result["recipe"] == "default"
     assert result["classes"] == ["cat", "dog"]
     text, count = predict(run, device=CPU)
@@ -209,3 +212,54 @@ def test_command_line_from_csv_to_predictions(folder, tmp_path):
     assert len((tmp_path / answer["path"]).read_text().splitlines()) == 81
     listed = json.loads(specformer("datasets", "--json", cwd=tmp_path).stdout)
     assert {row["name"] for row in listed["datasets"]} == set(NODE_SETS)
+
+
+def test_a_killed_run_resumes_to_the_same_result(folder, tmp_path):
+    settings = ["--runs", "2", "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
+    settings += ["--set", "model.num_heads=1", "--device", "cpu"]
+    whole = specformer("train", str(folder), *settings, "--out", "whole", "--json", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "specformer", "train", str(folder), *settings, "--out", "killed"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    assert checkpoint.exists()
+    assert not (tmp_path / "killed" / "result.json").exists()
+    resumed = specformer("resume", "killed", "--json", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    first, second = json.loads(whole.stdout), json.loads(resumed.stdout)
+    for key in ("test", "val", "test_by_accuracy"):
+        assert first[key] == second[key]
+    for name in ("000", "001"):
+        one, other = (
+            load_file(tmp_path / run / "model" / name / "model.safetensors")
+            for run in ("whole", "killed")
+        )
+        assert all(torch.equal(one[key], other[key]) for key in one)
+    again = specformer("resume", "killed", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "finished run" in again.stderr
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    weight = torch.zeros(3)
+    assert not Checkpoint(path, "this").restore({"weight": weight})
+    Checkpoint(path, "this").save({"weight": torch.ones(3)})
+    assert Checkpoint(path, "this").restore({"weight": weight})
+    assert weight.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(RunError, match="other settings"):
+        Checkpoint(path, "that").restore({"weight": weight})
+    with pytest.raises(RunError, match="another model's state"):
+        Checkpoint(path, "this").restore({"bias": weight})
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        Checkpoint(path, "this").restore({"weight": weight})

@@ -23,11 +23,17 @@ def plain(scores: list[float], patience: int) -> dict[str, float]:
             best, best_epoch, kept = score, epoch, epoch
         if epoch - best_epoch >= patience:
             return {
-                "best": best, "best_epoch": best_epoch, "epochs": epoch + 1, "active": False,
+                "best": best,
+                "best_epoch": best_epoch,
+                "epochs": epoch + 1,
+                "active": False,
                 "kept": kept,
             }
     return {
-        "best": best, "best_epoch": best_epoch, "epochs": len(scores), "active": True,
+        "best": best,
+        "best_epoch": best_epoch,
+        "epochs": len(scores),
+        "active": True,
         "kept": kept,
     }
 

@@ -128,4 +128,6 @@ def test_wrong_assignments(assignment, message):
 
 def test_yaml_as_a_file_holds_it():
     text = "name: a\ninner: {rate: 1e-3, steps: 5}\nlimit: null\nfast: true\n"
-    assert build(Outer, yaml.safe_load(text), "file") == Outer("a", Inner(0.001, 5), None, None, True)
+    assert build(Outer, yaml.safe_load(text), "file") == Outer(
+        "a", Inner(0.001, 5), None, None, True
+    )

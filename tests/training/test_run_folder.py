@@ -105,14 +105,14 @@ def test_damage_is_named(finished, name, content):
 
 def test_pickles_are_never_loaded(finished):
     np.savez(finished.path / "outputs.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(RunError, match="outputs.npz"):
+    with pytest.raises(RunError, match=r"outputs\.npz"):
         finished.outputs()
 
 
 def test_an_npy_file_is_no_archive(finished):
     with (finished.path / "outputs.npz").open("wb") as file:
         np.save(file, np.zeros(3))
-    with pytest.raises(RunError, match="outputs.npz"):
+    with pytest.raises(RunError, match=r"outputs\.npz"):
         finished.outputs()
 
 

@@ -222,9 +222,10 @@ def test_runs_stop_one_by_one():
 
 def test_progress_is_told():
     told = []
+    schedule = Schedule(epochs=130)
     fit_signals(
-        specformers(), make_task(), SPECTRUM, Schedule(epochs=130), on_progress=lambda *x: told.append(x)
-    )  # fmt: skip
+        specformers(), make_task(), SPECTRUM, schedule, on_progress=lambda *one: told.append(one)
+    )
     assert [done for done, _ in told] == [100, 130]
     assert all(math.isfinite(figure) for _, figure in told)
 

@@ -27,6 +27,7 @@ app = typer.Typer(
 for command in (
     learning.demo,
     learning.train,
+    learning.resume,
     learning.predict,
     learning.datasets,
     tables.table,

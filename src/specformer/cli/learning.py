@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,9 +21,13 @@ from specformer.cli.options import (
     finish_run,
     print_json,
     refuse_taken,
+    repeat_command,
     spectra_folder,
     start_run,
 )
+
+if TYPE_CHECKING:
+    from specformer.training.run_folder import RunFolder
 
 
 def demo(
@@ -38,7 +43,12 @@ def demo(
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
-    config = {"command": "demo", "seed": seed, "device": str(target)}
+    config = {
+        "command": "demo",
+        "seed": seed,
+        "device": str(target),
+        "repeat": repeat_command(),
+    }
     run = start_run(out, "demo", config)
     with progress_bars(quiet or json_output) as progress:
         result, arrays = run_demo(device=target, seed=seed, progress=progress)
@@ -83,12 +93,9 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, or learn a filter from signals; ends with a report."""
-    from specformer.experiments.terminal import progress_bars, show_filters, show_nodes
-    from specformer.experiments.train_filter import is_signal_source, train_filter
-    from specformer.experiments.train_nodes import save_models, train_nodes
+    from specformer.experiments.train_filter import is_signal_source
     from specformer.training.environment import choose_device
 
-    target = choose_device(device)
     refuse_taken(out)
     signals = is_signal_source(source)
     config = {
@@ -96,39 +103,88 @@ def train(
         "source": source,
         "model": model,
         "recipe": recipe,
-        "runs": runs,
+        "runs": runs if signals or runs is not None else 10,
         **({"filter": filter_name} if signals else {}),
         "set": assignments or [],
         "seed": seed,
-        "device": str(target),
+        "device": str(choose_device(device)),
+        "repeat": repeat_command(),
     }
+    name = "-".join([Path(source).stem, model])
+    _train(config, lambda: start_run(out, name, config), data, cache, json_output, quiet)
+
+
+def resume(
+    run: Annotated[
+        Path, typer.Argument(help="The folder of a `specformer train` that was stopped.")
+    ],
+    data: Data = None,
+    cache: Cache = None,
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a stopped training run, from its last checkpoint to the same result."""
+    from specformer.errors import RunError
+    from specformer.training.run_folder import RunFolder
+
+    stopped = RunFolder.open(run)
+    stopped.refuse_taken()
+    config = stopped.config()
+    if config.get("command") != "train":
+        raise RunError(f"{run}: only runs of `specformer train` can be resumed.")
+    _train(config, lambda: stopped, data, cache, json_output, quiet)
+
+
+def _train(
+    config: dict[str, Any],
+    begin: Callable[[], RunFolder],
+    data: Path | None,
+    cache: Path | None,
+    json_output: bool,
+    quiet: bool,
+) -> None:
+    """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
+    import torch
+
+    from specformer.experiments.terminal import progress_bars, show_filters, show_nodes
+    from specformer.experiments.train_filter import train_filter
+    from specformer.experiments.train_nodes import save_models, train_nodes
+    from specformer.training.run_folder import CHECKPOINT
+
     common: dict[str, Any] = {
-        "model": model,
-        "assignments": assignments or [],
+        "model": config["model"],
+        "recipe_name": config["recipe"],
+        "assignments": config["set"],
         "data": data,
         "cache": spectra_folder(cache),
-        "device": target,
-        "seed": seed,
+        "device": torch.device(config["device"]),
+        "seed": config["seed"],
     }
+    signals = "filter" in config
+    folders: list[RunFolder] = []
+
+    def checkpoint() -> Path:
+        folders.append(begin())
+        return folders[0].path / CHECKPOINT
+
     trained: list[Any]
     with progress_bars(quiet or json_output) as progress:
         if signals:
             result, study = train_filter(
-                source,
-                filter_name=filter_name,
-                recipe_name=recipe,
-                images=runs,
+                config["source"],
+                filter_name=config["filter"],
+                images=config["runs"],
                 progress=progress,
                 **common,
             )
+            folders.append(begin())
             arrays, trained = study.arrays, [m for group in study.models.values() for m in group]
         else:
-            count = 10 if runs is None else runs
             result, outcome = train_nodes(
-                source, recipe_name=recipe, runs=count, progress=progress, **common
+                config["source"], runs=config["runs"], begin=checkpoint, progress=progress, **common
             )
             arrays, trained = outcome.arrays, outcome.models
-    run = start_run(out, "-".join([Path(source).stem, model]), config)
+    run = folders[0]
     save_models(run, trained)
     result, report = finish_run(run, "filters" if signals else "nodes", result, arrays, config)
     if json_output:

@@ -88,17 +88,23 @@ def finish_run(
     import torch
 
     from specformer.reports import write_report
-    from specformer.training.run_folder import portable_command
 
     complete = run.finish(
         kind,
         result,
         arrays,
-        command=portable_command(sys.argv[1:]),
+        command=config["repeat"],
         seed=config["seed"],
         device=torch.device(config["device"]),
     )
     return complete, write_report(run)
+
+
+def repeat_command() -> str:
+    """The command being run, in the form that repeats it anywhere."""
+    from specformer.training.run_folder import portable_command
+
+    return portable_command(sys.argv[1:])
 
 
 def print_json(content: dict[str, Any]) -> None:

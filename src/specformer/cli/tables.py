@@ -20,6 +20,7 @@ from specformer.cli.options import (
     finish_run,
     print_json,
     refuse_taken,
+    repeat_command,
     spectra_folder,
     split_names,
     start_run,
@@ -122,6 +123,7 @@ def table(
         "set": assignments or [],
         "seed": seed,
         "device": str(target),
+        "repeat": repeat_command(),
     }
     run = start_run(out, f"table-{number}", config)
     kind = "filters" if number == 1 else "nodes"

@@ -7,9 +7,12 @@ import re
 import numpy as np
 
 from specformer.datasets import grid_graph, grid_mirrors
+from specformer.errors import GraphError
 from specformer.graphs import Graph, read_graph
 
 _GRID = re.compile(r"(\d+)x(\d+)")
+#: Far beyond what can be decomposed; a typing error should not fill the memory.
+_MOST_NODES = 10_000_000
 
 
 def graph_source(source: str) -> tuple[Graph, tuple[np.ndarray, ...]]:
@@ -22,5 +25,7 @@ def graph_source(source: str) -> tuple[Graph, tuple[np.ndarray, ...]]:
     size = _GRID.fullmatch(source)
     if size:
         height, width = int(size[1]), int(size[2])
+        if height * width > _MOST_NODES:
+            raise GraphError(f"{source}: a grid of at most {_MOST_NODES:,} nodes, please.")
         return grid_graph(height, width), grid_mirrors(height, width)
     return read_graph(source), ()

@@ -2,9 +2,10 @@ r"""Classify the nodes of one graph with one model, every split a run."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
+from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeTask, fit_nodes
 from specformer.training.progress import Progress
@@ -62,8 +64,12 @@ def classify_nodes(
     device: torch.device,
     seed: int,
     progress: Progress,
+    checkpoint: Path | None = None,
 ) -> NodeOutcome:
-    """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone."""
+    """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone.
+
+    ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
+    """
     assert graph.y is not None
     started = time.perf_counter()
     task = NodeTask.from_splits(dense_features(graph, recipe.features), graph.y, splits, device)
@@ -73,7 +79,16 @@ def classify_nodes(
         fresh.append(node_model(model, recipe, graph.num_features, graph.num_classes))
     operator = node_operator(model, graph, spectrum, device)
     with progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update:
-        fit = fit_nodes(fresh, task, operator, recipe.schedule, on_progress=update)
+        fit = fit_nodes(
+            fresh,
+            task,
+            operator,
+            recipe.schedule,
+            checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
+            if checkpoint
+            else None,
+            on_progress=update,
+        )
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
@@ -93,6 +108,11 @@ def classify_nodes(
     if isinstance(operator, Spectrum):
         arrays |= _pictures(graph.name, models[0], operator)
     return NodeOutcome(row, arrays, models)
+
+
+def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int) -> str:
+    """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
+    return json.dumps([model, asdict(recipe), [split.fingerprint for split in splits], seed])
 
 
 @torch.no_grad()

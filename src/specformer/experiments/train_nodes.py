@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,12 @@ def train_nodes(
     device: torch.device,
     seed: int = 0,
     progress: Progress,
+    begin: Callable[[], Path | None] = lambda: None,
 ) -> tuple[dict[str, Any], NodeOutcome]:
-    """Train one model a split; returns the result, with ``train``'s JSON keys, and the outcome."""
+    """Train one model a split; returns the result, with ``train``'s JSON keys, and the outcome.
+
+    ``begin`` is called once the input has been found good; it may name a checkpoint file.
+    """
     if model not in NODE_MODELS:
         raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
     graph = node_graph(source, data)
@@ -56,7 +60,15 @@ def train_nodes(
     started = time.perf_counter()
     spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
     outcome = classify_nodes(
-        graph, spectrum, splits, model, recipe, device=device, seed=seed, progress=progress
+        graph,
+        spectrum,
+        splits,
+        model,
+        recipe,
+        device=device,
+        seed=seed,
+        progress=progress,
+        checkpoint=begin(),
     )
     row = outcome.row
     result = {

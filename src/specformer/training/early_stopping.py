@@ -44,6 +44,12 @@ class EarlyStopping:
         self.active.logical_and_(epoch - self.best_epoch < self.patience)
         return improved
 
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes, by name, for a checkpoint."""
+        kept = {f"kept.{number}": tensor for number, tensor in enumerate(self.kept)}
+        names = ("best", "best_epoch", "epochs", "active")
+        return {name: getattr(self, name) for name in names} | kept
+
     @torch.no_grad()
     def restore(self) -> None:
         """Put every run's best parameters back."""

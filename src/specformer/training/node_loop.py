@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
 from specformer.training.capture import Repeated
+from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import stack
 
 _READ_EVERY = 50
+_SAVE_EVERY = 200
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,18 @@ class NodeFit:
 class _Tracker:
     """Accuracies at the best epoch so far, updated on the device."""
 
-    def __init__(self, runs: int, device: torch.device) -> None:
-        self.val = torch.zeros(runs, device=device)
-        self.test = torch.zeros(runs, device=device)
-        self.epoch = torch.zeros(runs, dtype=torch.long, device=device)
+    def __init__(self, task: NodeTask) -> None:
+        self.val = task.x.new_zeros(task.runs)
+        self.test = task.x.new_zeros(task.runs)
+        self.epoch = task.y.new_zeros(task.runs)
 
     def update(self, improved: Tensor, val: Tensor, test: Tensor, epoch: Tensor) -> None:
         self.val.copy_(torch.where(improved, val, self.val))
         self.test.copy_(torch.where(improved, test, self.test))
         self.epoch.copy_(torch.where(improved, epoch, self.epoch))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"val": self.val, "test": self.test, "epoch": self.epoch}
 
     def selection(self) -> Selection:
         return Selection(self.val, self.test, self.epoch)
@@ -98,16 +103,24 @@ def fit_nodes(
     operator: object,
     schedule: Schedule,
     *,
+    checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> NodeFit:
     """Train one model a split, all at once, with early stopping on the validation loss.
 
-    ``on_progress`` is called with the epochs done and the mean validation accuracy.
+    Args:
+        models: one a split, of one shape.
+        task: features, labels and splits.
+        operator: what the models take beside the features: a spectrum, or a ``Propagation``.
+        schedule: epochs, patience and learning rates.
+        checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
+            a resumed run gives what an uninterrupted one gives, to the bit.
+        on_progress: called with the epochs done and the mean validation accuracy.
     """
     device = task.x.device
     model = stack(models).to(device)
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
-    by_loss, by_accuracy = _Tracker(task.runs, device), _Tracker(task.runs, device)
+    by_loss, by_accuracy = _Tracker(task), _Tracker(task)
     optimiser = schedule.optimiser(model.parameters(), device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
     curves = task.x.new_full((schedule.epochs, task.runs, 3), float("nan"))
@@ -132,8 +145,16 @@ def fit_nodes(
             curves.index_copy_(0, epoch.view(1), record.unsqueeze(0))
             epoch.add_(1)
 
+    state = {"epoch": epoch, "curves": curves, **_optimiser_state(optimiser)}
+    for prefix, part in (
+        ("model", dict(model.named_parameters())),
+        ("stopping", stopping.state()),
+        ("by_loss", by_loss.state()),
+        ("by_accuracy", by_accuracy.state()),
+    ):
+        state |= {f"{prefix}.{name}": tensor for name, tensor in part.items()}
+    done = int(epoch) if checkpoint and checkpoint.restore(state) else 0
     repeated = Repeated(one_epoch, device)
-    done = 0
     while done < schedule.epochs:
         repeated()
         done += 1
@@ -142,6 +163,8 @@ def fit_nodes(
                 on_progress(done, float(by_loss.val.mean()))
             if not stopping.active.any():
                 break
+        if checkpoint and done % _SAVE_EVERY == 0:
+            checkpoint.save(state)
     stopping.restore()
     return NodeFit(
         model.eval(),
@@ -150,6 +173,15 @@ def fit_nodes(
         stopping.epochs,
         curves[:done],
     )
+
+
+def _optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments by place and name."""
+    return {
+        f"optimiser.{place}.{name}": tensor
+        for place, moments in enumerate(optimiser.state.values())
+        for name, tensor in moments.items()
+    }
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ OUTPUTS = "outputs.npz"
 RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
+CHECKPOINT = "checkpoint.safetensors"
 
 
 #: Options that say where things lie on one machine, or how to print: not part of a run's identity.

@@ -48,13 +48,21 @@ class Schedule:
     ) -> torch.optim.Optimizer:
         """Adam with its rate in a tensor, so that a captured epoch can change it."""
         rate = torch.tensor(self.learning_rate, device=device)
-        return torch.optim.Adam(
+        optimiser = torch.optim.Adam(
             parameters,
             lr=rate,
             weight_decay=self.weight_decay,
             capturable=device.type == "cuda",
             fused=True,
         )
+        # Adam makes its state at the first step; made here, a checkpoint can fill it before that.
+        for parameter in optimiser.param_groups[0]["params"]:
+            optimiser.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        return optimiser
 
     def rate(self, epoch: Tensor) -> Tensor:
         """The learning rate of an epoch, computed where ``epoch`` lives."""

@@ -1,0 +1,30 @@
+"""What a user types for a graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specformer.datasets import grid_graph, grid_mirrors
+from specformer.errors import GraphError
+from specformer.experiments.graph_source import graph_source
+
+
+def test_a_grid():
+    graph, mirrors = graph_source("3x4")
+    np.testing.assert_array_equal(graph.adjacency.toarray(), grid_graph(3, 4).adjacency.toarray())
+    for mirror, expected in zip(mirrors, grid_mirrors(3, 4), strict=True):
+        np.testing.assert_array_equal(mirror, expected)
+
+
+def test_a_folder_has_no_known_mirrors(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    graph, mirrors = graph_source(str(tmp_path))
+    assert graph.node_ids == ("a", "b", "c")
+    assert mirrors == ()
+
+
+@pytest.mark.parametrize("source", ["3x", "x4", "3x4x5", "3 x 4", "-3x4", "nowhere.npz", "0x4", "99999x99999"])
+def test_anything_else_is_refused(source):
+    with pytest.raises(GraphError):
+        graph_source(source)
