@@ -6,7 +6,7 @@
 
 VENV    ?= .venv
 PYTHON  ?= python3
-EXTRAS  ?= dev,track
+EXTRAS  ?= dev
 WORKERS ?= 2
 ARGS    ?=
 

@@ -36,6 +36,25 @@ class Graph:
         return torch.eye(self.num_nodes, dtype=torch.float64) - self.adjacency
 
     @property
+    def distances(self) -> Tensor:
+        """Edges on a shortest path, inf without one: Floyd and Warshall's three loops."""
+        d = np.where(self.weights > 0, 1.0, np.inf)
+        np.fill_diagonal(d, 0)
+        for k in range(self.num_nodes):
+            for i in range(self.num_nodes):
+                for j in range(self.num_nodes):
+                    d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+        return torch.as_tensor(d)
+
+    @property
+    def one_hop(self) -> Tensor:
+        return torch.as_tensor(_normalised(self.weights * ~np.eye(self.num_nodes, dtype=bool)))
+
+    @property
+    def two_hop(self) -> Tensor:
+        return torch.as_tensor(_normalised((self.distances == 2).double().numpy()))
+
+    @property
     def edge_index(self) -> Tensor:
         return torch.as_tensor(np.stack(np.nonzero(self.weights)))
 

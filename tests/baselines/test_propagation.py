@@ -7,8 +7,10 @@ import torch
 
 from specformer.baselines import Propagation
 
+PRODUCTS = ["adjacency", "laplacian", "adjacency_with_loops", "one_hop", "two_hop"]
 
-@pytest.mark.parametrize("name", ["adjacency", "laplacian", "adjacency_with_loops"])
+
+@pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
 def test_products_are_dense_products(graph, name, lead):
     h = torch.randn(*lead, graph.num_nodes, 4, dtype=torch.float64)
@@ -16,7 +18,7 @@ def test_products_are_dense_products(graph, name, lead):
     torch.testing.assert_close(product, getattr(graph, name) @ h)
 
 
-@pytest.mark.parametrize("name", ["adjacency", "laplacian", "adjacency_with_loops"])
+@pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_differentiable(graph, name):
     h = torch.randn(2, graph.num_nodes, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(getattr(graph.propagation(), name), h)
@@ -42,6 +44,10 @@ def test_self_loops_of_the_graph_weigh_but_send_no_message_twice(graph):
     propagation = graph.propagation()
     h = torch.eye(graph.num_nodes, dtype=torch.float64)
     torch.testing.assert_close(propagation.adjacency(h), graph.adjacency)
+    torch.testing.assert_close(propagation.one_hop(h), graph.one_hop)
+    torch.testing.assert_close(propagation.two_hop(h), graph.two_hop)
+    assert (propagation.one_hop(h).diag() == 0).all()
+    assert propagation.degrees[0] == (graph.weights[0, 1:] > 0).sum()
     assert (propagation.edge_index[0] != propagation.edge_index[1]).all()
 
 
@@ -51,3 +57,26 @@ def test_dtype_and_no_warning(graph, dtype):
         warnings.simplefilter("error")
         out = Propagation(graph.weights, dtype=dtype).adjacency(torch.eye(9, dtype=dtype))
     torch.testing.assert_close(out, graph.adjacency.to(dtype))
+
+
+def test_degrees_count_neighbours(graph):
+    expected = (graph.weights > 0).sum(axis=1)
+    assert graph.propagation().degrees.tolist() == expected.tolist()
+
+
+def test_ritz_pairs_are_kept_and_have_the_dtype(graph):
+    propagation = graph.propagation(torch.float32)
+    values, vectors = propagation.lanczos(4)
+    assert values.shape == (4,)
+    assert vectors.shape == (graph.num_nodes, 4)
+    assert values.dtype == vectors.dtype == torch.float32
+    assert propagation.lanczos(4)[1] is vectors
+    assert not torch.equal(propagation.lanczos(4, seed=1)[1], vectors)
+
+
+def test_distances_are_kept(graph):
+    propagation = graph.propagation()
+    distances = propagation.distances(3)
+    assert distances.dtype == torch.int32
+    assert propagation.distances(3) is distances
+    assert propagation.distances(2).max() == 3

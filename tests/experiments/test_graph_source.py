@@ -24,7 +24,9 @@ def test_a_folder_has_no_known_mirrors(tmp_path):
     assert mirrors == ()
 
 
-@pytest.mark.parametrize("source", ["3x", "x4", "3x4x5", "3 x 4", "-3x4", "nowhere.npz", "0x4", "99999x99999"])
+@pytest.mark.parametrize(
+    "source", ["3x", "x4", "3x4x5", "3 x 4", "-3x4", "nowhere.npz", "0x4", "99999x99999"]
+)
 def test_anything_else_is_refused(source):
     with pytest.raises(GraphError):
         graph_source(source)

@@ -2,7 +2,6 @@ r"""Sparse products with a graph's matrices: what spatial and polynomial models 
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+from specformer.baselines.hops import hop_distances, neighbour_pattern, two_hop_pattern
+from specformer.baselines.lanczos import ritz_pairs
+from specformer.spectrum.sparse import to_torch
 
 
 class _SymmetricProduct(torch.autograd.Function):
@@ -60,6 +63,8 @@ class Propagation:
         self.device = torch.device(device or "cpu")
         self.dtype = dtype
         self.num_nodes = int(self._adjacency.shape[0])
+        self._ritz_pairs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._distances: dict[int, Tensor] = {}
 
     def adjacency(self, h: Tensor) -> Tensor:
         r""":math:`D^{-1/2} A D^{-1/2} h` for ``h`` of shape [..., n, channels]."""
@@ -72,6 +77,45 @@ class Propagation:
     def adjacency_with_loops(self, h: Tensor) -> Tensor:
         r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} h`, the matrix of GCN."""
         return _symmetric_product(self._looped, h)
+
+    def one_hop(self, h: Tensor) -> Tensor:
+        r""":math:`D_1^{-1/2} A_1 D_1^{-1/2} h`, :math:`A_1` the adjacency without self-loops."""
+        return _symmetric_product(self._one_hop, h)
+
+    def two_hop(self, h: Tensor) -> Tensor:
+        r""":math:`D_2^{-1/2} A_2 D_2^{-1/2} h`, :math:`A_2` 1 for nodes exactly two edges apart.
+
+        Built at the first call, see :func:`specformer.baselines.hops.two_hop_pattern`.
+        """
+        return _symmetric_product(self._two_hop, h)
+
+    def lanczos(self, steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+        r"""Ritz values [k] and vectors [n, k] of :math:`D^{-1/2} A D^{-1/2}`, computed once.
+
+        See :func:`specformer.baselines.lanczos.ritz_pairs`.
+        """
+        key = steps, seed
+        if key not in self._ritz_pairs:
+            values, vectors = ritz_pairs(_normalised(self._adjacency), steps, seed)
+            self._ritz_pairs[key] = self._tensor(values), self._tensor(vectors)
+        return self._ritz_pairs[key]
+
+    def distances(self, limit: int) -> Tensor:
+        r"""Edges between every two nodes, [n, n] int32, computed once.
+
+        More than ``limit`` count as ``limit``, no path at all as ``limit + 1``. See
+        :func:`specformer.baselines.hops.hop_distances`.
+        """
+        if limit not in self._distances:
+            distances = hop_distances(self._adjacency, limit)
+            self._distances[limit] = torch.as_tensor(distances).to(self.device)
+        return self._distances[limit]
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """How many neighbours each node has, itself not counted, [n] int64."""
+        degrees = np.diff(neighbour_pattern(self._adjacency).indptr).astype(np.int64)
+        return torch.as_tensor(degrees).to(self.device)
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -89,29 +133,34 @@ class Propagation:
 
     @cached_property
     def _plain(self) -> Tensor:
-        return self._normalised(self._adjacency)
+        return self._sparse(_normalised(self._adjacency))
 
     @cached_property
     def _looped(self) -> Tensor:
-        return self._normalised(self._adjacency + sp.eye_array(self.num_nodes, format="csr"))
+        loops = sp.eye_array(self.num_nodes, format="csr")
+        return self._sparse(_normalised(self._adjacency + loops))
 
-    def _normalised(self, adjacency: sp.csr_array) -> Tensor:
-        degree = np.asarray(adjacency.sum(axis=1)).ravel()
-        scale = sp.diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
-        matrix = sp.csr_array(scale @ adjacency @ scale)
-        matrix.sort_indices()
-        return _to_torch(matrix, self.device, self.dtype)
+    @cached_property
+    def _one_hop(self) -> Tensor:
+        if not self._adjacency.diagonal().any():
+            return self._plain
+        loops = sp.diags_array(self._adjacency.diagonal(), format="csr")
+        return self._sparse(_normalised(sp.csr_array(self._adjacency - loops)))
+
+    @cached_property
+    def _two_hop(self) -> Tensor:
+        return self._sparse(_normalised(two_hop_pattern(self._adjacency).astype(np.float64)))
+
+    def _sparse(self, matrix: sp.csr_array) -> Tensor:
+        return to_torch(matrix, self.device, self.dtype)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.as_tensor(array).to(self.device, self.dtype)
 
 
-def _to_torch(matrix: sp.csr_array, device: torch.device, dtype: torch.dtype) -> Tensor:
-    with warnings.catch_warnings():  # "in beta" since 2021, "invariants": not the user's concern
-        warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)")
-        return torch.sparse_csr_tensor(
-            torch.as_tensor(matrix.indptr.astype(np.int64)),
-            torch.as_tensor(matrix.indices.astype(np.int64)),
-            torch.as_tensor(matrix.data),
-            size=matrix.shape,
-            dtype=dtype,
-            device=device,
-            check_invariants=False,
-        )
+def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
+    degree = np.asarray(adjacency.sum(axis=1)).ravel()
+    scale = sp.diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
+    matrix = sp.csr_array(scale @ adjacency @ scale)
+    matrix.sort_indices()
+    return matrix

@@ -8,10 +8,17 @@ from torch import nn
 
 from specformer.baselines.bernnet import BernNet
 from specformer.baselines.chebnet import ChebNet
+from specformer.baselines.chebnetii import ChebNetII
 from specformer.baselines.gat import GAT
 from specformer.baselines.gcn import GCN
+from specformer.baselines.gcnii import GCNII
 from specformer.baselines.gprgnn import GPRGNN
+from specformer.baselines.graphormer import Graphormer
+from specformer.baselines.h2gcn import H2GCN
 from specformer.baselines.jacobiconv import JacobiConv
+from specformer.baselines.lanczosnet import LanczosNet
+from specformer.baselines.mlp import MLP
+from specformer.baselines.transformer import Transformer
 from specformer.errors import ConfigError
 
 BASELINES: dict[str, type[nn.Module]] = {
@@ -21,6 +28,13 @@ BASELINES: dict[str, type[nn.Module]] = {
     "gprgnn": GPRGNN,
     "bernnet": BernNet,
     "jacobiconv": JacobiConv,
+    "mlp": MLP,
+    "h2gcn": H2GCN,
+    "gcnii": GCNII,
+    "lanczosnet": LanczosNet,
+    "chebnetii": ChebNetII,
+    "transformer": Transformer,
+    "graphormer": Graphormer,
 }
 
 # "We tune the number of hidden units to ensure that each method has nearly 2K trainable parameters"
@@ -46,6 +60,7 @@ def signal_baseline(name: str) -> nn.Module:
         >>> signal_baseline("bernnet")
         BernNet(1, 43, 1, order=10)
     """
-    if name not in BASELINES:
-        raise ConfigError(f"There is no baseline {name!r}; choose from {', '.join(BASELINES)}.")
+    if name not in _SIGNAL:
+        problem = "is not in Table 1" if name in BASELINES else "does not exist"
+        raise ConfigError(f"The baseline {name!r} {problem}; choose from {', '.join(_SIGNAL)}.")
     return BASELINES[name](in_channels=1, out_channels=1, **_SIGNAL[name])

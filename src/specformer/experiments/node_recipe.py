@@ -45,9 +45,10 @@ class NodeModel:
 
 @dataclass(frozen=True)
 class NodeBaseline:
-    """What every baseline takes."""
+    """What baselines take; the paper gives Transformers half the width."""
 
     hidden_channels: int = 64
+    transformer_channels: int = 32
     dropout: float = 0.5
 
 
@@ -104,15 +105,17 @@ def node_recipe(
 def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: int) -> nn.Module:
     """A fresh model of that name."""
     if name == "specformer":
-        settings = asdict(recipe.model)
-        return Specformer(in_channels, settings.pop("hidden_channels"), out_channels, **settings)
+        options = asdict(recipe.model)
+        return Specformer(in_channels, options.pop("hidden_channels"), out_channels, **options)
     if name not in BASELINES:
         raise ConfigError(f"unknown model {name!r}; choose from {', '.join(NODE_MODELS)}.")
+    settings = recipe.baseline
+    wide = name not in ("transformer", "graphormer")
     return BASELINES[name](
         in_channels,
-        recipe.baseline.hidden_channels,
+        settings.hidden_channels if wide else settings.transformer_channels,
         out_channels,
-        dropout=recipe.baseline.dropout,
+        dropout=settings.dropout,
     )
 
 

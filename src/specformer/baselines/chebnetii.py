@@ -1,0 +1,102 @@
+r"""ChebNetII: one learned polynomial, given by its values at the Chebyshev nodes."""
+
+from __future__ import annotations
+
+from math import cos, pi
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.feature_mlp import FeatureMLP
+from specformer.baselines.propagation import Propagation
+from specformer.baselines.recurrence import chebyshev
+
+
+class ChebNetII(nn.Module):
+    r"""Chebyshev interpolation network.
+
+    From `"Convolutional Neural Networks on Graphs with Chebyshev
+    Approximation, Revisited" <https://arxiv.org/abs/2202.03580>`_.
+
+    .. math::
+        Z = \sum_{k=0}^K w_k T_k(L - I) \, \mathrm{MLP}(X), \qquad
+        w_k = \frac{2}{K + 1} \sum_{j=0}^K \mathrm{ReLU}(\gamma_j) \, T_k(x_j), \qquad
+        x_j = \cos\frac{(j + 1/2) \pi}{K + 1}
+
+    with :math:`w_0` halved, so that the filter's value at :math:`\lambda = 1 + x_j` is exactly
+    :math:`\mathrm{ReLU}(\gamma_j)`. The :math:`\gamma_j` start at 1, where the filter is the
+    identity. :math:`L - I` is the paper's scaled Laplacian with the bound 2 for
+    :math:`\lambda_{\max}`.
+
+    Args:
+        num_layers: Affine maps of the MLP.
+        dropout: Rate of dropout before each of them.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> ChebNetII(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()
+        [1.0, 1.0]
+    """
+
+    interpolation: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        order: int = 10,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.channels = in_channels, hidden_channels, out_channels
+        self.order = order
+        self.polynomials = chebyshev(order)
+        self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
+        self.gamma = nn.Parameter(torch.empty(order + 1))
+        self.register_buffer("interpolation", interpolation(order), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self.mlp.reset_parameters()
+        nn.init.ones_(self.gamma)
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        h = self.mlp(x)
+        weights = self._chebyshev_weights()[..., None, None].unbind(-3)
+        return self.polynomials.combine(
+            lambda h: -propagation.adjacency(h), [weight * h for weight in weights]
+        )
+
+    def response(self, eigenvalues: Tensor) -> Tensor:
+        r"""The filter at Laplacian eigenvalues: [q] → [..., q, 1]."""
+        return self.polynomials(eigenvalues - 1) @ self._chebyshev_weights().unsqueeze(-1)
+
+    def _chebyshev_weights(self) -> Tensor:
+        return self.gamma.relu() @ self.interpolation.to(self.gamma.dtype)
+
+    def __repr__(self) -> str:
+        channels = ", ".join(map(str, self.channels))
+        return f"{type(self).__name__}({channels}, order={self.order})"
+
+
+def interpolation(order: int) -> Tensor:
+    r"""Values at the Chebyshev nodes to Chebyshev coefficients: row j, column k, in float64.
+
+    Float64 so that a model made float64 later has the nodes to that precision.
+
+    Example:
+        >>> (torch.ones(3, dtype=torch.float64) @ interpolation(2)).round(decimals=9).tolist()
+        [1.0, 0.0, 0.0]
+    """
+    nodes = torch.tensor(
+        [cos((j + 0.5) * pi / (order + 1)) for j in range(order + 1)], dtype=torch.float64
+    )
+    matrix = chebyshev(order)(nodes) * (2 / (order + 1))
+    matrix[:, 0] /= 2
+    return matrix

@@ -1,0 +1,156 @@
+r"""Transformer: every node attends to every node, whatever the edges."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from specformer.baselines.propagation import Propagation
+from specformer.errors import ConfigError
+from specformer.nn.linear import LayerNorm, Linear
+
+
+class NodeAttention(nn.Module):
+    r"""Multi-head attention among nodes, with an optional bias for every head and pair.
+
+    .. math::
+        \mathrm{softmax}\bigl(Q_h K_h^\top / \sqrt{d_h} + B_h\bigr) V_h
+
+    The heads are concatenated and projected. Without a bias the scores are never held where
+    PyTorch has a fused kernel.
+
+    Shapes:
+        - input: ``[..., n, channels]``, bias ``[..., heads, n, n]``
+        - output: ``[..., n, channels]``
+    """
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        if heads < 1 or channels % heads:
+            raise ConfigError(
+                f"hidden_channels={channels} cannot be split evenly over heads={heads}."
+            )
+        self.heads = heads
+        self.project = Linear(channels, 3 * channels)
+        self.out = Linear(channels, channels)
+
+    def reset_parameters(self) -> None:
+        self.project.reset_parameters()
+        self.out.reset_parameters()
+
+    def forward(self, h: Tensor, bias: Tensor | None = None) -> Tensor:
+        parts = self.project(h).unflatten(-1, (3, self.heads, -1)).movedim(-4, -2)
+        if h.dim() == 2:
+            parts = parts.unsqueeze(0)  # fused kernels want a batch axis
+        query, key, value = parts.unbind(-4)
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        out: Tensor = self.out(mixed.transpose(-2, -3).reshape(h.shape))
+        return out
+
+
+class TransformerBlock(nn.Module):
+    r"""Attention and a feed-forward network of the same width, each on normalised input.
+
+    .. math::
+        H' = H + \mathrm{MHA}(\mathrm{LN}(H)), \qquad H'' = H' + \mathrm{FFN}(\mathrm{LN}(H'))
+    """
+
+    def __init__(self, channels: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = LayerNorm(channels)
+        self.attention = NodeAttention(channels, heads)
+        self.feed_forward_norm = LayerNorm(channels)
+        self.widen = Linear(channels, channels)
+        self.narrow = Linear(channels, channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for layer in (
+            self.attention_norm,
+            self.attention,
+            self.feed_forward_norm,
+            self.widen,
+            self.narrow,
+        ):
+            layer.reset_parameters()
+
+    def forward(self, h: Tensor, bias: Tensor | None) -> Tensor:
+        h = h + self.dropout(self.attention(self.attention_norm(h), bias))
+        update = self.narrow(gelu(self.widen(self.feed_forward_norm(h))))
+        out: Tensor = h + self.dropout(update)
+        return out
+
+
+class Transformer(nn.Module):
+    r"""A Transformer whose tokens are the nodes.
+
+    From `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_, with its norms first.
+
+    .. math::
+        H^{(0)} = X W_{\mathrm{in}} + b_{\mathrm{in}}, \qquad
+        H^{(l)} = \mathrm{Block}_l(H^{(l-1)}), \qquad
+        Z = \mathrm{LN}(H^{(L)}) W_{\mathrm{out}} + b_{\mathrm{out}}
+
+    It knows nothing of the graph: neither edges nor positions. In Specformer's Table 2 it is 32
+    channels wide with two blocks (37,000 parameters on Photo).
+
+    Args:
+        num_layers: Blocks, L.
+        heads: Heads of attention; they divide ``hidden_channels``.
+        dropout: Rate of dropout on the features, on what each block adds, and before the last map.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> sum(parameter.numel() for parameter in Transformer(745, 32, 8).parameters())
+        37128
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        heads: int = 4,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.channels = in_channels, hidden_channels, out_channels
+        self.heads = heads
+        self.lin_in = Linear(in_channels, hidden_channels)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(hidden_channels, heads, dropout) for _ in range(num_layers)
+        )
+        self.norm = LayerNorm(hidden_channels)
+        self.lin_out = Linear(hidden_channels, out_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for layer in (self.lin_in, *self.blocks, self.norm, self.lin_out):
+            layer.reset_parameters()
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        h = self.tokens(x, propagation)
+        bias = self.bias(propagation)
+        for block in self.blocks:
+            h = block(h, bias)
+        out: Tensor = self.lin_out(self.dropout(self.norm(h)))
+        return out
+
+    def tokens(self, x: Tensor, propagation: Propagation) -> Tensor:  # noqa: ARG002
+        """What enters the first block, [..., n, hidden_channels]."""
+        out: Tensor = self.lin_in(self.dropout(x))
+        return out
+
+    def bias(self, propagation: Propagation) -> Tensor | None:  # noqa: ARG002
+        """What is added to the scores of every block, [..., heads, n, n]: nothing."""
+        return None
+
+    def __repr__(self) -> str:
+        channels = ", ".join(map(str, self.channels))
+        layers = len(self.blocks)
+        return f"{type(self).__name__}({channels}, num_layers={layers}, heads={self.heads})"

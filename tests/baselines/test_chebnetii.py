@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from math import cos, pi
+
+import numpy as np
+import pytest
+import torch
+
+from specformer.baselines import ChebNetII
+
+
+def randomised(order: int = 10) -> ChebNetII:
+    model = ChebNetII(3, 8, 2, order=order).double()
+    torch.nn.init.normal_(model.gamma)
+    return model
+
+
+@pytest.mark.parametrize("order", [1, 10])
+def test_against_the_formula(graph, order):
+    model = randomised(order)
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
+    eigenvalues, u = torch.linalg.eigh(graph.laplacian)
+    angle = (eigenvalues - 1).clamp(-1, 1).arccos()
+    response = torch.zeros_like(eigenvalues)
+    for k in range(order + 1):
+        # T_k(cos a) = cos(k a), at the nodes and at the eigenvalues.
+        weight = sum(
+            model.gamma[j].relu() * cos(k * (j + 0.5) * pi / (order + 1)) for j in range(order + 1)
+        )
+        weight = weight * (1 if k == 0 else 2) / (order + 1)
+        response = response + weight * torch.cos(k * angle)
+    expected = u @ (response[:, None] * (u.T @ model.mlp(x)))
+
+    out = model(x, graph.propagation())
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(model.response(eigenvalues), response[:, None])
+    probe = torch.randn_like(out)
+    parameters = list(model.parameters())
+    torch.testing.assert_close(
+        torch.autograd.grad((out * probe).sum(), parameters, retain_graph=True),
+        torch.autograd.grad((expected * probe).sum(), parameters),
+    )
+
+
+def test_response_goes_through_the_learned_values():
+    model = randomised()
+    nodes = torch.as_tensor(np.cos((np.arange(11) + 0.5) * np.pi / 11))
+    torch.testing.assert_close(model.response(1 + nodes).flatten(), model.gamma.relu())
+
+
+def test_response_is_numpys_interpolant():
+    """Any polynomial of degree K is recovered from its values at the nodes."""
+    model = randomised()
+    model.gamma.data.abs_()
+    nodes = np.cos((np.arange(11) + 0.5) * np.pi / 11)
+    fitted = np.polynomial.Chebyshev.fit(
+        nodes, model.gamma.detach().numpy(), deg=10, domain=[-1, 1]
+    )
+    eigenvalues = np.linspace(0, 2, 31)
+    response = model.response(torch.as_tensor(eigenvalues)).detach().flatten()
+    torch.testing.assert_close(response, torch.as_tensor(fitted(eigenvalues - 1)))
+
+
+def test_starts_as_the_identity(graph):
+    model = ChebNetII(3, 8, 2)
+    x = torch.randn(graph.num_nodes, 3)
+    torch.testing.assert_close(model(x, graph.propagation(torch.float32)), model.mlp(x))
+
+
+def test_one_product_an_order(graph, product_widths):
+    ChebNetII(3, 8, 2)(torch.randn(graph.num_nodes, 3), graph.propagation(torch.float32))
+    assert product_widths == [2] * 10
+
+
+def test_repr_and_state():
+    model = ChebNetII(3, 8, 2)
+    assert repr(model) == "ChebNetII(3, 8, 2, order=10)"
+    assert "interpolation" not in model.state_dict()
