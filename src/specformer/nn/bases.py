@@ -51,12 +51,11 @@ class LinearBases(nn.Module):
 
     def _with_dropout(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
         """Each of the M + 1 filtered copies loses entries of its own, then they are combined."""
-        coefficients = spectrum.gft(x)
-        copies = [x] + [
-            spectrum.igft(response[..., m : m + 1] * coefficients) for m in range(self.num_heads)
-        ]
-        stacked = nn.functional.dropout(torch.stack(copies, dim=-2), self.dropout)
-        return (stacked * self.weight.unsqueeze(-3)).sum(dim=-2)
+        coefficients = spectrum.gft(x).unsqueeze(-2) * response.unsqueeze(-1)  # [..., q, M, c]
+        filtered = spectrum.igft(coefficients.flatten(-2)).unflatten(-1, (self.num_heads, -1))
+        identity = x.unsqueeze(-2).expand(*filtered.shape[:-2], 1, -1)
+        copies = nn.functional.dropout(torch.cat([identity, filtered], dim=-2), self.dropout)
+        return (copies * self.weight.unsqueeze(-3)).sum(dim=-2)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, channels={self.channels}, dropout={self.dropout}"

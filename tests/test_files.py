@@ -1,0 +1,91 @@
+"""Writing files: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+
+import pytest
+
+from specformer.files import replacing, write_json, write_text
+
+
+@pytest.fixture
+def target(tmp_path):
+    path = tmp_path / "note.txt"
+    path.write_text("old")
+    return path
+
+
+def write_half(path, error):
+    with replacing(path) as part:
+        part.write_text("half of the n")
+        raise error
+
+
+def test_replaces_and_leaves_nothing_else(target):
+    with replacing(target) as part:
+        part.write_text("new")
+        assert part.parent == target.parent  # a rename within one file system
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])
+def test_an_exception_leaves_the_old_file_alone(target, error):
+    with pytest.raises(error):
+        write_half(target, error)
+    assert target.read_text() == "old"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_an_exception_leaves_no_new_file(tmp_path):
+    with pytest.raises(RuntimeError):
+        write_half(tmp_path / "new", RuntimeError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_are_made(tmp_path):
+    write_text(tmp_path / "a" / "b" / "note.txt", "ü → λ")
+    assert (tmp_path / "a" / "b" / "note.txt").read_bytes() == "ü → λ".encode()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_permissions_are_those_of_open(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "ours", "x")
+        (tmp_path / "plain").write_text("x")
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "plain")]
+    assert modes[0] == modes[1]
+
+
+def test_two_writers_do_not_meet(target):
+    with replacing(target) as one:
+        with replacing(target) as other:
+            assert one != other
+            other.write_text("inner")
+        one.write_text("outer")
+    assert target.read_text() == "outer"
+
+
+def test_json_comes_back(tmp_path):
+    content = {"a": [1, 2.5, None, True], "ü": {"x": "y"}}
+    write_json(tmp_path / "x.json", content)
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert json.loads(text) == content
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_json_has_no_nan(target, number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(target, {"mean": number})
+    assert target.read_text() == "old"
+    assert list(target.parent.iterdir()) == [target]
