@@ -1,0 +1,552 @@
+"""The command line as a user runs it: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+from tests.datasets.grid_images import write_grid_images
+
+import specformer
+from specformer import cli
+from specformer.datasets import photographs, target_filter
+
+COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
+TRAIN_KEYS = {
+    "dataset", "model", "recipe", "runs", "metric", "test", "val", "parameters", "seconds",
+    "run_dir",
+}  # fmt: skip
+SPECTRUM_KEYS = {
+    "num_nodes", "num_eigenpairs", "solver", "seconds", "max_residual", "max_orthogonality_error",
+    "components", "distinct_eigenvalues",
+}  # fmt: skip
+ROW_KEYS = {
+    "model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters",
+}  # fmt: skip
+SOURCE = Path(specformer.__file__).parents[1]
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """This process's, with a cache of its own and without what changes colours."""
+    forcing = ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TERM")
+    kept = {key: value for key, value in os.environ.items() if key not in forcing}
+    ours = {
+        "PYTHONPATH": str(SOURCE),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # its list of fonts takes seconds to make
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100",
+    }
+    return {**kept, **ours, **more}
+
+
+def run(tmp_path: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """``specformer ARGUMENTS`` in ``tmp_path``, as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "specformer", *map(str, arguments)],
+        cwd=tmp_path,
+        env=environment(tmp_path, **more),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def only_json(done: subprocess.CompletedProcess[str]) -> dict:
+    """The one object on standard output, with nothing beside it on either stream."""
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    content = json.loads(done.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, for commands run inside this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def call(here, monkeypatch, capfd):
+    """Run a command inside this process: no second start of PyTorch."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specformer", *map(str, arguments)])
+        capfd.readouterr()
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        captured = capfd.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def image(here) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 7), dtype=np.uint8)
+    Image.fromarray(pixels).save(here / "mine.png")
+    return here / "mine.png"
+
+
+# --- starting -----------------------------------------------------------------------------------
+
+
+def test_help_lists_the_commands(tmp_path):
+    done = run(tmp_path, "--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for command in COMMANDS:
+        assert re.search(rf"^\W+{command}\s", done.stdout, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "predict"])
+def test_every_command_has_help(command, call):
+    status, out, err = call(command, "--help")
+    assert (status, err) == (0, "")
+    assert "Usage" in out
+
+
+def test_without_arguments_it_helps(call):
+    status, out, err = call()
+    assert status in (0, 2)  # click's choice, and it changed its mind
+    assert "Usage" in out + err
+
+
+def test_version(tmp_path):
+    done = run(tmp_path, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"specformer {specformer.__version__}\n",
+        "",
+    )
+
+
+def test_help_starts_without_heavy_packages(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "specformer", "--help"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0]
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+    assert {"specformer", "typer"} <= imported
+    heavy = {"torch", "matplotlib", "numpy", "scipy", "sklearn", "skimage", "torch_geometric"}
+    assert imported & heavy == set()
+
+
+# --- colours ------------------------------------------------------------------------------------
+
+
+def on_a_terminal(tmp_path: Path, **more: str) -> str:
+    """What ``specformer --help`` writes to a terminal."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specformer", "--help"],
+        cwd=tmp_path,
+        env=environment(tmp_path, TERM="xterm-256color", **more),
+        stdout=slave,
+        stderr=slave,
+        stdin=slave,
+    )
+    os.close(slave)
+    written = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # Linux's way to say that the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(master)
+    assert process.wait() == 0
+    return written.decode()
+
+
+def colours(text: str) -> set[str]:
+    """Foreground and background colours switched on by escape codes."""
+    codes = {code for found in re.findall(r"\x1b\[([\d;]*)m", text) for code in found.split(";")}
+    return {code for code in codes if re.fullmatch(r"[349]\d|10\d", code) and code != "39"}
+
+
+def test_no_color(tmp_path):
+    assert colours(on_a_terminal(tmp_path))
+    assert colours(on_a_terminal(tmp_path, NO_COLOR="1")) == set()
+
+
+# --- spectrum -----------------------------------------------------------------------------------
+
+
+def is_png(path: Path) -> bool:
+    with Image.open(path) as picture:
+        picture.load()
+        return picture.format == "PNG" and min(picture.size) > 100
+
+
+def test_spectrum_of_a_grid(tmp_path):
+    found = only_json(run(tmp_path, "spectrum", "6x6", "--json", "--out", "s.safetensors"))
+    assert found.keys() >= SPECTRUM_KEYS
+    assert found["num_nodes"] == found["num_eigenpairs"] == 36
+    assert found["components"] == 1
+    assert found["distinct_eigenvalues"] < 36
+    assert found["max_residual"] < 1e-5
+    assert is_png(tmp_path / found["plot"])
+    saved = specformer.Spectrum.load(tmp_path / found["saved"])
+    assert saved.num_eigenpairs == 36
+
+
+def test_spectrum_of_an_npz_file_for_people(tmp_path):
+    path = [(0, 1), (1, 2), (3, 4)]
+    np.savez(tmp_path / "mine.npz", edge_index=np.array(path).T, num_nodes=5, directed=False)
+    done = run(tmp_path, "spectrum", "mine.npz", "--quiet", NO_COLOR="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert re.search(r"components\W+2", done.stdout)
+    assert is_png(tmp_path / "mine-spectrum.png")
+
+
+def test_spectrum_of_a_csv_folder(call, here):
+    (here / "ring").mkdir()
+    edges = "".join(f"n{i},n{(i + 1) % 8}\n" for i in range(8))
+    (here / "ring" / "edges.csv").write_text(f"source,target\n{edges}")
+    status, out, err = call("spectrum", "ring", "--json", "--k", "2,1", "--plot", "x/ring.png")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found.keys() >= SPECTRUM_KEYS
+    # 1 − cos(2πj/8): 0 once, then pairs, then 2 once; the second smallest brings its twin.
+    assert found["num_eigenpairs"] == 4
+    assert is_png(here / "x" / "ring.png")
+
+
+def test_progress_goes_to_stderr(call, here):
+    status, out, err = call("spectrum", "4x4")
+    assert status == 0
+    assert "decomposing grid-4x4" in err
+    assert "\x1b" not in out + err
+    assert "decomposing" not in out
+
+
+def test_the_cache_is_used(call, here):
+    first = json.loads(call("spectrum", "5x5", "--json", "--cache", "mine")[1])
+    again = json.loads(call("spectrum", "5x5", "--json", "--cache", "mine")[1])
+    assert len(list((here / "mine").iterdir())) == 1
+    assert again == first  # to the last digit of the seconds: read, not solved
+
+
+# --- train --------------------------------------------------------------------------------------
+
+
+def test_train_on_photographs(tmp_path):
+    shown = only_json(
+        run(
+            tmp_path, "train", "photographs", "--runs", 1, "--set", "schedule.epochs=3", "--json",
+            "--device", "cpu", "--seed", 5,
+        )
+    )  # fmt: skip
+    assert shown.keys() >= TRAIN_KEYS
+    assert shown["dataset"] == "photographs"
+    assert shown["metric"] == "sse"
+    assert shown["runs"] == 1
+    for part in ("test", "val"):
+        assert shown[part].keys() == {"mean", "ci95", "values"}
+        assert shown[part]["ci95"] is None
+    folder = tmp_path / shown["run_dir"]
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {
+        "config.yaml",
+        "metrics.jsonl",
+        "outputs.npz",
+        "result.json",
+        "report.html",
+        "model/000/config.json",
+        "model/000/model.safetensors",
+    }
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["command"] == "train"
+    assert config["seed"] == 5
+    assert config["set"] == ["schedule.epochs=3"]
+    readings = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert readings
+    result = json.loads((folder / "result.json").read_text())
+    assert result["test"] == shown["test"]
+    assert result["seed"] == 5
+    assert result["environment"]["packages"]["torch"]
+    assert result["command"].startswith("specformer train photographs --runs 1")
+    # The saved model gives the recorded error again.
+    model = specformer.Specformer.from_pretrained(folder / "model" / "000")
+    signals = photographs()
+    spectrum = specformer.decompose(signals.graph, mirrors=signals.mirrors)
+    x = torch.as_tensor(signals.signals[0])
+    wanted = spectrum.filter(x, target_filter("comb")(spectrum.eigenvalues))
+    with torch.no_grad():
+        output = model(x.unsqueeze(-1), spectrum).squeeze(-1)
+    sse = (output - wanted).double().square().sum().item()
+    assert shown["test"]["values"] == pytest.approx([sse], rel=1e-2)
+
+
+def test_train_for_people(call, here, image):
+    status, out, err = call(
+        "train", image, "--filter", "low-pass", "--model", "gprgnn", "--recipe", "paper",
+        "--set", "schedule.epochs=3", "--set", "schedule.learning_rate=1e-3", "--out", "run",
+    )  # fmt: skip
+    assert status == 0, err
+    assert "low-pass" in out
+    assert "GPR-GNN" in out
+    assert out.rstrip().endswith("Report: run/report.html")
+    assert (here / "run" / "report.html").is_file()
+    result = json.loads((here / "run" / "result.json").read_text())
+    assert result["settings"]["schedule"]["learning_rate"] == 0.001
+
+
+def test_report_is_written_anew(call, here, image):
+    call("train", image, "--set", "schedule.epochs=2", "--out", "run", "-q")
+    report = here / "run" / "report.html"
+    before = report.read_text()
+    report.unlink()
+    status, out, err = call("report", "run", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {"run_dir": "run", "report": "run/report.html"}
+    assert report.read_text() == before
+    status, out, _ = call("report", "run")
+    assert (status, out) == (0, "Report: run/report.html\n")
+
+
+def test_a_second_run_takes_a_new_folder(call, here, image):
+    for expected in ("runs/mine-specformer", "runs/mine-specformer-2"):
+        status, out, err = call("train", image, "--set", "schedule.epochs=2", "--json")
+        assert status == 0, err
+        assert json.loads(out)["run_dir"] == expected
+
+
+# --- tables and the ledger ----------------------------------------------------------------------
+
+
+def test_recorded_table(tmp_path):
+    shown = only_json(run(tmp_path, "table", 1, "--recorded", "--json"))
+    assert shown["table"] == 1
+    assert {row["metric"] for row in shown["rows"]} == {"sse", "r2"}
+    assert all(row.keys() >= ROW_KEYS for row in shown["rows"])
+    assert not list(tmp_path.iterdir())  # nothing was run, nothing written
+
+
+def test_recorded_table_for_people(call):
+    status, out, err = call("table", 1, "--recorded")
+    assert (status, err) == (0, "")
+    assert "Specformer, projected" in out
+    assert "comb" in out
+    assert "\x1b" not in out
+
+
+def test_a_reader_that_has_seen_enough(tmp_path):
+    """As in ``specformer table 1 --recorded | head -1``."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    process.wait()
+
+
+def test_table_from_data_to_ledger(call, here):
+    write_grid_images(here / "data")
+    status, out, err = call(
+        "table", 1, "--data", here / "data", "--images", 2, "--models", "specformer,gcn",
+        "--recipes", "projected", "--filters", "comb", "--set", "schedule.epochs=2", "--json",
+        "--out", "run",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    shown = json.loads(out)
+    assert shown["table"] == 1
+    assert [(r["model"], r["recipe"], r["metric"]) for r in shown["rows"]] == [
+        ("specformer", "projected", "sse"),
+        ("specformer", "projected", "r2"),
+        ("gcn", "paper", "sse"),
+        ("gcn", "paper", "r2"),
+    ]
+    assert all(row.keys() >= ROW_KEYS and row["runs"] == 2 for row in shown["rows"])
+    assert (here / "run" / "report.html").is_file()
+    result = json.loads((here / "run" / "result.json").read_text())
+    assert "--data" not in result["command"]
+    assert str(here) not in result["command"]
+
+    (here / "results").mkdir()
+    block = "<!-- results:table-1 -->\n<!-- /results -->\n"
+    (here / "README.md").write_text(block)
+    status, out, err = call("results", "add", "run", "--name", "small")
+    assert (status, err) == (0, "")
+    assert json.loads((here / "results/table-1/small.json").read_text())["rows"] == shown["rows"]
+    assert call("results", "check")[0] == 1  # the README shows no table yet
+    assert call("results", "tables")[1] == "updated README.md\n"
+    assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
+    assert json.loads(call("results", "check", "--json")[1]) == {"entries": 1, "problems": []}
+    rows = json.loads(call("table", 1, "--recorded", "--json")[1])["rows"]
+    assert sorted(map(str, rows)) == sorted(map(str, shown["rows"]))
+    (here / "results/table-1/small.json").write_text("{}")
+    status, out, err = call("results", "check", "--json")
+    assert status == 1
+    assert json.loads(out)["problems"]
+
+
+# --- errors a user can cause --------------------------------------------------------------------
+
+ERRORS = {
+    "unknown source": (["train", "nonsense"], "nonsense"),
+    "unknown model": (["train", "mine.png", "--model", "resnet"], "unknown model 'resnet'"),
+    "unknown filter": (["train", "mine.png", "--filter", "notch"], "unknown filter 'notch'"),
+    "unknown recipe": (["train", "mine.png", "--recipe", "best"], "unknown recipe 'best'"),
+    "typing error in --set": (
+        ["train", "mine.png", "--set", "schedule.epoch=3"],
+        "did you mean 'epochs'?",
+    ),
+    "--set without a value": (["train", "mine.png", "--set", "x"], "expected key=value"),
+    "wrong type in --set": (["train", "mine.png", "--set", "schedule.epochs=many"], "whole number"),
+    "no epochs": (["train", "mine.png", "--set", "schedule.epochs=-5"], "epochs=-5"),
+    "negative rate": (["train", "mine.png", "--set", "schedule.learning_rate=-1"], "learning_rate"),
+    "infinite rate": (
+        ["train", "mine.png", "--set", "schedule.learning_rate=.inf"],
+        "learning_rate=inf",
+    ),
+    "odd width": (["train", "mine.png", "--set", "model.hidden_channels=7"], "hidden_channels=7"),
+    "no landmarks": (["train", "mine.png", "--set", "landmarks=0"], "landmarks=0"),
+    "no runs": (["train", "mine.png", "--runs", "0"], "0 images asked for"),
+    "too many runs": (["train", "photographs", "--runs", "99"], "99 images asked for"),
+    "missing image": (["train", "absent.png"], "absent.png: no such image file"),
+    "bad image": (["train", "text.png"], "text.png: not a readable image"),
+    "black image": (["train", "black.png"], "black.png: of one grey"),
+    "unknown device": (["train", "mine.png", "--device", "tpu"], "--device tpu"),
+    "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
+    "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
+    "table that is not here": (["table", "9"], "table 9"),
+    "unknown model of a table": (
+        ["table", "1", "--data", "images", "--models", "gnc"],
+        "unknown model 'gnc'",
+    ),
+    "unknown filter of a table": (
+        ["table", "1", "--data", "images", "--filters", "comb,notch"],
+        "unknown filter 'notch'",
+    ),
+    "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
+    "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
+    "graph of an unknown kind": (["spectrum", "text.png"], "text.png"),
+    "folder without edges": (["spectrum", "empty"], "edges.csv"),
+    "grid without nodes": (["spectrum", "0x5"], "no nodes"),
+    "grid beyond all measure": (["spectrum", "99999x99999"], "10,000,000 nodes"),
+    "k that is no number": (["spectrum", "4x4", "--k", "few"], "--k few"),
+    "k of three numbers": (["spectrum", "4x4", "--k", "1,2,3"], "--k 1,2,3"),
+    "k of nothing": (["spectrum", "4x4", "--k", "0"], "k=0"),
+    "negative k": (["spectrum", "4x4", "--k", "-3"], "k=-3"),
+    "unknown solver": (["spectrum", "4x4", "--solver", "magic"], "unknown solver 'magic'"),
+    "unknown rule": (["spectrum", "4x4", "--isolated", "maybe"], "isolated"),
+    "picture below a file": (["spectrum", "4x4", "--plot", "text.png/x.png"], "text.png"),
+    "report of nothing": (["report", "absent"], "absent: not a run folder"),
+    "report of an unfinished run": (["report", "unfinished"], "not finished"),
+    "recording of nothing": (["results", "add", "absent"], "absent: not a run folder"),
+    "out is a file": (["train", "mine.png", "--out", "text.png"], "is a file, not a folder"),
+    "out below a file": (["train", "mine.png", "--out", "text.png/run"], "is a file"),
+    "out is finished": (["train", "mine.png", "--out", "finished"], "holds a finished run"),
+    "table into a finished run": (
+        ["table", "1", "--data", "images", "--out", "finished"],
+        "holds a finished run",
+    ),
+    "demo into a finished run": (["demo", "--out", "finished"], "holds a finished run"),
+}
+
+
+@pytest.fixture
+def scene(here, image) -> Path:
+    """Things to go wrong with."""
+    (here / "text.png").write_text("not an image\n")
+    Image.fromarray(np.zeros((5, 5), dtype=np.uint8)).save(here / "black.png")
+    for folder in ("empty", "unfinished", "finished"):
+        (here / folder).mkdir()
+    for folder in ("unfinished", "finished"):
+        (here / folder / "config.yaml").write_text("command: train\n")
+    (here / "finished" / "result.json").write_text("{}")
+    write_grid_images(here / "images")
+    return here
+
+
+@pytest.mark.parametrize(("arguments", "message"), ERRORS.values(), ids=ERRORS)
+def test_an_error_is_one_sentence_and_status_2(arguments, message, call, scene):
+    before = {path for path in scene.rglob("*") if "cache" not in path.parts}
+    status, out, err = call(*arguments)
+    assert status == 2
+    assert out == ""
+    assert message in err
+    sentence = err.strip().splitlines()[-1]
+    assert sentence.startswith("Error: ")
+    assert "Traceback" not in err
+    progress = [line for line in err.splitlines() if line and line != sentence]
+    assert not [line for line in progress if "Error" in line]
+    after = {path for path in scene.rglob("*") if "cache" not in path.parts}
+    assert after - before <= {scene / "runs"}  # no run is left half begun
+
+
+@pytest.mark.parametrize("name", ["unknown model", "missing graph", "out is finished"])
+def test_quiet_errors_are_that_one_line(name, call, scene):
+    arguments, message = ERRORS[name]
+    for switch in ("--quiet", "--json"):
+        status, out, err = call(*arguments, switch)
+        assert (status, out) == (2, "")
+        assert err.count("\n") == 1
+        assert message in err
+
+
+def test_an_error_in_a_process_of_its_own(tmp_path):
+    done = run(tmp_path, "spectrum", "absent.npz", "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["fly"],
+        ["table", "one"],
+        ["train", "mine.png", "--seed", "-1"],
+        ["train", "mine.png", "--seed", "99999999999999999999"],
+        ["train", "mine.png", "--no-such-option"],
+        ["demo", "--seed", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_status_2_without_traceback(arguments, call, scene):
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "")
+    assert "Usage" in err
+    assert "Traceback" not in err
