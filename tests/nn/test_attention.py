@@ -18,7 +18,14 @@ from tests.nn.plain_twin import (
 
 from specformer.errors import ConfigError
 from specformer.nn import SpectralFilter, attention
-from specformer.nn.attention import SelfAttention, WeightedAttention, band_of, condense
+from specformer.nn.attention import (
+    SelfAttention,
+    WeightedAttention,
+    band_of,
+    carried_attention,
+    condense,
+    masked_attention,
+)
 from specformer.spectrum import Tokens
 
 
@@ -126,3 +133,28 @@ def test_condensing_by_hand() -> None:
     tokens = Tokens(values, torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64))
     expected = torch.tensor([[0.75, 0, 0.25], [0, 0, 0], [0.75, 0, 0.25]], dtype=torch.float64)
     torch.testing.assert_close(condense(module, random(3, 2), tokens)[0], expected)
+
+
+@pytest.mark.parametrize("dtype", BOTH_DTYPES)
+def test_both_ways_to_weight_keys_agree(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    shapes = (2, 3, 7, 5), (2, 3, 11, 5), (2, 3, 11, 5)
+    inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    bias = torch.arange(1, 12, dtype=dtype).log()
+    outputs = [way(*inputs, bias) for way in (masked_attention, carried_attention)]
+    torch.testing.assert_close(*outputs)
+    gradients = [torch.autograd.grad(out.square().sum(), inputs) for out in outputs]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_scores_are_never_held(lead: tuple[int, ...]) -> None:
+    """The fused kernel runs, with and without a run axis, forward and backward."""
+    module = SelfAttention(8, 2)
+    tokens = torch.randn(*lead, 40, 8, requires_grad=True)
+    with torch.profiler.profile() as seen:
+        module(tokens, tokens, torch.ones(40)).sum().backward()
+    names = {event.key for event in seen.key_averages()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu_backward" in names
+    assert "aten::_scaled_dot_product_attention_math" not in names
