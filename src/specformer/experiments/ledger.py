@@ -88,10 +88,11 @@ def add(
             )
         entry["rows"] = [row for row in entry["rows"] if row["recipe"] in recipes]
         entry["recipes"] = {key: entry["recipes"][key] for key in recipes}
-        # A row's seconds are a metric's copy of its model's share of the run.
-        entry["seconds"] = entry.get("spectrum_seconds", 0.0) + sum(
-            row["seconds"] for row in entry["rows"] if row["metric"] == "sse"
-        )
+        # The rows of a model's several metrics all carry its share of the run's time.
+        shares = {
+            (row["model"], row["recipe"], row["dataset"]): row["seconds"] for row in entry["rows"]
+        }
+        entry["seconds"] = entry.get("spectrum_seconds", 0.0) + sum(shares.values())
     problems = _problems(entry)
     if problems:
         raise RunError(f"{run.path}: cannot be recorded: {problems[0]}.")

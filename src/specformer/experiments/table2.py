@@ -46,13 +46,13 @@ def table2(
     graphs = {name: node_graph(name, data) for name in datasets}
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []
-    recipes: dict[str, Any] = {}
+    recipes: dict[str, dict[str, Any]] = {}
     spectra: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for name, graph in graphs.items():
         for model in models:
             chosen, recipe = node_recipe(None, name, assignments, model)
-            recipes[f"{name}: {chosen}"] = asdict(recipe)
+            recipes.setdefault(chosen, {})[name] = asdict(recipe)
             spectrum = None
             if model == "specformer":
                 spectrum = node_spectrum(graph, recipe, device, cache)

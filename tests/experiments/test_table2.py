@@ -1,0 +1,79 @@
+"""Table 2 on a graph the test writes, from the run to the ledger."""
+
+import numpy as np
+import pytest
+import torch
+
+from specformer.datasets import csbm
+from specformer.errors import ConfigError, DataNotFoundError
+from specformer.experiments.ledger import add, check, recorded_rows, rendered
+from specformer.experiments.node_recipe import NODE_MODELS
+from specformer.experiments.paper import TABLE_2
+from specformer.experiments.table2 import DATASETS, table2
+from specformer.graphs import write_npz
+from specformer.training.progress import Silent
+from specformer.training.run_folder import RunFolder
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two models on a stand-in for Cora, recorded as a run."""
+    folder = tmp_path_factory.mktemp("data")
+    write_npz(folder / "cora.npz", csbm(0.6, num_nodes=60, num_features=5, seed=2))
+    result, arrays = table2(
+        datasets=["cora"],
+        models=["gcn", "specformer"],
+        runs=3,
+        assignments=["schedule.epochs=5"],
+        data=folder,
+        device=CPU,
+        progress=Silent(),
+    )
+    made = RunFolder.create(folder / "run", {})
+    made.finish("nodes", result, arrays, command="specformer table 2", seed=0, device=CPU)
+    return made
+
+
+def test_rows_have_both_selection_rules_and_the_papers_figure(run):
+    result = run.result()
+    keys = {"model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters"}
+    rows = result["rows"]
+    assert all(keys <= set(row) for row in rows)
+    assert [(row["model"], row["recipe"], row["metric"]) for row in rows] == [
+        ("gcn", "default", "accuracy"),
+        ("gcn", "default", "accuracy-by-accuracy"),
+        ("specformer", "paper", "accuracy"),
+        ("specformer", "paper", "accuracy-by-accuracy"),
+    ]
+    assert rows[0]["paper"] == 0.8714
+    assert rows[2]["paper"] == 0.8857
+    entry = result["nodes"][1]
+    assert rows[2]["mean"] == pytest.approx(np.mean(entry["test"]["values"]))
+    assert len(set(entry["splits"])) == rows[2]["runs"] == 3
+
+
+def test_part_of_a_run_goes_into_the_ledger_and_a_document(run, tmp_path):
+    ledger = tmp_path / "results"
+    ledger.mkdir()
+    add(run, ledger, "ours", ["paper"])
+    assert check(ledger) == []
+    rows = recorded_rows(ledger, 2)
+    assert {row["model"] for row in rows} == {"specformer"}
+    text = rendered("<!-- results:table-2 -->\n<!-- /results -->", ledger)
+    assert "| Specformer |" in text
+    assert f"{100 * rows[0]['mean']:.2f} ±" in text
+    assert "[88.57]" in text
+
+
+def test_the_papers_models_can_all_be_run():
+    assert set(TABLE_2) <= set(NODE_MODELS)
+    assert DATASETS == ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
+
+
+def test_what_cannot_be_run_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="unknown model 'lstm'"):
+        table2(models=["lstm"], device=CPU, progress=Silent())
+    with pytest.raises(DataNotFoundError, match=r"computers\.npz"):
+        table2(datasets=["computers"], data=tmp_path, device=CPU, progress=Silent())
