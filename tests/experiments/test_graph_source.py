@@ -30,3 +30,8 @@ def test_a_folder_has_no_known_mirrors(tmp_path):
 def test_anything_else_is_refused(source):
     with pytest.raises(GraphError):
         graph_source(source)
+
+
+def test_a_data_set_by_name(shared_data):
+    graph, mirrors = graph_source("cora", shared_data)
+    assert (graph.num_nodes, mirrors) == (2708, ())

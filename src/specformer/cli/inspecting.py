@@ -9,6 +9,7 @@ import typer
 
 from specformer.cli.options import (
     Cache,
+    Data,
     Device,
     Json,
     Quiet,
@@ -21,7 +22,10 @@ from specformer.cli.options import (
 def spectrum(
     source: Annotated[
         str,
-        typer.Argument(help="A graph: .npz file, folder with edges.csv, or a grid like 100x100."),
+        typer.Argument(
+            help="A graph: a data set's name, an .npz file, a folder with edges.csv, "
+            "or a grid like 100x100."
+        ),
     ],
     k: Annotated[
         str | None,
@@ -34,6 +38,7 @@ def spectrum(
     plot: Annotated[
         Path | None, typer.Option(help="Picture to write. (default: NAME-spectrum.png)")
     ] = None,
+    data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -49,7 +54,7 @@ def spectrum(
     from specformer.spectrum import decompose
     from specformer.training.environment import choose_device
 
-    graph, mirrors = graph_source(source)
+    graph, mirrors = graph_source(source, data)
     with (
         progress_bars(quiet or json_output) as progress,
         progress.stage(f"decomposing {graph.name}", 1, "done") as update,

@@ -1,12 +1,14 @@
-r"""A graph from what a user types: a file, a folder, or the size of a grid."""
+r"""A graph from what a user types: a data set's name, a file, a folder, or the size of a grid."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 
-from specformer.datasets import grid_graph, grid_mirrors
+from specformer.datasets import NODE_SETS, grid_graph, grid_mirrors
+from specformer.datasets.locate import find_file
 from specformer.errors import GraphError
 from specformer.graphs import Graph, read_graph
 
@@ -15,8 +17,10 @@ _GRID = re.compile(r"(\d+)x(\d+)")
 _MOST_NODES = 10_000_000
 
 
-def graph_source(source: str) -> tuple[Graph, tuple[np.ndarray, ...]]:
-    """The graph, and the mirror symmetries known of it.
+def graph_source(
+    source: str, data: str | Path | None = None
+) -> tuple[Graph, tuple[np.ndarray, ...]]:
+    """The graph, and the mirror symmetries known of it; ``data`` holds the named sets.
 
     Example:
         >>> graph_source("3x4")[0].num_nodes
@@ -28,4 +32,4 @@ def graph_source(source: str) -> tuple[Graph, tuple[np.ndarray, ...]]:
         if height * width > _MOST_NODES:
             raise GraphError(f"{source}: a grid of at most {_MOST_NODES:,} nodes, please.")
         return grid_graph(height, width), grid_mirrors(height, width)
-    return read_graph(source), ()
+    return read_graph(find_file(f"{source}.npz", data) if source in NODE_SETS else source), ()
