@@ -4,8 +4,9 @@ The response of a one-head linear Specformer is affine in the encoder's features
 :math:`h(\lambda) = \theta_0 + z(\lambda)^\top \theta`, and the loss is quadratic in it. Variable
 projection (Golub and Pereyra, 1973) solves the least-squares problem for θ at every epoch and
 descends on what is left, a function of the encoder alone. On image filters, where a few
-eigenvalues near zero hold nearly all energy, this removes the ill-conditioning that keeps Adam
-busy: on 40 × 40 photographs 500 such epochs end a hundredfold or more below 2000 plain ones.
+eigenvalues near zero hold nearly all energy, it takes the worst-conditioned part out of Adam's
+hands: on two 40 × 40 photographs and five filters, 500 such epochs ended 7 to 220 times below 2000
+plain ones.
 """
 
 from __future__ import annotations
