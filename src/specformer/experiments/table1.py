@@ -16,6 +16,7 @@ from specformer.errors import ConfigError
 from specformer.experiments.paper import TABLE_1
 from specformer.experiments.signal_recipe import MODELS, recipe_settings, signal_recipe
 from specformer.experiments.signals import Contestant, learn_filters
+from specformer.experiments.tables import table_row
 from specformer.spectrum import decompose
 from specformer.training.progress import Progress
 
@@ -79,19 +80,15 @@ def _contestants(
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row a metric, as the command line's JSON and the ledger have them."""
+    """One row a metric."""
     return [
-        {
-            "model": entry["model"],
-            "recipe": entry["recipe"],
-            "dataset": entry["filter"],
-            "metric": metric,
-            "mean": entry[metric]["mean"],
-            "ci95": entry[metric]["ci95"],
-            "runs": entry["images"],
-            "paper": TABLE_1[entry["model"]][metric][entry["filter"]],
-            "parameters": entry["parameters"],
-            "seconds": entry["seconds"],
-        }
+        table_row(
+            entry,
+            dataset=entry["filter"],
+            metric=metric,
+            values=entry[metric],
+            runs=entry["images"],
+            paper=TABLE_1[entry["model"]][metric][entry["filter"]],
+        )
         for metric in ("sse", "r2")
     ]

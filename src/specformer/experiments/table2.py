@@ -16,6 +16,7 @@ from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
 from specformer.experiments.nodes import classify_nodes, node_spectrum
 from specformer.experiments.paper import TABLE_2
+from specformer.experiments.tables import table_row
 from specformer.training.progress import Progress
 
 #: The paper's small data sets, heterophilic ones first.
@@ -78,18 +79,14 @@ def table2(
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """One row a selection rule: at the lowest validation loss, at the highest accuracy."""
     return [
-        {
-            "model": entry["model"],
-            "recipe": entry["recipe"],
-            "dataset": entry["dataset"],
-            "metric": metric,
-            "mean": entry[source]["mean"],
-            "ci95": entry[source]["ci95"],
-            "runs": entry["runs"],
-            "paper": TABLE_2.get(entry["model"], {}).get(entry["dataset"]),
-            "parameters": entry["parameters"],
-            "seconds": entry["seconds"],
-        }
+        table_row(
+            entry,
+            dataset=entry["dataset"],
+            metric=metric,
+            values=entry[source],
+            runs=entry["runs"],
+            paper=TABLE_2.get(entry["model"], {}).get(entry["dataset"]),
+        )
         for metric, source in (
             ("accuracy", "test"),
             ("accuracy-by-accuracy", "test_by_accuracy"),

@@ -121,6 +121,30 @@ def table_grid(
     return ["model", "parameters", *datasets], lines, bold
 
 
+def table_row(
+    entry: dict[str, Any],
+    *,
+    dataset: str,
+    metric: str,
+    values: dict[str, Any],
+    runs: int,
+    paper: float | None,
+) -> dict[str, Any]:
+    """A row as the command line's JSON and the ledger have it."""
+    return {
+        "model": entry["model"],
+        "recipe": entry["recipe"],
+        "dataset": dataset,
+        "metric": metric,
+        "mean": values["mean"],
+        "ci95": values["ci95"],
+        "runs": runs,
+        "paper": paper,
+        "parameters": entry["parameters"],
+        "seconds": entry["seconds"],
+    }
+
+
 def markdown_table(entries: Sequence[dict[str, Any]]) -> str:
     """Recorded entries as one Markdown table with a line on how each was measured."""
     rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)

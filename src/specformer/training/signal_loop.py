@@ -121,7 +121,7 @@ def fit_signals(
         optimiser.step()
         epoch.add_(1)
 
-    # Solving for the read-out calls a library that cannot be captured.
+    # Solving for the read-out factorises matrices, which may wait for the host: not captured.
     repeated = Repeated(one_epoch, device, capture=not solve_readout)
     done = 0
     while done < schedule.epochs:
