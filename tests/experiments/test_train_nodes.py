@@ -143,7 +143,7 @@ def test_recipes(folder):
     assert squirrel.model.num_heads == 2
     assert squirrel.schedule.weight_decay == 1e-3
     assert squirrel.schedule.epochs == 2000
-    with pytest.raises(ConfigError, match="no recipe for mine"):
+    with pytest.raises(ConfigError, match="no recipe paper of specformer for mine"):
         node_recipe("paper", "mine")
     with pytest.raises(ConfigError, match="did you mean 'num_heads'"):
         node_recipe(None, "cora", ["model.num_head=3"])

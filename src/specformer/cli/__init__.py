@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import inspecting, learning, ledger, tables
+from specformer.cli import inspecting, learning, ledger, tables, tuning
 from specformer.errors import SpecformerError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ for command in (
     learning.resume,
     learning.predict,
     learning.datasets,
+    tuning.tune,
     tables.table,
     inspecting.spectrum,
     inspecting.report,

@@ -38,7 +38,7 @@ def table(
         str | None, typer.Option(help="Table 1: comma-separated. (default: all five)")
     ] = None,
     recipes: Annotated[
-        str | None, typer.Option(help="Table 1: Specformer's recipes. (default: all)")
+        str | None, typer.Option(help="Comma-separated. (default: all there are)")
     ] = None,
     datasets: Annotated[
         str | None, typer.Option(help="Table 2: comma-separated. (default: the six small sets)")
@@ -76,7 +76,7 @@ def table(
         else:
             typer.echo(f"Nothing is recorded of table {number}.")
         return
-    choices = {1: {"images": images, "filters": filters, "recipes": recipes}}
+    choices = {1: {"images": images, "filters": filters}}
     choices[2] = {"datasets": datasets, "runs": runs}
     for option, value in choices[3 - number].items():
         if value is not None:
@@ -111,6 +111,7 @@ def table(
             result, arrays = table2(
                 datasets=split_names(datasets) or DATASETS,
                 models=split_names(models) or NODE_MODELS,
+                recipes=split_names(recipes),
                 runs=10 if runs is None else runs,
                 progress=progress,
                 **common,
@@ -119,6 +120,7 @@ def table(
         "command": "table",
         "table": number,
         "models": models,
+        "recipes": recipes,
         **choices[number],
         "set": assignments or [],
         "seed": seed,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 import yaml
@@ -13,11 +15,15 @@ from torch import nn
 from specformer.baselines import BASELINES
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
+from specformer.training.node_loop import Monitor
+from specformer.training.precision import Precision
 from specformer.training.recipe import build, override
 from specformer.training.schedule import Schedule
 
 #: Models for node classification, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
+#: Recipes by data set: the paper's settings, and those that did best on validation nodes.
+NAMED = ("paper", "best")
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,12 @@ class NodeModel:
     sharing: Literal["small", "medium", "large"] = "medium"
     num_blocks: int = 1
     space: Literal["output", "hidden"] = "output"
+    feature_layers: Literal[1, 2] = 2
     decoder: Literal["joint", "heads"] = "joint"
     filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0
     transform: bool = False
-    norm: Literal["layer"] | None = None
+    norm: Literal["batch", "layer"] | None = None
     activation: Literal["relu", "gelu", "tanh"] | None = None
     residual: bool = False
     transformer_dropout: float = 0.0
@@ -61,6 +68,8 @@ class NodeRecipe:
         model: Specformer's settings.
         baseline: the others'.
         schedule: epochs, patience, rates.
+        monitor: ``"loss"`` or ``"accuracy"``: what stops a run and picks its model.
+        precision: of float32 products on a GPU, see :mod:`specformer.training.precision`.
         split: a protocol of :mod:`specformer.datasets.splits`.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them.
         k: how many eigenpairs, as in :func:`specformer.decompose`.
@@ -70,6 +79,8 @@ class NodeRecipe:
     model: NodeModel = field(default_factory=NodeModel)
     baseline: NodeBaseline = field(default_factory=NodeBaseline)
     schedule: Schedule = field(default_factory=Schedule)
+    monitor: Monitor = "loss"
+    precision: Precision = "medium"
     split: str = "random-60-20-20"
     features: Literal["rows", "none"] = "rows"
     k: int | list[int] | None = None
@@ -80,26 +91,64 @@ def node_recipe(
 ) -> tuple[str, NodeRecipe]:
     """The recipe's name and itself, with ``key=value`` changes.
 
-    Without a name, ``paper`` for Specformer on the data sets the paper has, else ``default``: the
-    paper states no other model's settings beyond their widths.
+    A name that ends in ``.yaml`` is a file, such as one that ``specformer tune`` wrote. Without a
+    name, ``paper`` for Specformer on the data sets the paper has, else ``default``: the paper
+    states no other model's settings beyond their widths.
 
     Example:
         >>> node_recipe(None, "cora")[1].schedule.learning_rate
         0.0002
     """
-    text = resources.files("specformer.experiments") / "recipes" / "nodes.yaml"
-    written = yaml.safe_load(text.read_text(encoding="utf-8"))
-    default, special = written["default"], written["paper"]
-    chosen = name or ("paper" if dataset in special and model == "specformer" else "default")
-    if chosen == "paper" and dataset not in special:
+    written = _written()
+    chosen = name or ("paper" if _has("paper", dataset, model) else "default")
+    if chosen.endswith(".yaml"):
+        settings = _merged(written["default"], _read_file(Path(chosen)))
+    elif chosen == "default":
+        settings = written["default"]
+    elif chosen not in NAMED:
+        names = ", ".join([*NAMED, "default"])
+        raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
+    elif not _has(chosen, dataset, model):
         raise ConfigError(
-            f"the paper has no recipe for {dataset}; its sets are {', '.join(special)}. "
-            "Use --recipe default."
+            f"there is no recipe {chosen} of {model} for {dataset}, only for "
+            f"{', '.join(written[chosen].get(model, {})) or 'no set'}. Use --recipe default."
         )
-    if chosen not in ("paper", "default"):
-        raise ConfigError(f"unknown recipe {chosen!r}; choose paper or default.")
-    settings = _merged(default, special[dataset]) if chosen == "paper" else default
+    else:
+        settings = _merged(written["default"], written[chosen][model][dataset])
     return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
+
+
+def recipes_for(dataset: str, model: str) -> list[str]:
+    """The named recipes of a model on a data set, or ``default`` where it has none.
+
+    Example:
+        >>> recipes_for("cora", "graphormer")
+        ['default']
+    """
+    return [name for name in NAMED if _has(name, dataset, model)] or ["default"]
+
+
+def _has(name: str, dataset: str, model: str) -> bool:
+    return dataset in _written().get(name, {}).get(model, {})
+
+
+@cache
+def _written() -> dict[str, Any]:
+    text = resources.files("specformer.experiments") / "recipes" / "nodes.yaml"
+    content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
+    return content
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML.") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
+    return content
 
 
 def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: int) -> nn.Module:

@@ -22,6 +22,7 @@ from specformer.spectrum import Spectrum, decompose
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeTask, fit_nodes
+from specformer.training.precision import matmul_precision
 from specformer.training.progress import Progress
 from specformer.training.stacking import unstack
 
@@ -54,6 +55,25 @@ def node_operator(
     )
 
 
+def node_task(
+    graph: Graph, splits: Sequence[Split], recipe: NodeRecipe, device: torch.device
+) -> NodeTask:
+    """Features as a recipe wants them, labels and splits, on a device."""
+    assert graph.y is not None
+    return NodeTask.from_splits(dense_features(graph, recipe.features), graph.y, splits, device)
+
+
+def fresh_models(
+    model: str, recipe: NodeRecipe, graph: Graph, runs: int, seed: int
+) -> list[nn.Module]:
+    """Untrained models, each run's from a seed of its own."""
+    models = []
+    for run in range(runs):
+        torch.manual_seed(100_003 * seed + run)
+        models.append(node_model(model, recipe, graph.num_features, graph.num_classes))
+    return models
+
+
 def classify_nodes(
     graph: Graph,
     spectrum: Spectrum | None,
@@ -70,20 +90,20 @@ def classify_nodes(
 
     ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
     """
-    assert graph.y is not None
     started = time.perf_counter()
-    task = NodeTask.from_splits(dense_features(graph, recipe.features), graph.y, splits, device)
-    fresh = []
-    for run in range(task.runs):
-        torch.manual_seed(100_003 * seed + run)
-        fresh.append(node_model(model, recipe, graph.num_features, graph.num_classes))
+    task = node_task(graph, splits, recipe, device)
+    fresh = fresh_models(model, recipe, graph, task.runs, seed)
     operator = node_operator(model, graph, spectrum, device)
-    with progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update:
+    with (
+        matmul_precision(recipe.precision, device),
+        progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update,
+    ):
         fit = fit_nodes(
             fresh,
             task,
             operator,
             recipe.schedule,
+            monitor=recipe.monitor,
             checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
             if checkpoint
             else None,
@@ -102,6 +122,7 @@ def classify_nodes(
         "val_by_accuracy": summary(fit.by_accuracy.val.tolist()),
         "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
         "epochs": float(fit.epochs.double().mean()),
+        "epochs_each": fit.epochs.tolist(),
         "seconds": time.perf_counter() - started,
     }
     arrays = {f"nodes/{graph.name}/{model}/curve": fit.curves.cpu().numpy()}

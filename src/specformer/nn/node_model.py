@@ -36,6 +36,7 @@ class Specformer(Pretrained):
         space: ``"output"``: a two-layer feature network maps to the outputs and the convolutions
             act there (the paper's small data sets); ``"hidden"``: a linear map to
             ``hidden_channels``, the convolutions, a linear map to the outputs (its large ones).
+        feature_layers: depth of the feature network in ``"output"`` space; 1 makes it linear.
         decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
         bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.bases`.
         transform, norm, activation, residual: see :class:`SpectralConv`.
@@ -64,6 +65,7 @@ class Specformer(Pretrained):
         *,
         num_blocks: int = 1,
         space: Space = "output",
+        feature_layers: Literal[1, 2] = 2,
         decoder: DecoderKind = "joint",
         filter_activation: Activation = None,
         epsilon: float = 100.0,
@@ -88,8 +90,11 @@ class Specformer(Pretrained):
         channels = out_channels if space == "output" else hidden_channels
         self.space = space
         self.feature_dropout = nn.Dropout(feature_dropout)
-        self.lift = Linear(in_channels, hidden_channels, bias)
-        self.readout = Linear(hidden_channels, out_channels, bias)
+        self.is_direct = space == "output" and feature_layers == 1
+        self.lift = Linear(in_channels, channels if self.is_direct else hidden_channels, bias)
+        self.readout = (
+            nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
+        )
         self.filters = nn.ModuleList(
             SpectralFilter(
                 hidden_channels,
@@ -130,13 +135,18 @@ class Specformer(Pretrained):
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
         responses = self.responses(spectrum, landmarks)
         hidden = self.lift(self.feature_dropout(x))
-        if self.space == "output":
+        if self.space == "output" and not self.is_direct:
             hidden = self.readout(self.feature_dropout(hidden.relu()))
         for layer, conv in enumerate(self.convs):
             hidden = conv(hidden, responses[min(layer, len(responses) - 1)], spectrum)
         if self.space == "hidden":
             hidden = self.readout(self.feature_dropout(hidden))
         return cast(Tensor, hidden)
+
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The parameters of filters and bases: all but those of the feature maps."""
+        bases = [cast(SpectralConv, conv).bases for conv in self.convs]
+        return list(nn.ModuleList([*self.filters, *bases]).parameters())
 
     def responses(self, spectrum: Spectrum, landmarks: Tokens | None = None) -> list[Tensor]:
         """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large"."""
@@ -169,7 +179,7 @@ class Specformer(Pretrained):
             if isinstance(conv.transform, Linear):
                 out = out @ conv.transform.weight.mT.unsqueeze(-3)
             gains = out + gains if conv.residual else out
-        return gains @ self.readout.weight.mT.unsqueeze(-3)
+        return gains @ cast(Linear, self.readout).weight.mT.unsqueeze(-3)
 
     def condensed_attention(self, spectrum: Spectrum) -> Tensor:
         """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
@@ -183,9 +193,10 @@ def _check(config: dict[str, Any]) -> None:
     for name, choices in (
         ("sharing", ("small", "medium", "large")),
         ("space", ("output", "hidden")),
+        ("feature_layers", (1, 2)),
     ):
         if config[name] not in choices:
-            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(choices)}.")
+            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, choices))}.")
     for name in ("in_channels", "hidden_channels", "out_channels", "num_layers", "num_heads"):
         if config[name] < 1:
             raise ConfigError(f"{name}={config[name]} must be at least 1.")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
+from specformer.nn import Specformer
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import stack
 
+#: What decides when a run stops and which epoch's model is kept.
+Monitor = Literal["loss", "accuracy"]
 _READ_EVERY = 50
 _SAVE_EVERY = 200
 
@@ -66,7 +70,7 @@ class Selection:
 class NodeFit:
     """The outcome of all runs.
 
-    The model at its lowest validation loss, both selection rules, and curves ``[epochs, runs, 3]``
+    The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
     of training loss, validation loss and validation accuracy.
     """
 
@@ -78,20 +82,25 @@ class NodeFit:
 
 
 class _Tracker:
-    """Accuracies at the best epoch so far, updated on the device."""
+    """Accuracies at the epoch with the lowest score so far, updated on the device."""
 
     def __init__(self, task: NodeTask) -> None:
+        self.best = task.x.new_full((task.runs,), float("inf"))
         self.val = task.x.new_zeros(task.runs)
         self.test = task.x.new_zeros(task.runs)
         self.epoch = task.y.new_zeros(task.runs)
 
-    def update(self, improved: Tensor, val: Tensor, test: Tensor, epoch: Tensor) -> None:
+    def update(
+        self, score: Tensor, active: Tensor, val: Tensor, test: Tensor, epoch: Tensor
+    ) -> None:
+        improved = active & (score < self.best)
+        self.best.copy_(torch.where(improved, score, self.best))
         self.val.copy_(torch.where(improved, val, self.val))
         self.test.copy_(torch.where(improved, test, self.test))
         self.epoch.copy_(torch.where(improved, epoch, self.epoch))
 
     def state(self) -> dict[str, Tensor]:
-        return {"val": self.val, "test": self.test, "epoch": self.epoch}
+        return {"best": self.best, "val": self.val, "test": self.test, "epoch": self.epoch}
 
     def selection(self) -> Selection:
         return Selection(self.val, self.test, self.epoch)
@@ -103,16 +112,19 @@ def fit_nodes(
     operator: object,
     schedule: Schedule,
     *,
+    monitor: Monitor = "loss",
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> NodeFit:
-    """Train one model a split, all at once, with early stopping on the validation loss.
+    """Train one model a split, all at once, with early stopping on the validation nodes.
 
     Args:
         models: one a split, of one shape.
         task: features, labels and splits.
         operator: what the models take beside the features: a spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.
+        monitor: what stops a run and picks the model that is kept: the lowest validation loss or
+            the highest validation accuracy.
         checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
             a resumed run gives what an uninterrupted one gives, to the bit.
         on_progress: called with the epochs done and the mean validation accuracy.
@@ -121,7 +133,8 @@ def fit_nodes(
     model = stack(models).to(device)
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
     by_loss, by_accuracy = _Tracker(task), _Tracker(task)
-    optimiser = schedule.optimiser(model.parameters(), device)
+    filters = model.filter_parameters() if isinstance(model, Specformer) else ()
+    optimiser = schedule.optimiser(model.parameters(), device, filters)
     epoch = torch.zeros((), dtype=torch.long, device=device)
     curves = task.x.new_full((schedule.epochs, task.runs, 3), float("nan"))
 
@@ -138,9 +151,9 @@ def fit_nodes(
             val_loss = _mean_over(task.val, _cross_entropy(logits, task.y))
             right = (logits.argmax(dim=-1) == task.y).to(logits.dtype)
             val, test = _mean_over(task.val, right), _mean_over(task.test, right)
-            better = stopping.active & ((val > by_accuracy.val) | (epoch == 0))
-            by_loss.update(stopping.update(val_loss, epoch), val, test, epoch)
-            by_accuracy.update(better, val, test, epoch)
+            by_loss.update(val_loss, stopping.active, val, test, epoch)
+            by_accuracy.update(-val, stopping.active, val, test, epoch)
+            stopping.update(val_loss if monitor == "loss" else -val, epoch)
             record = torch.stack([train_loss.detach(), val_loss, val], dim=-1)
             curves.index_copy_(0, epoch.view(1), record.unsqueeze(0))
             epoch.add_(1)
@@ -160,7 +173,8 @@ def fit_nodes(
         done += 1
         if done % _READ_EVERY == 0 or done == schedule.epochs:
             if on_progress:
-                on_progress(done, float(by_loss.val.mean()))
+                chosen = by_loss if monitor == "loss" else by_accuracy
+                on_progress(done, float(chosen.val.mean()))
             if not stopping.active.any():
                 break
         if checkpoint and done % _SAVE_EVERY == 0:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 
+_NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -24,6 +26,9 @@ class Schedule:
         warmup: epochs of linear increase at the start.
         final_rate: the rate cosine decay ends at.
         weight_decay: L2 penalty.
+        filter_learning_rate, filter_weight_decay: those of a filter's own parameters, where a
+            model tells them apart (:meth:`specformer.Specformer.filter_parameters`); None for the
+            same as all others.
     """
 
     epochs: int = 2000
@@ -33,30 +38,55 @@ class Schedule:
     warmup: int = 0
     final_rate: float = 0.0
     weight_decay: float = 0.0
+    filter_learning_rate: float | None = None
+    filter_weight_decay: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name in ("epochs", "patience") and value < 1:
                 raise ConfigError(f"{name}={value} must be at least 1.")
-            if name == "learning_rate" and not value > 0:
+            if value is None:
+                continue
+            if name in ("learning_rate", "filter_learning_rate") and not value > 0:
                 raise ConfigError(f"{name}={value} must be positive.")
-            if name in ("warmup", "final_rate", "weight_decay") and value < 0:
+            if name in _NOT_NEGATIVE and value < 0:
                 raise ConfigError(f"{name}={value} must not be negative.")
 
     def optimiser(
-        self, parameters: Iterable[nn.Parameter], device: torch.device
+        self,
+        parameters: Iterable[nn.Parameter],
+        device: torch.device,
+        filters: Iterable[nn.Parameter] = (),
     ) -> torch.optim.Optimizer:
-        """Adam with its rate in a tensor, so that a captured epoch can change it."""
-        rate = torch.tensor(self.learning_rate, device=device)
+        """Adam with its rates in tensors, so that a captured epoch can change them.
+
+        ``filters``: those of ``parameters`` that take the filter's rate and decay.
+        """
+        everything, special = list(parameters), set(filters)
+        decay = self.filter_weight_decay
+        groups = [
+            {
+                "params": [parameter for parameter in everything if parameter not in special],
+                "scale": 1.0,
+                "weight_decay": self.weight_decay,
+            },
+            {
+                "params": [parameter for parameter in everything if parameter in special],
+                "scale": (self.filter_learning_rate or self.learning_rate) / self.learning_rate,
+                "weight_decay": self.weight_decay if decay is None else decay,
+            },
+        ]
         optimiser = torch.optim.Adam(
-            parameters,
-            lr=rate,
-            weight_decay=self.weight_decay,
+            [
+                {**group, "lr": torch.tensor(self.learning_rate, device=device)}
+                for group in groups
+                if group["params"]
+            ],
             capturable=device.type == "cuda",
             fused=True,
         )
         # Adam makes its state at the first step; made here, a checkpoint can fill it before that.
-        for parameter in optimiser.param_groups[0]["params"]:
+        for parameter in everything:
             optimiser.state[parameter] = {
                 "step": torch.zeros((), dtype=torch.float32, device=device),
                 "exp_avg": torch.zeros_like(parameter),
@@ -79,4 +109,4 @@ class Schedule:
     def set_rate(self, optimiser: torch.optim.Optimizer, epoch: Tensor) -> None:
         """Write the rate of ``epoch`` into the optimiser without reading anything back."""
         for group in optimiser.param_groups:
-            group["lr"].copy_(self.rate(epoch))
+            group["lr"].copy_(self.rate(epoch) * group["scale"])

@@ -18,6 +18,7 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
 from specformer.nn.bases import LinearBases
 from specformer.nn.decoder import JointDecoder
+from specformer.nn.linear import Linear
 from specformer.spectrum import Tokens
 
 #: Keeps the normal equations solvable when features are nearly dependent; relative to a unit
@@ -50,6 +51,7 @@ class ProjectedReadout:
         self.targets = targets
         with torch.no_grad():
             # h = Σ_c lift_c readout_c (w_0c + w_1c g): two constants, as only g is solved for.
+            assert isinstance(model.readout, Linear)
             path = model.lift.weight.squeeze(-1) * model.readout.weight.squeeze(-2)
             self.constant, self.slope = (path.unsqueeze(-2) * bases.weight).sum(dim=-1).unbind(-1)
 

@@ -1,0 +1,78 @@
+"""Searching for settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specformer.cli.options import (
+    Assignments,
+    Cache,
+    Data,
+    Device,
+    Json,
+    Quiet,
+    Seed,
+    print_json,
+    spectra_folder,
+)
+
+
+def tune(
+    source: Annotated[
+        str, typer.Argument(help="A graph: a data set's name, an .npz file or a CSV folder.")
+    ],
+    model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
+    recipe: Annotated[str | None, typer.Option(help="Where to start: paper, default, …")] = None,
+    trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
+    splits: Annotated[int, typer.Option(help="Splits a trial trains on.")] = 3,
+    finalists: Annotated[int, typer.Option(help="Trials to repeat on every split.")] = 3,
+    runs: Annotated[int, typer.Option(help="Splits the finalists train on.")] = 10,
+    assignments: Assignments = None,
+    data: Data = None,
+    cache: Cache = None,
+    json_output: Json = False,
+    quiet: Quiet = False,
+    device: Device = "auto",
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the search; an existing one goes on. (default: runs/tune-…)"),
+    ] = None,
+) -> None:
+    """Search for settings by validation accuracy; writes a recipe that train --recipe takes."""
+    from specformer.experiments.terminal import progress_bars
+    from specformer.experiments.tune import tune as search
+    from specformer.training.environment import choose_device
+
+    folder = out or Path("runs") / f"tune-{Path(source).stem}-{model}"
+    with progress_bars(quiet or json_output) as progress:
+        result = search(
+            source,
+            model=model,
+            recipe=recipe,
+            assignments=assignments or [],
+            trials=trials,
+            splits=splits,
+            finalists=finalists,
+            runs=runs,
+            folder=folder,
+            data=data,
+            cache=spectra_folder(cache),
+            device=choose_device(device),
+            seed=seed,
+            progress=progress,
+        )
+    if json_output:
+        print_json(result)
+        return
+    val = result["val"]
+    typer.echo(f"Trial {result['winner']} has the best validation accuracy, {val['mean']:.4f}:")
+    for change in result["set"]:
+        typer.echo(f"  {change}")
+    typer.echo(
+        f"Finished in {result['seconds']:.0f} s. Train with: "
+        f"specformer train {source} --model {model} --recipe {result['recipe_file']}"
+    )

@@ -1,0 +1,36 @@
+r"""How exact products of float32 numbers are on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+#: PyTorch's own levels (``torch.set_float32_matmul_precision``): float32, TF32, and TF32 with
+#: attention in bfloat16 (:func:`specformer.nn.attention.carried_attention`).
+Precision = Literal["highest", "high", "medium"]
+
+
+@contextmanager
+def matmul_precision(level: Precision, device: torch.device) -> Iterator[None]:
+    """Work at one of PyTorch's levels of float32 products, then go back to the one before.
+
+    On a CPU nothing changes: less than float32 gains nothing there, and some processors do not
+    know the instructions PyTorch would then use.
+
+    Example:
+        >>> with matmul_precision("medium", torch.device("cuda")):
+        ...     torch.get_float32_matmul_precision()
+        'medium'
+    """
+    if device.type == "cpu":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(level)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
