@@ -293,9 +293,10 @@ def test_initial_weights_of_a_given_deviation() -> None:
     assert model.lift.weight.std().item() == pytest.approx(0.01, rel=0.05)
     assert not model.lift.bias.any()
     filt = model.filters[0]
-    assert filt.encoder.blocks[0].attention.query.weight.std().item() == pytest.approx(
-        0.01, rel=0.1
-    )
+    attention = filt.encoder.blocks[0].attention
+    assert attention.out.weight.std().item() == pytest.approx(0.01, rel=0.1)
+    # uniform between ±1/√64, as PyTorch draws it
+    assert attention.query.weight.std().item() == pytest.approx(1 / (8 * 3**0.5), rel=0.1)
     assert bool((model.convs[0].bases.weight == 1).all())
     assert bool((filt.encoder.blocks[0].attention_norm.weight == 1).all())
 
@@ -349,7 +350,7 @@ def test_config_holds_every_argument() -> None:
     assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
         "large",
         "layer",
-        21,
+        22,
     )
 
 

@@ -13,6 +13,8 @@ from specformer.spectrum import Tokens
 
 #: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.
 BAND_EDGES = (2.0 / 3.0, 4.0 / 3.0)
+#: Names of the linear maps to queries, keys and values.
+PROJECTIONS = ("query", "key", "value")
 _ROWS = 1024
 
 

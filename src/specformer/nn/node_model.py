@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
+from specformer.nn.attention import PROJECTIONS
 from specformer.nn.bases import BasesKind, LinearBases, make_bases
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.filter import SpectralFilter
@@ -43,7 +44,8 @@ class Specformer(Pretrained):
         bias: biases in the feature maps. Without them, and without norm and activation,
             ``space="hidden"`` is a linear filter of its input (:meth:`linear_response`).
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
-        init_std: standard deviation of all linear weights, biases zero; None for PyTorch's own.
+        init_std: standard deviation of all linear weights but attention's projections, biases
+            zero; None for PyTorch's own.
 
     Shapes: x ``[n, in]`` or, with stacked parameters, ``[runs, n, in]``; output ``[..., n, out]``.
 
@@ -127,8 +129,10 @@ class Specformer(Pretrained):
             space == "hidden" and bases == "linear" and not (activation or norm or bias)
         )
         if init_std is not None:
-            for module in self.modules():
-                if isinstance(module, Linear):
+            for name, module in self.named_modules():
+                # Projections of attention keep their larger weights: with tiny queries, keys and
+                # values filters stay constant for hundreds of epochs, and some runs stop there.
+                if isinstance(module, Linear) and name.rpartition(".")[2] not in PROJECTIONS:
                     module.reset_parameters(init_std)
 
     def forward(self, x: Tensor, spectrum: Spectrum, landmarks: Tokens | None = None) -> Tensor:
