@@ -11,6 +11,7 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 
 from specformer import SpectralFilter, Spectrum
 from specformer.errors import ConfigError
+from specformer.spectrum import Tokens
 
 decoders = pytest.mark.parametrize("decoder", ["joint", "heads"])
 depths = pytest.mark.parametrize("num_blocks", [1, 2])
@@ -198,3 +199,28 @@ def test_number_of_parameters() -> None:
 
 def test_repr() -> None:
     assert repr(SpectralFilter(32, 4)).startswith("SpectralFilter(\n  32, num_heads=4\n")
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2])
+@pytest.mark.parametrize("decoder", ["joint", "heads"])
+def test_dropout_treats_equal_eigenvalues_one_by_one(num_blocks, decoder):
+    torch.manual_seed(0)
+    values = torch.tensor([0.0, 0.5, *[1.0] * 20, 1.5, 2.0], dtype=torch.float64)
+    filt = SpectralFilter(8, 2, num_blocks, decoder=decoder, dropout=0.5).double()
+    noisy = filt(values)[2:22]
+    assert len(noisy.unique(dim=0)) > 10
+    quiet = filt.eval()(values)[2:22]
+    assert len(quiet.unique(dim=0)) == 1
+
+
+def test_dropout_over_tokens_is_dropout_over_all_eigenvalues():
+    """Mean and deviation of the noise agree with attention over every eigenvalue by itself."""
+    torch.manual_seed(0)
+    values = torch.tensor([0.0, 0.5, *[1.0] * 6, 1.5, 2.0], dtype=torch.float64)
+    filt = SpectralFilter(8, 2, dropout=0.5).double()
+    every = Tokens(values, torch.ones_like(values))
+    with torch.no_grad():
+        ours = torch.stack([filt(values) for _ in range(4000)])
+        plain = torch.stack([filt.decode(every) for _ in range(4000)])
+    torch.testing.assert_close(ours.mean(0), plain.mean(0), rtol=0, atol=0.03)
+    torch.testing.assert_close(ours.std(0), plain.std(0), rtol=0.1, atol=0)

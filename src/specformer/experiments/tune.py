@@ -28,15 +28,19 @@ from specformer.training.progress import Progress, Silent
 
 #: Files of a search in its folder.
 TRIALS, BEST = "trials.jsonl", "best.yaml"
+#: Trials drawn afresh before any starts from a better one; how many of the best may be started
+#: from; which share of their settings is drawn anew.
+_EXPLORED, _PARENTS, _CHANGED = 20, 3, 0.25
 
 
 class Search:
     """Trials of one model on one graph, kept in a file and never run twice.
 
-    Trial 0 is the recipe as it is; every other draws one value of each list of
-    ``recipes/node_search.yaml``, from a generator seeded with its number, so that a stopped search
-    goes on where it was. A trial's score is its mean validation accuracy; test nodes are not
-    looked at.
+    Trial 0 is the recipe as it is. The others draw one value of each list of
+    ``recipes/node_search.yaml``; after the first twenty, every second one changes a quarter of the
+    settings of one of the three best so far instead. Generators are seeded with a trial's number,
+    so that a stopped search goes on where it was. A trial's score is its mean validation accuracy;
+    test nodes are not looked at.
 
     Args:
         source: a data set's name, a file or a folder.
@@ -78,8 +82,7 @@ class Search:
             for number in range(trials):
                 self._trial(number, splits)
                 update(number + 1, max(self._scores(splits).values()))
-        ranked = sorted(self._scores(splits).items(), key=lambda pair: -pair[1])
-        chosen = [number for number, _ in ranked[:finalists]]
+        chosen = self._ranked(splits)[:finalists]
         with progress.stage(f"{self.graph.name}: finalists", finalists, "best accuracy") as update:
             for place, number in enumerate(chosen):
                 self._trial(number, runs)
@@ -88,15 +91,27 @@ class Search:
         winner = max(scores, key=scores.__getitem__)
         return self.done[winner, runs]
 
-    def settings(self, number: int) -> list[str]:
+    def settings(self, number: int, splits: int) -> list[str]:
         """The ``key=value`` changes of one trial."""
         if number == 0:
             return []
         generator = np.random.default_rng([self.seed, number])
-        return [
-            f"{key}={json.dumps(choices[generator.integers(len(choices))])}"
+        drawn = {
+            key: f"{key}={json.dumps(choices[generator.integers(len(choices))])}"
             for key, choices in self.space.items()
-        ]
+        }
+        if number <= _EXPLORED or number % 2:
+            return list(drawn.values())
+        best = [earlier for earlier in self._ranked(splits) if earlier < number][:_PARENTS]
+        parent = self.done[best[generator.integers(len(best))], splits]["set"]
+        kept = parent[len(self.assignments) :]
+        again = [change for change in drawn.values() if generator.random() < _CHANGED]
+        return [*kept, *again]
+
+    def _ranked(self, splits: int) -> list[int]:
+        """Trials over that many splits, the best first."""
+        scores = self._scores(splits)
+        return sorted(scores, key=lambda number: (-scores[number], number))
 
     def _scores(self, splits: int) -> dict[int, float]:
         return {
@@ -108,7 +123,7 @@ class Search:
     def _trial(self, number: int, splits: int) -> None:
         if (number, splits) in self.done:
             return
-        changes = [*self.assignments, *self.settings(number)]
+        changes = self._changes(number, splits)
         _, recipe = node_recipe(self.recipe, self.source, changes, self.model)
         started = time.perf_counter()
         val, epochs = self._fit(recipe, splits)
@@ -124,6 +139,14 @@ class Search:
         self.done[number, splits] = trial
         lines = [json.dumps(entry) for entry in self.done.values()]
         write_text(self.path, "\n".join(lines) + "\n")
+
+    def _changes(self, number: int, splits: int) -> list[str]:
+        """All of a trial's changes; a finalist keeps those it had on fewer splits."""
+        for (earlier, _), trial in self.done.items():
+            if earlier == number:
+                changes: list[str] = trial["set"]
+                return changes
+        return [*self.assignments, *self.settings(number, splits)]
 
     def _fit(self, recipe: NodeRecipe, splits: int) -> tuple[list[float], float]:
         """Validation accuracies of one setting and the mean number of epochs."""

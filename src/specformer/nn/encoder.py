@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
@@ -31,10 +32,16 @@ class EncoderBlock(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+    def forward(
+        self, tokens: Tensor, keys: Tensor, weights: Tensor, index: Tensor | None = None
+    ) -> Tensor:
+        """Updated tokens; with ``index`` ``[q]`` one for each of its entries, noise of its own."""
         normed = self.attention_norm(tokens)
         normed_keys = normed if keys is tokens else self.attention_norm(keys)
-        attended = tokens + self.dropout(self.attention(normed, normed_keys, weights))
+        mixed = self.attention(normed, normed_keys, weights)
+        if index is not None:
+            tokens, mixed = tokens.index_select(-2, index), mixed.index_select(-2, index)
+        attended = tokens + self.dropout(mixed)
         update = self.feed_forward(self.feed_forward_norm(attended))
         return cast(Tensor, attended + self.dropout(update))
 
@@ -67,21 +74,34 @@ class SpectrumEncoder(nn.Module):
             EncoderBlock(channels, num_heads, dropout) for _ in range(num_blocks)
         )
 
-    def forward(self, tokens: Tokens, landmarks: Tokens | None = None) -> tuple[Tensor, Tensor]:
-        """Representations of the tokens and of the keys they attend to, ``[p, channels]`` each.
+    @property
+    def is_noisy(self) -> bool:
+        """Whether dropout is at work: equal eigenvalues then have different representations."""
+        dropouts = (cast(EncoderBlock, block).dropout for block in self.blocks)
+        return self.training and any(dropout.p > 0 for dropout in dropouts)
 
-        With ``landmarks`` the keys are those few weighted points instead of the tokens.
+    def forward(
+        self, tokens: Tokens, landmarks: Tokens | None = None, index: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Representations of the tokens and of the keys they attend to, and the keys' weights.
+
+        With ``landmarks`` the keys are those few weighted points instead of the tokens. With
+        ``index`` ``[q]`` every eigenvalue is represented, not every token: the first block attends
+        over tokens, for nothing tells equal eigenvalues apart before the first dropout.
+
+        Shapes: ``[p, channels]`` or ``[q, channels]``, ``[r, channels]``, ``[r]``.
         """
         hidden = self.embedding(self.encoding(tokens.values))
-        if landmarks is None:
-            for block in self.blocks:
-                hidden = block(hidden, hidden, tokens.weights)
-            return hidden, hidden
-        keys = self.embedding(self.encoding(landmarks.values))
-        for block in self.blocks:
-            hidden = block(hidden, keys, landmarks.weights)
-            keys = block(keys, keys, landmarks.weights)
-        return hidden, keys
+        keys, weights = hidden, tokens.weights
+        if landmarks is not None:
+            keys, weights = self.embedding(self.encoding(landmarks.values)), landmarks.weights
+        for number, block in enumerate(self.blocks):
+            updated = block(hidden, keys, weights, index if number == 0 else None)
+            keys = updated if landmarks is None else block(keys, keys, weights)
+            hidden = updated
+            if landmarks is None and index is not None:
+                weights = torch.ones_like(index, dtype=weights.dtype)
+        return hidden, keys, weights
 
     def condensed_attention(self, tokens: Tokens, block: int = 0) -> Tensor:
         """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``."""

@@ -2,8 +2,6 @@ r"""The learnable set-to-set spectral filter: encoder and decoder together."""
 
 from __future__ import annotations
 
-from typing import cast
-
 from torch import Tensor, nn
 
 from specformer.nn.activation import Activation
@@ -52,17 +50,23 @@ class SpectralFilter(nn.Module):
     def forward(self, eigenvalues: Tensor) -> Tensor:
         """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
         groups = distinct(eigenvalues)
-        return self.decode(groups.tokens).index_select(-2, groups.index)
+        return self.decode(groups.tokens, index=groups.index)
 
-    def decode(self, tokens: Tokens, landmarks: Tokens | None = None) -> Tensor:
+    def decode(
+        self, tokens: Tokens, landmarks: Tokens | None = None, index: Tensor | None = None
+    ) -> Tensor:
         """New eigenvalues ``[p, heads]`` of distinct tokens with multiplicities.
+
+        With ``index`` ``[q]``, each eigenvalue's token, those of all eigenvalues, ``[q, heads]``.
+        Under dropout equal eigenvalues then differ, as if attention had run over all of them: half
+        of a graph's eigenvalues may be equal, and one noise for all would be a large one.
 
         ``landmarks`` (:meth:`specformer.Spectrum.landmarks`) replace the tokens as attention's
         keys: O(p·b) instead of O(p²), to quadrature accuracy.
         """
-        hidden, keys = self.encoder(tokens, landmarks)
-        weights = (landmarks or tokens).weights
-        return cast(Tensor, self.decoder(hidden, keys, weights))
+        apart = index is not None and self.encoder.is_noisy
+        decoded: Tensor = self.decoder(*self.encoder(tokens, landmarks, index if apart else None))
+        return decoded if index is None or apart else decoded.index_select(-2, index)
 
     def extra_repr(self) -> str:
         return f"{self.hidden_channels}, num_heads={self.num_heads}"

@@ -154,11 +154,9 @@ class Specformer(Pretrained):
 
     def responses(self, spectrum: Spectrum, landmarks: Tokens | None = None) -> list[Tensor]:
         """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large"."""
-        index = spectrum.distinct.index
+        groups = spectrum.distinct
         return [
-            cast(SpectralFilter, filt)
-            .decode(spectrum.distinct.tokens, landmarks)
-            .index_select(-2, index)
+            cast(SpectralFilter, filt).decode(groups.tokens, landmarks, groups.index)
             for filt in self.filters
         ]
 

@@ -61,7 +61,7 @@ class ProjectedReadout:
 
     def gains(self, tokens: Tokens, landmarks: Tokens | None) -> Tensor:
         """The best gains ``[runs, p]`` the present features allow; the decoder is set to them."""
-        hidden, _ = self.filter.encoder(tokens, landmarks)
+        hidden, _, _ = self.filter.encoder(tokens, landmarks)
         features = torch.cat([torch.ones_like(hidden[..., :1]), hidden], dim=-1)
         with torch.no_grad():
             theta = self._solve(features.double())
