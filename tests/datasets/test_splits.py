@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specformer.datasets import Split, random_60_20_20
+from specformer.datasets import Split, csbm, make_splits, node_graph, random_60_20_20
+from specformer.errors import ConfigError
+from specformer.graphs import Graph
 
 
 def parts(split: Split) -> list[np.ndarray]:
@@ -64,3 +68,67 @@ def test_fingerprint_tells_the_parts_apart():
     swapped = Split(split.train, split.test, split.val)
     assert swapped.fingerprint != split.fingerprint
     assert len(split.fingerprint) == 16
+
+
+def masked(name: str, *, splits: int, nodes: int = 30, unlabelled: int = 0) -> Graph:
+    """A graph whose file holds that many splits, every node in one part of each."""
+    graph = csbm(0.5, num_nodes=nodes)
+    part = (np.arange(nodes)[:, None] + np.arange(splits)) % 3
+    y = graph.y.copy()
+    y[:unlabelled] = -1
+    masks = {f"{key}_mask": part == i for i, key in enumerate(("train", "val", "test"))}
+    return replace(graph, name=name, y=y, **masks)
+
+
+def test_geom_gcn_takes_the_masks_of_the_file():
+    graph = masked("cora", splits=3)
+    for run, split in enumerate(make_splits(graph, "geom-gcn", 2, seed=5)):
+        np.testing.assert_array_equal(split.train, graph.train_mask[:, run])
+        np.testing.assert_array_equal(split.val, graph.val_mask[:, run])
+        np.testing.assert_array_equal(split.test, graph.test_mask[:, run])
+    with pytest.raises(ConfigError, match="cora: 4 runs asked for, 3 splits in it"):
+        make_splits(graph, "geom-gcn", 4, seed=0)
+
+
+def test_a_split_goes_by_the_name_of_the_masks_in_the_file():
+    with pytest.raises(ConfigError, match="cora: the masks in its file are split=geom-gcn"):
+        make_splits(masked("cora", splits=3), "official", 1, seed=0)
+    with pytest.raises(ConfigError, match="penn94: the masks in its file are split=official"):
+        make_splits(masked("penn94", splits=5), "geom-gcn", 1, seed=0)
+    with pytest.raises(ConfigError, match=r"choose from random-60-20-20, geom-gcn, official"):
+        make_splits(masked("cora", splits=3), "masks", 1, seed=0)
+
+
+@pytest.mark.parametrize("protocol", ["geom-gcn", "official"])
+def test_a_file_without_masks(protocol):
+    with pytest.raises(ConfigError, match="no train, validation and test masks; use split=random"):
+        make_splits(csbm(0.5, num_nodes=20), protocol, 1, seed=0)
+
+
+def test_one_official_split_serves_every_run():
+    graph = masked("my-graph", splits=1)
+    splits = make_splits(graph, "official", 4, seed=0)
+    assert len(splits) == 4
+    assert {split.fingerprint for split in splits} == {splits[0].fingerprint}
+
+
+def test_nodes_without_a_label_are_in_no_part():
+    for split in make_splits(masked("penn94", splits=5, unlabelled=7), "official", 5, seed=0):
+        assert not np.any([part[:7] for part in parts(split)])
+        assert np.all(np.sum([part[7:] for part in parts(split)], axis=0) == 1)
+
+
+def test_masks_that_cannot_be_a_split():
+    graph = masked("mine", splits=1)
+    nothing = np.zeros(graph.num_nodes, dtype=bool)
+    with pytest.raises(ConfigError, match="mine: split 0 has a part without a labelled node"):
+        make_splits(replace(graph, val_mask=nothing), "official", 1, seed=0)
+    with pytest.raises(ConfigError, match="mine: split 0 has a node in two of its parts"):
+        make_splits(replace(graph, test_mask=~nothing), "official", 1, seed=0)
+
+
+def test_real_files_go_by_their_protocol(shared_data):
+    cora = node_graph("cora", shared_data)
+    assert len({split.fingerprint for split in make_splits(cora, "geom-gcn", 10, 0)}) == 10
+    filtered = node_graph("chameleon-filtered", shared_data)
+    assert len({split.fingerprint for split in make_splits(filtered, "official", 10, 0)}) == 10

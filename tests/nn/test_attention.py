@@ -158,3 +158,22 @@ def test_scores_are_never_held(lead: tuple[int, ...]) -> None:
     names = {event.key for event in seen.key_averages()}
     assert "aten::_scaled_dot_product_flash_attention_for_cpu_backward" in names
     assert "aten::_scaled_dot_product_attention_math" not in names
+
+
+def test_padded_sets_in_a_batch_attend_as_if_alone() -> None:
+    attention = scrambled(SelfAttention(8, 2))
+    sets = [random(size, 8, seed=size) for size in (3, 5, 1)]
+    padded = torch.full((3, 5, 8), 9.0, dtype=torch.float64)
+    weights = torch.zeros(3, 5, dtype=torch.float64)
+    for number, tokens in enumerate(sets):
+        padded[number, : len(tokens)] = tokens
+        weights[number, : len(tokens)] = 1.0 + torch.arange(len(tokens))
+    together = attention(padded, padded, weights)
+    matrices = attention.weights(padded, padded, weights)
+    for number, tokens in enumerate(sets):
+        n = len(tokens)
+        alone = attention(tokens, tokens, weights[number, :n])
+        torch.testing.assert_close(together[number, :n], alone, rtol=0, atol=1e-13)
+        matrix = attention.weights(tokens, tokens, weights[number, :n])
+        torch.testing.assert_close(matrices[number, :, :n, :n], matrix, rtol=0, atol=1e-13)
+        assert not matrices[number, :, :, n:].any()

@@ -2,7 +2,7 @@
 
 import torch
 
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.batch_norm import BatchNorm, CountedRows
 
 
 def _pair(channels=3):
@@ -56,3 +56,79 @@ def test_runs_are_independent():
     alone = torch.stack([norm(run) for norm, run in zip(norms, x, strict=True)])
     torch.testing.assert_close(stacked(x), alone)
     torch.testing.assert_close(stacked.running_var[1], norms[1].running_var)
+
+
+def test_a_large_mean_costs_no_digits():
+    torch.manual_seed(0)
+    x = 0.01 * torch.randn(1000, 3) + 10.0
+    mask = torch.arange(1000) < 600
+    norm = BatchNorm(3)
+    norm(x, mask)
+    exact = 0.9 + 0.1 * x[:600].double().var(dim=0)
+    torch.testing.assert_close(norm.running_var.double(), exact, rtol=1e-6, atol=0)
+    unit = norm(x, mask)[:600].double()
+    torch.testing.assert_close(unit.std(dim=0), torch.ones(3).double() * 0.953, rtol=0.01, atol=0)
+
+
+def _masked_inputs():
+    torch.manual_seed(1)
+    mask = torch.tensor([True, True, False, True, True, False, True])
+    return torch.randn(7, 3, dtype=torch.float64, requires_grad=True), mask
+
+
+def test_gradients_with_padding():
+    ours, _ = _pair()
+    x, mask = _masked_inputs()
+
+    assert torch.autograd.gradcheck(lambda x: ours(x, mask), x)
+
+
+def test_gradients_equal_pytorchs_on_the_rows_that_count():
+    ours, theirs = _pair()
+    x, mask = _masked_inputs()
+    weights = torch.randn(5, 3, dtype=torch.float64)
+    leaves = [(ours(x, mask)[mask] * weights).sum(), (theirs(x[mask]) * weights).sum()]
+    gradients = [
+        torch.autograd.grad(leaf, [x, norm.weight, norm.bias])
+        for leaf, norm in zip(leaves, (ours, theirs), strict=True)
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_one_input_of_many_runs_collects_their_gradients():
+    x, mask = _masked_inputs()
+    norms = [_pair()[0] for _ in range(2)]
+    stacked = BatchNorm(3).double()
+    norms[1].weight.data.mul_(2.0)
+    for name in ("weight", "bias"):
+        joined = torch.stack([getattr(norm, name).detach() for norm in norms])
+        setattr(stacked, name, torch.nn.Parameter(joined))
+    together = torch.autograd.grad((stacked(x, mask) ** 3).sum(), [x, stacked.weight])
+    total = sum((norm(x, mask) ** 3).sum() for norm in norms)
+    alone = torch.autograd.grad(total, [x, norms[0].weight, norms[1].weight])
+    torch.testing.assert_close(together[0], alone[0])
+    torch.testing.assert_close(together[1], torch.stack(alone[1:]))
+
+
+def test_after_a_linear_map_without_its_output():
+    torch.manual_seed(2)
+    plain, folded = BatchNorm(5).double(), BatchNorm(5).double()
+    linear = torch.nn.Linear(3, 5).double()
+    for norm in (plain, folded):
+        torch.nn.init.constant_(norm.weight, 1.5)
+        torch.nn.init.constant_(norm.bias, 0.25)
+    x, mask = _masked_inputs()
+    for training in (True, False):
+        plain.train(training)
+        folded.train(training)
+        results = []
+        for norm, out in (
+            (plain, plain(linear(x), mask)),
+            (folded, folded.after(linear, x, CountedRows.of(mask, x.dtype))),
+        ):
+            leaves = [x, *linear.parameters(), *norm.parameters()]
+            results.append([out, *torch.autograd.grad((out**3)[mask].sum(), leaves)])
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+        _assert_same_averages(folded, plain)

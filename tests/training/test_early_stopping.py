@@ -8,8 +8,12 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.linear import Linear
 from specformer.training.early_stopping import EarlyStopping
+from specformer.training.stacking import stack, trained_state
 
 #: Few values, so that ties are common; NaN and infinity as a diverged run gives them.
 SCORES = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, -1.0, math.nan, math.inf])
@@ -89,3 +93,23 @@ def test_kept_parameters_are_copies():
     parameter.fill_(9.0)
     stopping.restore()
     assert parameter.item() == 1.0
+
+
+def test_running_averages_are_kept_and_restored_with_the_parameters():
+    model = stack([nn.Sequential(BatchNorm(2), Linear(2, 1)) for _ in range(3)])
+    state = trained_state(model)
+    assert {"0.running_mean", "0.running_var", "1.weight"} <= set(state)
+    stopping = EarlyStopping(state.values(), 3, patience=10)
+    generator = torch.Generator().manual_seed(0)
+    best = [2, 0, 3]  # the epoch at which each run's score is lowest
+    seen = []
+    for epoch in range(4):
+        model(torch.randn(3, 8, 2, generator=generator))  # moves the averages
+        seen.append({name: tensor.detach().clone() for name, tensor in state.items()})
+        scores = torch.tensor([float(epoch != at) for at in best])
+        stopping.update(scores, torch.tensor(epoch))
+    assert not torch.equal(seen[0]["0.running_mean"], seen[3]["0.running_mean"])
+    stopping.restore()
+    for name, tensor in trained_state(model).items():
+        for run, at in enumerate(best):
+            assert torch.equal(tensor[run], seen[at][name][run]), name

@@ -7,7 +7,7 @@ import torch
 from tests.nn.plain_twin import SPECTRA, random, scrambled
 
 from specformer import Specformer
-from specformer.training.stacking import stack, unstack
+from specformer.training.stacking import stack, trained_state, unstack
 
 RUNS = 3
 KINDS = {
@@ -121,3 +121,76 @@ def test_dropout_differs_between_runs(which: str) -> None:
     stacked.eval()
     one, other = stacked(x, SPECTRA["star"])
     assert torch.equal(one, other)
+
+
+BATCH_NORM = {
+    "space": "hidden",
+    "transform": True,
+    "norm": "batch",
+    "activation": "relu",
+    "residual": True,
+}
+
+
+def batch_norm_models() -> list[Specformer]:
+    return [
+        scrambled(Specformer(3, 8, 4, num_heads=2, num_layers=2, **BATCH_NORM), run)
+        for run in range(RUNS)
+    ]
+
+
+def test_batch_norms_train_each_as_if_alone() -> None:
+    """By SGD: Adam blows up the rounding of gradients that are 0, as of a bias before a norm."""
+    spectrum, x, target = SPECTRA["star"], random(7, 3), random(RUNS, 7, 4, seed=3)
+    models = batch_norm_models()
+    stacked = stack(models)
+    before = {name: tensor.detach().clone() for name, tensor in trained_state(stacked).items()}
+    optimiser = torch.optim.SGD(stacked.parameters(), lr=1e-3, momentum=0.9)
+    for _ in range(20):
+        optimiser.zero_grad()
+        (stacked(x, spectrum) - target).square().sum().backward()
+        optimiser.step()
+    # The running averages moved, in each run its own way.
+    for name, tensor in trained_state(stacked).items():
+        if "running" in name:
+            assert tensor.shape == (RUNS, 8)
+            assert not torch.equal(tensor, before[name])
+            assert not torch.equal(tensor[0], tensor[1])
+    for run, model in enumerate(models):
+        alone = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+        for _ in range(20):
+            alone.zero_grad()
+            (model(x, spectrum) - target[run]).square().sum().backward()
+            alone.step()
+        single = unstack(stacked, run, template=models[0])
+        for name, tensor in trained_state(model).items():
+            torch.testing.assert_close(
+                trained_state(single)[name], tensor, rtol=1e-9, atol=1e-10, msg=name
+            )
+        torch.testing.assert_close(
+            single.eval()(x, spectrum), model.eval()(x, spectrum), rtol=1e-9, atol=1e-9
+        )
+    stacked.eval()
+    torch.testing.assert_close(
+        stacked(x, spectrum), torch.stack([model(x, spectrum) for model in models])
+    )
+
+
+def test_only_running_averages_are_stacked_of_the_buffers() -> None:
+    models = batch_norm_models()
+    stacked = stack(models)
+    averages = {name for name in trained_state(stacked) if "running" in name}
+    assert len(averages) == 4  # two layers, mean and variance
+    for name, buffer in stacked.named_buffers():
+        plain = models[0].get_buffer(name)
+        assert buffer.shape == ((RUNS, *plain.shape) if name in averages else plain.shape), name
+    assert any(name not in averages for name, _ in stacked.named_buffers())
+
+
+def test_running_averages_of_the_originals_are_left_alone() -> None:
+    models = batch_norm_models()
+    before = [{k: v.clone() for k, v in model.state_dict().items()} for model in models]
+    stack(models)(random(7, 3), SPECTRA["star"])
+    for model, state in zip(models, before, strict=True):
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, state[name])

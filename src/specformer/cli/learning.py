@@ -84,6 +84,9 @@ def train(
         ),
     ] = "comb",
     assignments: Assignments = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Event files too, in the run's tensorboard/.")
+    ] = False,
     data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
@@ -108,6 +111,7 @@ def train(
         "set": assignments or [],
         "seed": seed,
         "device": str(choose_device(device)),
+        **({"tensorboard": True} if tensorboard else {}),
         "repeat": repeat_command(),
     }
     name = "-".join([Path(source).stem, model])
@@ -150,7 +154,11 @@ def _train(
     from specformer.experiments.train_filter import train_filter
     from specformer.experiments.train_nodes import save_models, train_nodes
     from specformer.training.run_folder import CHECKPOINT
+    from specformer.training.tracking import Tracked, require_tensorboard, track_run
 
+    tracked = config.get("tensorboard", False)
+    if tracked:
+        require_tensorboard()
     common: dict[str, Any] = {
         "model": config["model"],
         "recipe_name": config["recipe"],
@@ -168,7 +176,10 @@ def _train(
         return folders[0].path / CHECKPOINT
 
     trained: list[Any]
-    with progress_bars(quiet or json_output) as progress:
+    with progress_bars(quiet or json_output) as shown_progress:
+        progress = shown_progress
+        if tracked:
+            progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
         if signals:
             result, study = train_filter(
                 config["source"],
@@ -187,6 +198,8 @@ def _train(
     run = folders[0]
     save_models(run, trained)
     result, report = finish_run(run, "filters" if signals else "nodes", result, arrays, config)
+    if tracked:
+        track_run(run)
     if json_output:
         hidden = ("environment", "settings", "filters", "nodes", "spectra", "classes")
         shown = {key: value for key, value in result.items() if key not in hidden}
@@ -234,26 +247,10 @@ def predict(
 
 def datasets(data: Data = None, json_output: Json = False) -> None:
     """List the data sets known by name, their sizes and where they were found."""
-    from specformer.datasets import NODE_SETS, node_graph
-    from specformer.datasets.locate import find_file
-    from specformer.errors import DataNotFoundError
+    from specformer.datasets.registry import survey
     from specformer.experiments.terminal import show_table
 
-    found: list[dict[str, Any]] = []
-    for entry in NODE_SETS.values():
-        row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
-        try:
-            row["path"] = str(find_file(f"{entry.name}.npz", data))
-            graph = node_graph(entry.name, data)
-            row |= {
-                "nodes": graph.num_nodes,
-                "edges": graph.num_edges,
-                "features": graph.num_features,
-                "classes": graph.num_classes,
-            }
-        except DataNotFoundError:
-            pass
-        found.append(row)
+    found = survey(data)
     if json_output:
         print_json({"datasets": found})
         return
@@ -263,8 +260,15 @@ def datasets(data: Data = None, json_output: Json = False) -> None:
             row["name"],
             row["about"],
             *(f"{row[size]:,}" if size in row else "" for size in sizes),
-            row["path"] or "not found",
+            _whereabouts(row),
         )
         for row in found
     ]
     show_table("Data sets", ("name", "about", *sizes, "file"), lines)
+
+
+def _whereabouts(row: dict[str, Any]) -> str:
+    """A data set's file, else what is known of it."""
+    if row["path"] is None:
+        return str(row["state"])
+    return str(row["path"]) if row["state"] == "found" else f"{row['state']}: {row['path']}"

@@ -11,22 +11,46 @@ from specformer.errors import DataNotFoundError
 VARIABLE = "SPECFORMER_DATA"
 
 
+def download_folder() -> Path:
+    """Where downloaded sets are kept: ``specformer/data`` in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "specformer" / "data"
+
+
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
     """Folders searched, in order.
 
-    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``.
+    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``, the downloads.
     """
-    named = [explicit, os.environ.get(VARIABLE)]
-    return [Path(folder) for folder in (*named, "data", Path("..") / "shared" / "data") if folder]
+    named = [Path(folder) for folder in (explicit, os.environ.get(VARIABLE)) if folder]
+    return [*named, Path("data"), Path("..") / "shared" / "data", download_folder()]
+
+
+def search(name: str, explicit: str | Path | None = None) -> Path | None:
+    """The first file of that name in the folders searched, or None."""
+    paths = (folder / name for folder in data_folders(explicit))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def find_file(name: str, explicit: str | Path | None = None) -> Path:
     """The first file of that name, or an error that lists where it was looked for."""
-    folders = data_folders(explicit)
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    searched = ", ".join(str(folder) for folder in folders)
-    raise DataNotFoundError(
-        f"{name} was not found in {searched}; name its folder with --data or ${VARIABLE}."
+    path = search(name, explicit)
+    if path is None:
+        raise not_found(name, explicit)
+    return path
+
+
+def not_found(
+    name: str, explicit: str | Path | None = None, why: str | None = None
+) -> DataNotFoundError:
+    """The error for a file that is in none of the folders; ``why`` it could not be got either.
+
+    Example:
+        >>> str(not_found("a.npz", why="it is not public")).partition(" was ")[0]
+        'a.npz'
+    """
+    searched = ", ".join(str(folder) for folder in data_folders(explicit))
+    also = f", and {why}" if why else ""
+    return DataNotFoundError(
+        f"{name} was not found in {searched}{also}; name its folder with --data or ${VARIABLE}."
     )

@@ -2,14 +2,18 @@ r"""Names of node-level data sets, and where their files are."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
-from specformer.datasets.locate import find_file
+from specformer.datasets.csbm import csbm
+from specformer.datasets.download import SOURCES, DownloadError, download
+from specformer.datasets.locate import not_found, search
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import Graph, read_graph
 
@@ -39,8 +43,44 @@ NODE_SETS: dict[str, NodeSet] = {
         NodeSet("cornell5", "friendships, heterophilic"),
         NodeSet("wordnet", "synsets and their relations"),
         NodeSet("ogbn-arxiv", "citations, homophilic"),
+        NodeSet("csbm", "generated: two classes, heterophilic"),
     )
 }
+
+#: The named set that is made, not read.
+GENERATED = "csbm"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a graph is."""
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+
+
+def named_graph(name: str, data: str | Path | None = None) -> Graph:
+    """The graph of a named set: generated, read from its file, or downloaded first.
+
+    Args:
+        name: one of ``NODE_SETS``.
+        data: folder searched first.
+
+    Example:
+        >>> named_graph("csbm")
+        Graph('csbm', nodes=1000, edges=..., features=200, classes=2)
+    """
+    if name == GENERATED:
+        return replace(csbm(homophily=-0.5), name=name)
+    path = search(f"{name}.npz", data)
+    if path is None:
+        try:
+            path = download(name)
+        except DownloadError as error:
+            raise not_found(f"{name}.npz", data, why=str(error)) from error
+    return read_graph(path)
 
 
 def node_graph(source: str, data: str | Path | None = None, *, labels: bool = True) -> Graph:
@@ -52,7 +92,7 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
         labels: whether it must have labels.
     """
     if source in NODE_SETS:
-        graph = read_graph(find_file(f"{source}.npz", data))
+        graph = named_graph(source, data)
     elif Path(source).exists():
         graph = read_graph(source)
     else:
@@ -63,6 +103,83 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
     if labels and (graph.y is None or not (graph.y >= 0).any()):
         raise GraphError(f"{source}: the graph has no labels to learn.")
     return graph
+
+
+def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
+    """What is known of every named set without fetching any, a row each.
+
+    ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"damaged"``,
+    ``"generated"``, ``"downloads"`` when it is first used, ``"not found"``), and if found or
+    generated ``nodes``, ``edges``, ``features`` and ``classes``.
+
+    Example:
+        >>> {row["name"]: row["state"] for row in survey()}["csbm"]
+        'generated'
+    """
+    return [_survey_one(entry, data) for entry in NODE_SETS.values()]
+
+
+def _survey_one(entry: NodeSet, data: str | Path | None) -> dict[str, Any]:
+    path = search(f"{entry.name}.npz", data)
+    row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+    if entry.name == GENERATED:
+        graph = named_graph(entry.name)
+        sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+        return row | {"state": "generated"} | asdict(Sizes(*sizes))
+    if path is None:
+        return row | {"state": "downloads" if entry.name in SOURCES else "not found"}
+    row["path"] = str(path)
+    try:
+        return row | {"state": "found"} | asdict(file_sizes(path))
+    except GraphError:
+        return row | {"state": "damaged"}
+
+
+def file_sizes(path: str | Path) -> Sizes:
+    """The sizes of the graph in an npz file; of its features only the shape is read.
+
+    Edges are counted once, without self-loops, as :attr:`specformer.graphs.Graph.num_edges` does.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            nodes = int(file["num_nodes"])
+            ends = np.sort(file["edge_index"].astype(np.int64), axis=0)
+            ends = ends[:, ends[0] != ends[1]]
+            names = [key for key in ("class_names", "y") if key in file.files]
+            found = {key: file[key] for key in names}
+            features = _columns(file)
+    except _DAMAGE as error:
+        raise GraphError(f"{path}: is damaged, or holds no graph.") from error
+    classes = len(found["class_names"]) if "class_names" in found else 0
+    if not classes and "y" in found and found["y"].size:
+        classes = int(found["y"].max()) + 1
+    return Sizes(nodes, np.unique(ends[0] * nodes + ends[1]).size, features, classes)
+
+
+def _columns(file: Any) -> int:
+    """How many features an open npz file holds, from the header of dense ones."""
+    if "x_shape" in file.files:
+        return int(file["x_shape"][1])
+    if "x" not in file.files:
+        return 0
+    with file.zip.open("x.npy") as member:
+        major = np.lib.format.read_magic(member)[0]
+        read = np.lib.format.read_array_header_1_0
+        shape = (read if major == 1 else np.lib.format.read_array_header_2_0)(member)[0]
+    return int(shape[1])
+
+
+#: What reading a damaged npz file may raise; TypeError is an npy file under that name.
+_DAMAGE = (
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    EOFError,
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> np.ndarray:

@@ -10,8 +10,11 @@ import numpy as np
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 
-#: Protocols by name; ``masks`` takes those that come with the file.
-PROTOCOLS = ("random-60-20-20", "masks")
+#: Protocols by name.
+PROTOCOLS = ("random-60-20-20", "geom-gcn", "official")
+
+#: Sets whose files carry the ten splits of Pei et al. (2020); any other file's masks are its own.
+GEOM_GCN_SETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "actor")
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,56 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
 
     Args:
         graph: with labels.
-        protocol: ``"random-60-20-20"`` (seeds ``seed``, ``seed + 1``, …) or ``"masks"``: those in
-            the file, such as the ten geom-gcn splits.
-        count: how many.
-        seed: of the first.
+        protocol: ``"random-60-20-20"`` draws them as :func:`random_60_20_20` does, with the seeds
+            ``seed``, ``seed + 1``, …; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
+            files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
+            with: Penn94's five, ogbn-arxiv's one, those of a file of your own.
+        count: how many. Where the file holds a single split, all runs are given that one.
+        seed: of the first drawn.
+
+    Example:
+        >>> from specformer.datasets import csbm
+        >>> [split.fingerprint for split in make_splits(csbm(0.5), "random-60-20-20", 2, seed=0)]
+        ['...', '...']
     """
     if count < 1:
         raise ConfigError(f"{count} runs asked for; at least one is needed.")
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
         assert graph.y is not None
         return [random_60_20_20(graph.y, seed + number) for number in range(count)]
-    if protocol != "masks":
-        raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
+    _check_protocol(graph, protocol)
+    known = _splits_of_masks(graph)
+    if len(known) == 1:
+        return known * count
+    if count > len(known):
+        raise ConfigError(f"{graph.name}: {count} runs asked for, {len(known)} splits in it.")
+    return known[:count]
+
+
+def _check_protocol(graph: Graph, protocol: str) -> None:
+    """Refuse a name that is not that of the masks in the file: results are filed under it."""
+    if any(mask is None for mask in (graph.train_mask, graph.val_mask, graph.test_mask)):
+        raise ConfigError(
+            f"{graph.name}: the file holds no train, validation and test masks; "
+            "use split=random-60-20-20."
+        )
+    fitting = "geom-gcn" if graph.name in GEOM_GCN_SETS else "official"
+    if protocol != fitting:
+        raise ConfigError(f"{graph.name}: the masks in its file are split={fitting}.")
+
+
+def _splits_of_masks(graph: Graph) -> list[Split]:
+    """The splits in a graph's masks; nodes without a label are in no part."""
+    assert graph.y is not None
+    labelled = graph.y >= 0
     masks = (graph.train_mask, graph.val_mask, graph.test_mask)
-    if any(mask is None for mask in masks):
-        raise ConfigError(f"{graph.name}: the file holds no train, validation and test masks.")
-    train, val, test = (np.asarray(mask) for mask in masks)
-    if count > train.shape[1]:
-        raise ConfigError(f"{graph.name}: {count} runs asked for, {train.shape[1]} splits in it.")
-    return [Split(train[:, run], val[:, run], test[:, run]) for run in range(count)]
+    columns = (np.asarray(mask).T & labelled for mask in masks)
+    splits = [Split(*parts) for parts in zip(*columns, strict=True)]
+    for number, split in enumerate(splits):
+        if not (split.train.any() and split.val.any() and split.test.any()):
+            raise ConfigError(f"{graph.name}: split {number} has a part without a labelled node.")
+        if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
+            raise ConfigError(f"{graph.name}: split {number} has a node in two of its parts.")
+    return splits

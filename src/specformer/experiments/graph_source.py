@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from specformer.datasets import NODE_SETS, grid_graph, grid_mirrors
-from specformer.datasets.locate import find_file
+from specformer.datasets.registry import named_graph
 from specformer.errors import GraphError
 from specformer.graphs import Graph, read_graph
 
@@ -32,4 +32,4 @@ def graph_source(
         if height * width > _MOST_NODES:
             raise GraphError(f"{source}: a grid of at most {_MOST_NODES:,} nodes, please.")
         return grid_graph(height, width), grid_mirrors(height, width)
-    return read_graph(find_file(f"{source}.npz", data) if source in NODE_SETS else source), ()
+    return (named_graph(source, data) if source in NODE_SETS else read_graph(source)), ()

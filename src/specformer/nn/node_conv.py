@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation, activation_module
 from specformer.nn.bases import FeedForwardBases, LinearBases
+from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.linear import LayerNorm, Linear
 from specformer.spectrum import Spectrum
 
@@ -64,5 +65,5 @@ def _make_norm(name: Norm, channels: int) -> nn.Module:
     if name == "layer":
         return LayerNorm(channels)
     if name == "batch":
-        return nn.BatchNorm1d(channels)
+        return BatchNorm(channels)
     raise ConfigError(f"norm={name!r}: choose 'batch', 'layer' or None.")

@@ -16,7 +16,7 @@ from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
-from specformer.training.stacking import stack
+from specformer.training.stacking import stack, trained_state
 
 #: What decides when a run stops and which epoch's model is kept.
 Monitor = Literal["loss", "accuracy"]
@@ -131,7 +131,7 @@ def fit_nodes(
     """
     device = task.x.device
     model = stack(models).to(device)
-    stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
+    stopping = EarlyStopping(trained_state(model).values(), task.runs, schedule.patience)
     by_loss, by_accuracy = _Tracker(task), _Tracker(task)
     filters = model.filter_parameters() if isinstance(model, Specformer) else ()
     optimiser = schedule.optimiser(model.parameters(), device, filters)
@@ -160,7 +160,7 @@ def fit_nodes(
 
     state = {"epoch": epoch, "curves": curves, **_optimiser_state(optimiser)}
     for prefix, part in (
-        ("model", dict(model.named_parameters())),
+        ("model", trained_state(model)),
         ("stopping", stopping.state()),
         ("by_loss", by_loss.state()),
         ("by_accuracy", by_accuracy.state()),

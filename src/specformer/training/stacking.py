@@ -12,40 +12,62 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from specformer.errors import ConfigError
+from specformer.nn.batch_norm import BatchNorm
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
+def trained_state(model: nn.Module) -> dict[str, Tensor]:
+    """What training changes, by name: parameters, and the running averages of batch norms.
+
+    Buffers of any other kind are constants that all runs share.
+
+    Example:
+        >>> list(trained_state(nn.Sequential(BatchNorm(2))))
+        ['0.weight', '0.bias', '0.running_mean', '0.running_var']
+    """
+    return {**dict(model.named_parameters()), **_averages(model)}
+
+
 def stack(models: Sequence[Model]) -> Model:
-    """A copy of the first model whose parameters are those of all models along a new axis.
+    """A copy of the first model whose trained state is that of all models along a new axis.
 
     Example:
         >>> from specformer.nn.linear import Linear
         >>> stack([Linear(2, 3), Linear(2, 3)])(torch.zeros(5, 2)).shape
         torch.Size([2, 5, 3])
     """
-    if any(isinstance(module, nn.BatchNorm1d) for module in models[0].modules()):
-        raise ConfigError("norm='batch' keeps statistics that cannot be stacked; use 'layer'.")
     stacked = copy.deepcopy(models[0])
-    sources = [dict(model.named_parameters()) for model in models]
-    for name, _ in models[0].named_parameters():
+    sources = [trained_state(model) for model in models]
+    for name, first in sources[0].items():
         owner, leaf = _owner(stacked, name)
         joined = torch.stack([source[name].detach() for source in sources])
-        owner.register_parameter(leaf, nn.Parameter(joined))
+        if isinstance(first, nn.Parameter):
+            owner.register_parameter(leaf, nn.Parameter(joined))
+        else:
+            owner.register_buffer(leaf, joined)
     return stacked
 
 
 def unstack(stacked: nn.Module, run: int, template: Model) -> Model:
     """One run of a stacked model, with the plain parameters of ``template``'s shape."""
     single = copy.deepcopy(template)
-    parameters = dict(stacked.named_parameters())
+    joined = trained_state(stacked)
     with torch.no_grad():
-        for name, parameter in single.named_parameters():
-            parameter.copy_(parameters[name][run])
+        for name, tensor in trained_state(single).items():
+            tensor.copy_(joined[name][run])
     return single
+
+
+def _averages(model: nn.Module) -> dict[str, Tensor]:
+    return {
+        f"{path}.{leaf}" if path else leaf: getattr(norm, leaf)
+        for path, norm in model.named_modules()
+        if isinstance(norm, BatchNorm)
+        for leaf in ("running_mean", "running_var")
+    }
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:

@@ -1,0 +1,188 @@
+r"""Data sets from their public sources, brought into our schema and kept in the user's cache.
+
+PyG's and OGB's own classes download and read their sets; what they hold becomes a
+:class:`~specformer.graphs.Graph`. They read some sources that are pickled (Planetoid's files,
+Penn94's splits), so those are to be trusted as far as PyG is. Our own files never are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from specformer.datasets.locate import download_folder
+from specformer.errors import DataNotFoundError
+from specformer.graphs import Graph, as_graph, write_npz
+
+#: Platonov et al.'s repository, whose filtered sets PyG has no class for.
+FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
+#: Seconds without a byte after which a source counts as out of reach; PyG would wait for ever.
+_PATIENCE = 60.0
+
+#: PyG's class and its arguments.
+_PYG: dict[str, tuple[str, dict[str, Any]]] = {
+    "cora": ("Planetoid", {"name": "Cora", "split": "geom-gcn"}),
+    "citeseer": ("Planetoid", {"name": "CiteSeer", "split": "geom-gcn"}),
+    "pubmed": ("Planetoid", {"name": "PubMed", "split": "geom-gcn"}),
+    "photo": ("Amazon", {"name": "Photo"}),
+    "computers": ("Amazon", {"name": "Computers"}),
+    "chameleon": ("WikipediaNetwork", {"name": "chameleon", "geom_gcn_preprocess": True}),
+    "squirrel": ("WikipediaNetwork", {"name": "squirrel", "geom_gcn_preprocess": True}),
+    "actor": ("Actor", {}),
+    "penn94": ("LINKXDataset", {"name": "penn94"}),
+    "cornell5": ("LINKXDataset", {"name": "cornell5"}),
+}
+
+
+class DownloadError(DataNotFoundError):
+    """A set could not be had from its source; the text ends a sentence that names the set."""
+
+
+def graph_from_pyg(data: Any, name: str) -> Graph:
+    """A PyG ``Data`` with its labels and masks; features are sparse if that takes less room.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0], [1]]), x=torch.eye(2), y=torch.tensor([0, 1]))
+        >>> graph_from_pyg(data, "pair")
+        Graph('pair', nodes=2, edges=1, features=2, classes=2)
+    """
+    return _compact(as_graph(data, name=name))
+
+
+def graph_from_ogb(
+    graph: Mapping[str, Any], labels: np.ndarray, split: Mapping[str, Any], name: str
+) -> Graph:
+    """OGB's graph (``edge_index``, ``node_feat``, ``num_nodes``), labels ``[n, 1]`` and split.
+
+    ``split`` holds the nodes of ``train``, ``valid`` and ``test``; a label that is missing, NaN
+    in OGB's files, becomes −1.
+    """
+    classes = np.asarray(labels, dtype=np.float64).reshape(-1)
+    edges = as_graph(np.asarray(graph["edge_index"]), num_nodes=int(graph["num_nodes"]), name=name)
+    masks = {part: np.zeros(edges.num_nodes, dtype=bool) for part in ("train", "valid", "test")}
+    for part, mask in masks.items():
+        mask[np.asarray(split[part])] = True
+    return _compact(
+        replace(
+            edges,
+            x=graph["node_feat"],
+            y=np.where(np.isnan(classes), -1, classes).astype(np.int64),
+            train_mask=masks["train"],
+            val_mask=masks["valid"],
+            test_mask=masks["test"],
+        )
+    )
+
+
+def graph_from_platonov(path: Path, name: str) -> Graph:
+    """One of Platonov et al.'s npz files.
+
+    ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and ``train_masks``,
+    ``val_masks``, ``test_masks`` [splits, n].
+    """
+    with np.load(path, allow_pickle=False) as file:
+        edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
+        return _compact(
+            replace(
+                edges,
+                x=file["node_features"],
+                y=file["node_labels"],
+                train_mask=file["train_masks"].T,
+                val_mask=file["val_masks"].T,
+                test_mask=file["test_masks"].T,
+            )
+        )
+
+
+def _compact(graph: Graph) -> Graph:
+    """Features as CSR where fewer than half of them are not zero: 8 bytes each instead of 4."""
+    if graph.x is None or issparse(graph.x) or 2 * np.count_nonzero(graph.x) >= graph.x.size:
+        return graph
+    return replace(graph, x=csr_array(graph.x))
+
+
+def _from_pyg(name: str, root: Path) -> Graph:
+    from torch_geometric import datasets
+
+    kind, arguments = _PYG[name]
+    return graph_from_pyg(getattr(datasets, kind)(str(root), **arguments)[0], name)
+
+
+def _from_ogb(name: str, root: Path) -> Graph:
+    try:
+        from ogb.nodeproppred import NodePropPredDataset
+    except ImportError:
+        raise DownloadError("its download needs OGB (pip install 'specformer[chem]')") from None
+    # The class without PyG: the other one unpickles its own cache, which torch >= 2.6 refuses.
+    dataset = NodePropPredDataset(name, root=str(root))
+    graph, labels = dataset[0]
+    return graph_from_ogb(graph, labels, dataset.get_idx_split(), name)
+
+
+def _from_platonov(name: str, root: Path) -> Graph:
+    file = f"{name.replace('-', '_')}.npz"
+    with (
+        urllib.request.urlopen(f"{FILTERED_URL}/{file}", timeout=_PATIENCE) as answer,
+        (root / file).open("wb") as copy,
+    ):
+        shutil.copyfileobj(answer, copy)
+    return graph_from_platonov(root / file, name)
+
+
+#: How each set that can be downloaded is got, given an empty folder for its raw files.
+SOURCES: dict[str, Callable[[Path], Graph]] = {
+    **{name: partial(_from_pyg, name) for name in _PYG},
+    "ogbn-arxiv": partial(_from_ogb, "ogbn-arxiv"),
+    "chameleon-filtered": partial(_from_platonov, "chameleon-filtered"),
+    "squirrel-filtered": partial(_from_platonov, "squirrel-filtered"),
+}
+
+
+def download(name: str) -> Path:
+    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path.
+
+    Raises:
+        DownloadError: the set has no public source, its source is out of reach, or what came
+            could not be read.
+    """
+    if name not in SOURCES:
+        raise DownloadError("it cannot be downloaded")
+    target = download_folder() / f"{name}.npz"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+            write_npz(target, SOURCES[name](Path(raw)))
+    except DownloadError:
+        raise
+    # Whatever PyG, OGB, fsspec and aiohttp raise: none of it tells more than its text.
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DownloadError(f"its download failed ({reason})") from error
+    return target
+
+
+@contextmanager
+def _polite() -> Iterator[None]:
+    """Keep a library's prints off standard output, and its sockets from waiting for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_PATIENCE)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
