@@ -1,7 +1,11 @@
 """Names to data: signals, graphs with labels, generated graphs, splits."""
 
+from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.csbm import csbm
 from specformer.datasets.filters import FILTERS, TargetFilter, target_filter
+from specformer.datasets.graph_registry import GRAPH_SETS, MoleculeSet, graph_set
+from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
+from specformer.datasets.packed import GraphStore, pack
 from specformer.datasets.photographs import photographs
 from specformer.datasets.registry import NODE_SETS, dense_features, node_graph
 from specformer.datasets.signals import (
@@ -15,20 +19,32 @@ from specformer.datasets.splits import PROTOCOLS, Split, make_splits, random_60_
 
 __all__ = [
     "FILTERS",
+    "GRAPH_PROTOCOLS",
+    "GRAPH_SETS",
     "NODE_SETS",
     "PROTOCOLS",
+    "Batch",
+    "BatchShape",
+    "Batches",
+    "GraphStore",
+    "MoleculeSet",
     "SignalSet",
     "Split",
     "TargetFilter",
+    "batch_stream",
     "csbm",
     "dense_features",
+    "graph_set",
+    "graph_split",
     "grid_graph",
     "grid_mirrors",
     "image_signal",
     "make_splits",
     "node_graph",
+    "pack",
     "paper_images",
     "photographs",
     "random_60_20_20",
+    "size_batches",
     "target_filter",
 ]

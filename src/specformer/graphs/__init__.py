@@ -3,17 +3,31 @@
 from specformer.graphs.convert import as_adjacency, as_graph
 from specformer.graphs.csv_folder import read_csv_folder
 from specformer.graphs.graph import Graph
+from specformer.graphs.graph_set import GraphSet
+from specformer.graphs.graph_set_npz import read_graph_set, write_graph_set
+from specformer.graphs.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
 from specformer.graphs.laplacian import normalised_laplacian
+from specformer.graphs.molecule_csv import read_molecule_csv
+from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
 from specformer.graphs.npz_file import read_npz, write_npz
 from specformer.graphs.read import read_graph
 
 __all__ = [
+    "BadMolecule",
     "Graph",
+    "GraphSet",
+    "Molecules",
     "as_adjacency",
     "as_graph",
+    "graph_set_from_pyg",
+    "graph_set_to_pyg",
     "normalised_laplacian",
     "read_csv_folder",
     "read_graph",
+    "read_graph_set",
+    "read_molecule_csv",
     "read_npz",
+    "read_smiles",
+    "write_graph_set",
     "write_npz",
 ]

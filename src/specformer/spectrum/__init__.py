@@ -2,6 +2,19 @@
 
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.distinct import Distinct, Tokens
+from specformer.spectrum.many import ManyReport, ManySpectra, decompose_many, spectra_shards
+from specformer.spectrum.packed import PackedGraphs
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
-__all__ = ["Distinct", "SolveReport", "Spectrum", "Tokens", "decompose"]
+__all__ = [
+    "Distinct",
+    "ManyReport",
+    "ManySpectra",
+    "PackedGraphs",
+    "SolveReport",
+    "Spectrum",
+    "Tokens",
+    "decompose",
+    "decompose_many",
+    "spectra_shards",
+]

@@ -1,0 +1,289 @@
+r"""Which graphs go into which batch, in shapes few enough to capture a step for each."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specformer.datasets.packed import GraphStore
+from specformer.errors import ConfigError
+from specformer.spectrum import PackedGraphs
+
+#: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
+GROWTH = 1.1
+#: The largest graph of a batch is rounded up to a power of two from this on.
+_SMALL_GRAPH = 64
+#: A batch and its targets ``[B, tasks]``.
+Loaded: TypeAlias = tuple[PackedGraphs, Tensor | None]
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """The shape of a :class:`~specformer.spectrum.PackedGraphs`: graphs, rows, pairs."""
+
+    num_graphs: int
+    num_nodes: int
+    num_pairs: int
+    max_nodes: int
+
+    def holds(self, sizes: np.ndarray) -> bool:
+        """Whether graphs of these sizes fit; where pairs are padded, a row must be as well.
+
+        Example:
+            >>> BatchShape(1, 2, 9, 3).holds(np.array([2])), BatchShape(1, 3, 9, 3).holds([2])
+            (False, True)
+        """
+        sizes = np.asarray(sizes)
+        nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
+        fits = nodes <= self.num_nodes and pairs <= self.num_pairs
+        return (
+            fits
+            and len(sizes) == self.num_graphs
+            and int(sizes.max(initial=0)) <= self.max_nodes
+            and (pairs == self.num_pairs or nodes < self.num_nodes)
+        )
+
+
+class Batch(NamedTuple):
+    """Numbers of graphs ``[B]`` and the shape their batch is given."""
+
+    index: Tensor  # type: ignore[assignment]  # tuples have a method of this name
+    shape: BatchShape
+
+    def of(self, store: GraphStore) -> PackedGraphs:
+        """The batch itself."""
+        shape = self.shape
+        return store.batch(
+            self.index,
+            num_nodes=shape.num_nodes,
+            num_pairs=shape.num_pairs,
+            max_nodes=shape.max_nodes,
+        )
+
+
+class Batches:
+    r"""Training batches: a new random order every epoch, in a ladder of few shapes.
+
+    With :math:`\bar p` pairs of nodes in a batch on average, P is rounded up to the next of
+    :math:`\bar p \cdot 1.1^{\pm k(k+1)/2}`: close together where most batches are, far apart where
+    few are. By Cauchy and Schwarz :math:`\sum n \le \sqrt{B \sum n^2}`, so
+    :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
+    graph is rounded up to 64, 128, 256, …, or to the largest of all.
+
+    Args:
+        store: the graphs.
+        index: numbers of the graphs to train on.
+        batch_size: graphs of a batch, B.
+        seed: with the epoch's number it decides the order.
+        drop_last: leave out the last batch of an epoch if it is smaller than the others.
+        growth: the ladder's factor.
+
+    Example:
+        >>> from specformer.graphs import GraphSet
+        >>> from specformer.spectrum import decompose_many
+        >>> graphs = GraphSet([2, 1, 2], [1, 0, 1], [[0, 0], [1, 1]])
+        >>> store = GraphStore.build(graphs, decompose_many(graphs))
+        >>> [len(batch.index) for batch in Batches(store, [0, 1, 2], 2).epoch(0)]
+        [2, 1]
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        index: Any,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        drop_last: bool = False,
+        growth: float = GROWTH,
+    ) -> None:
+        self.numbers = np.asarray(index, dtype=np.int64)
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size} must be at least 1.")
+        if growth <= 1.0:
+            raise ConfigError(f"growth={growth} must be more than 1.")
+        if drop_last and len(self.numbers) < batch_size:
+            raise ConfigError(
+                f"batch_size={batch_size} is more than the {len(self.numbers)} graphs there are."
+            )
+        self.batch_size = batch_size
+        self.seed = seed
+        self.drop_last = drop_last
+        self.growth = growth
+        self._sizes = store.host_sizes
+        self._device = store.device
+        chosen = self._sizes[self.numbers]
+        self._mean_pairs = float((chosen**2).mean())
+        self._largest = int(chosen.max())
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        whole, rest = divmod(len(self.numbers), self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def epoch(self, number: int) -> list[Batch]:
+        """The batches of an epoch; the same for the same seed and number."""
+        order = np.random.default_rng([self.seed, number]).permutation(self.numbers)
+        order = order[: len(self) * self.batch_size]
+        parts = np.split(order, range(self.batch_size, len(order), self.batch_size))
+        # One copy to the device for the whole epoch.
+        tensors = torch.from_numpy(order).to(self._device).split(self.batch_size)
+        return [
+            Batch(tensor, self.shape(part)) for tensor, part in zip(tensors, parts, strict=True)
+        ]
+
+    def shape(self, index: np.ndarray) -> BatchShape:
+        """The rung of the ladder for these graphs."""
+        sizes = self._sizes[index]
+        pairs = int((sizes**2).sum())
+        base = self._mean_pairs * len(sizes)
+        # The one incomplete batch of an epoch gets fewer, larger shapes of its own.
+        growth = self.growth if len(sizes) == self.batch_size else self.growth**3
+        num_pairs = max(math.ceil(base * growth ** _rung(math.log(pairs / base, growth))), pairs)
+        rounded = max(_SMALL_GRAPH, 1 << (int(sizes.max()) - 1).bit_length())
+        shape = BatchShape(
+            num_graphs=len(sizes),
+            num_nodes=math.isqrt(len(sizes) * num_pairs) + 1,
+            num_pairs=num_pairs,
+            max_nodes=min(rounded, self._largest),
+        )
+        assert shape.holds(sizes), f"{shape} does not hold its graphs"
+        return shape
+
+
+def _rung(exponent: float) -> int:
+    """The least of …, −3, −1, 0, 1, 3, 6, … (k(k + 1)/2) that is not below ``exponent``."""
+    steps = (math.sqrt(1 + 8 * abs(exponent)) - 1) / 2
+    k = math.ceil(steps) if exponent > 0 else -math.floor(steps)
+    return k * (abs(k) + 1) // 2
+
+
+def size_batches(
+    store: GraphStore, index: Any, batch_size: int, max_pairs: int | None = None
+) -> list[Batch]:
+    """Batches for evaluation: graphs in order of size, without padding.
+
+    Args:
+        store: the graphs.
+        index: their numbers.
+        batch_size: most graphs of a batch.
+        max_pairs: most pairs of nodes of a batch of more than one graph; by default twice those of
+            ``batch_size`` average graphs, so that a batch of large graphs takes no more memory.
+    """
+    numbers = np.asarray(index, dtype=np.int64)
+    numbers = numbers[np.argsort(store.host_sizes[numbers], kind="stable")]
+    sizes = store.host_sizes[numbers]
+    if max_pairs is None:
+        max_pairs = math.ceil(2 * batch_size * float((sizes**2).mean()))
+    end = np.cumsum(sizes**2)
+    on_device = torch.from_numpy(numbers).to(store.device)
+    batches, first = [], 0
+    while first < len(numbers):
+        before = int(end[first - 1]) if first else 0
+        fitting = int(np.searchsorted(end, before + max_pairs, side="right"))
+        last = min(max(fitting, first + 1), first + batch_size)
+        part = sizes[first:last]
+        shape = BatchShape(len(part), int(part.sum()), int(end[last - 1]) - before, int(part.max()))
+        batches.append(Batch(on_device[first:last], shape))
+        first = last
+    return batches
+
+
+def batch_stream(
+    store: GraphStore, batches: Iterable[Batch], device: torch.device | str, depth: int = 2
+) -> Iterator[Loaded]:
+    """Batches and their targets on ``device``, wherever the store is.
+
+    From a store on another device they are put together and sent ahead by a thread, ``depth`` of
+    them at most.
+    """
+    target = torch.device(device)
+    if store.device.type == target.type:
+        yield from (_assembled(store, batch) for batch in batches)
+        return
+    ready: queue.Queue[_Sent | BaseException | None] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+
+    def offer(item: _Sent | BaseException | None) -> None:
+        while not stop.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            side = torch.cuda.Stream(target) if target.type == "cuda" else None
+            for batch in batches:
+                if stop.is_set():
+                    return
+                offer(_send(_assembled(store, batch), target, side))
+            offer(None)
+        except BaseException as error:
+            offer(error)
+
+    worker = threading.Thread(target=work, name="batch-stream", daemon=True)
+    worker.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item.received()
+    finally:
+        stop.set()
+        worker.join()
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A batch on its way to a GPU, and the event of its arrival."""
+
+    loaded: Loaded
+    arrival: torch.cuda.Event | None
+
+    def received(self) -> Loaded:
+        if self.arrival is not None:
+            current = torch.cuda.current_stream()
+            current.wait_event(self.arrival)
+            for tensor in _tensors(self.loaded):  # made on another stream, freed on this one
+                tensor.record_stream(current)
+        return self.loaded
+
+
+def _assembled(store: GraphStore, batch: Batch) -> Loaded:
+    return batch.of(store), None if store.y is None else store.labels(batch.index)
+
+
+def _send(loaded: Loaded, device: torch.device, side: torch.cuda.Stream | None) -> _Sent:
+    graphs, labels = loaded
+    if side is None:
+        return _Sent((graphs.to(device), None if labels is None else labels.to(device)), None)
+    # Copies run beside computation only from pinned memory and on a stream of their own.
+    pinned: dict[str, Any] = {name: tensor.pin_memory() for name, tensor in _named(graphs)}
+    graphs = replace(graphs, **pinned)
+    with torch.cuda.stream(side):
+        moved = graphs.to(device)
+        targets = None
+        if labels is not None:
+            targets = labels.pin_memory().to(device, non_blocking=True)
+        arrival = side.record_event()
+    return _Sent((moved, targets), arrival)
+
+
+def _named(graphs: PackedGraphs) -> list[tuple[str, Tensor]]:
+    values = [(field.name, getattr(graphs, field.name)) for field in fields(graphs)]
+    return [(name, value) for name, value in values if isinstance(value, Tensor)]
+
+
+def _tensors(loaded: Loaded) -> list[Tensor]:
+    graphs, labels = loaded
+    return [tensor for _, tensor in _named(graphs)] + ([] if labels is None else [labels])

@@ -1,0 +1,234 @@
+r"""Molecular data sets from their public sources, as :class:`~specformer.graphs.GraphSet`.
+
+ZINC comes through PyG, whose class reads a pickled source. OGB's sets are read from the CSV files
+in its archives, and no pickle of them is loaded.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.datasets.download import _PATIENCE, DownloadError, _polite
+from specformer.datasets.locate import download_folder
+from specformer.errors import GraphError
+from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
+from specformer.graphs.molecules import Molecules, read_smiles
+
+OGB_URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
+PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
+#: Molecules that one process turns into graphs at a time.
+_CHUNK = 50_000
+
+
+def graph_set_from_ogb(folder: str | Path, name: str, split: str = "scaffold") -> GraphSet:
+    """Read the unpacked archive of one of OGB's sets of molecules.
+
+    ``raw/`` holds ``edge``, ``node-feat``, ``edge-feat``, ``num-node-list``, ``num-edge-list`` and
+    ``graph-label`` as ``.csv.gz`` without header, an empty label being a missing one;
+    ``split/SPLIT/`` holds ``train``, ``valid`` and ``test``.
+    """
+    raw, parts = Path(folder) / "raw", Path(folder) / "split" / split
+    return GraphSet(
+        num_nodes=_csv(raw / "num-node-list.csv.gz", np.int64)[:, 0],
+        num_edges=_csv(raw / "num-edge-list.csv.gz", np.int64)[:, 0],
+        edge_index=_csv(raw / "edge.csv.gz", np.int32).reshape(-1, 2).T,
+        node_feat=_csv(raw / "node-feat.csv.gz", np.int16),
+        edge_feat=_csv(raw / "edge-feat.csv.gz", np.int16),
+        y=_csv(raw / "graph-label.csv.gz", np.float32),
+        train_idx=_csv(parts / "train.csv.gz", np.int64)[:, 0],
+        valid_idx=_csv(parts / "valid.csv.gz", np.int64)[:, 0],
+        test_idx=_csv(parts / "test.csv.gz", np.int64)[:, 0],
+        name=name,
+    )
+
+
+def graph_set_from_pcqm4mv2(folder: str | Path, workers: int | None = None) -> GraphSet:
+    """Read the unpacked archive of PCQM4Mv2; its test-dev part, without targets, is the test part.
+
+    ``raw/data.csv.gz`` has the columns ``smiles`` and ``homolumogap``; ``split_dict.pt`` is a
+    dictionary of index arrays, loaded with ``weights_only=True``.
+
+    Args:
+        folder: the archive's folder.
+        workers: processes that turn SMILES into graphs; by default one a core.
+    """
+    smiles, gap = _pcqm4mv2_rows(Path(folder) / "raw" / "data.csv.gz")
+    starts = range(0, len(smiles), _CHUNK)
+    chunks = [(smiles[first : first + _CHUNK], first) for first in starts]
+    graphs, rows = _joined(_mapped(_read_chunk, chunks, workers or os.cpu_count() or 1))
+    # Molecules that could not be read are in no part, and the others' numbers close up.
+    place = np.full(len(smiles), -1)
+    place[rows] = np.arange(len(rows))
+    splits = _split_dict(Path(folder) / "split_dict.pt")
+    index = {}
+    for field, part in (("train_idx", "train"), ("valid_idx", "valid"), ("test_idx", "test-dev")):
+        moved = place[splits[part]]
+        index[field] = moved[moved >= 0]
+    return replace(graphs, y=gap[rows], task_names=("homolumogap",), name="pcqm4mv2", **index)
+
+
+def graph_set_from_zinc(parts: dict[str, Any]) -> GraphSet:
+    """Join PyG's ``train``, ``val`` and ``test`` parts of ZINC, in this order."""
+    graphs = graph_set_from_pyg([data for part in parts.values() for data in part], name="zinc")
+    ends = np.cumsum([len(part) for part in parts.values()])
+    train, valid, test = np.split(np.arange(ends[-1]), ends[:-1])
+    return replace(graphs, train_idx=train, valid_idx=valid, test_idx=test)
+
+
+def _zinc(root: Path) -> GraphSet:
+    from torch_geometric.datasets import ZINC
+
+    parts = {part: ZINC(str(root), subset=True, split=part) for part in ("train", "val", "test")}
+    return graph_set_from_zinc(parts)
+
+
+def _ogb(name: str, archive: str, root: Path) -> GraphSet:
+    _unpack(f"{OGB_URL}/{archive}.zip", root)
+    return graph_set_from_ogb(root / archive, name)
+
+
+def _pcqm4mv2(root: Path) -> GraphSet:
+    _unpack(PCQM4MV2_URL, root)
+    return graph_set_from_pcqm4mv2(root / "pcqm4m-v2")
+
+
+#: How each set is got, given an empty folder for its raw files.
+GRAPH_SOURCES: dict[str, Callable[[Path], GraphSet]] = {
+    "zinc": _zinc,
+    "molhiv": partial(_ogb, "molhiv", "hiv"),
+    "molpcba": partial(_ogb, "molpcba", "pcba"),
+    "pcqm4mv2": _pcqm4mv2,
+}
+
+
+def download_graphs(name: str) -> Path:
+    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path.
+
+    Raises:
+        DownloadError: its source is out of reach, or what came could not be read.
+    """
+    target = download_folder() / f"{name}.npz"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+            write_graph_set(target, GRAPH_SOURCES[name](Path(raw)))
+    # Whatever PyG, fsspec, aiohttp and urllib raise: none of it tells more than its text.
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DownloadError(f"its download failed ({reason})") from error
+    return target
+
+
+def _unpack(url: str, root: Path) -> None:
+    """Fetch a zip archive and unpack it into ``root``."""
+    path = root / "archive.zip"
+    with urllib.request.urlopen(url, timeout=_PATIENCE) as answer, path.open("wb") as copy:
+        shutil.copyfileobj(answer, copy)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(root)
+    path.unlink()
+
+
+def _csv(path: Path, dtype: Any) -> np.ndarray:
+    """Numbers of a gzipped CSV file without header, ``[rows, columns]``; empty cells are NaN."""
+    try:
+        with gzip.open(path) as file:
+            text = file.read()
+    except (OSError, EOFError) as error:
+        raise GraphError(f"{path}: cannot be read: {error}") from None
+    if np.issubdtype(dtype, np.floating):
+        text = _with_nan(text)
+    if not text.strip():
+        return np.empty((0, 1), dtype=dtype)
+    try:
+        return np.loadtxt(io.BytesIO(text), delimiter=",", dtype=dtype, ndmin=2)
+    except ValueError as error:
+        raise GraphError(f"{path}: {str(error).partition(chr(10))[0]}") from None
+
+
+def _with_nan(text: bytes) -> bytes:
+    r"""Write ``nan`` into empty cells; whole-text replacements, since there are millions.
+
+    Example:
+        >>> _with_nan(b"1,,\n,0,,\n")
+        b'\n1,nan,nan\nnan,0,nan,nan\n'
+    """
+    text = b"\n" + text.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    for empty, filled in ((b",,", b",nan,"), (b"\n,", b"\nnan,"), (b",\n", b",nan\n")):
+        text = text.replace(empty, filled).replace(empty, filled)
+    return text.replace(b"\n\n", b"\nnan\n").replace(b"\n\n", b"\nnan\n")
+
+
+def _pcqm4mv2_rows(path: Path) -> tuple[list[str], np.ndarray]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [(row["smiles"], row["homolumogap"]) for row in reader]
+    except KeyError as error:
+        raise GraphError(f"{path}: there is no column {error}") from None
+    except (OSError, EOFError) as error:
+        raise GraphError(f"{path}: cannot be read: {error}") from None
+    gaps = np.array([float(gap) if gap else np.nan for _, gap in rows], dtype=np.float32)
+    return [smiles for smiles, _ in rows], gaps
+
+
+def _split_dict(path: Path) -> dict[str, np.ndarray]:
+    """A dictionary of index arrays; nothing but arrays is let out of the file."""
+    rebuild: Any = np.empty(0).__reduce__()[0]  # what a pickled array names as its constructor
+    # NumPy 1 and 2 have it under different addresses.
+    addresses = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
+    kinds = [type(np.dtype(kind)) for kind in (np.int64, np.int32)]
+    try:
+        with torch.serialization.safe_globals([*addresses, np.ndarray, np.dtype, *kinds]):
+            content = torch.load(path, weights_only=True)
+        return {str(part): np.asarray(index, dtype=np.int64) for part, index in content.items()}
+    except Exception as error:  # torch's own for what it does not let out is a pickle error
+        raise GraphError(f"{path}: is not a dictionary of index arrays") from error
+
+
+def _read_chunk(chunk: tuple[list[str], int]) -> Molecules:
+    smiles, first = chunk
+    return read_smiles(smiles, rows=range(first, first + len(smiles)))
+
+
+def _mapped(
+    function: Callable[[Any], Molecules], chunks: list[Any], workers: int
+) -> Iterator[Molecules]:
+    if min(workers, len(chunks)) < 2:
+        yield from map(function, chunks)
+        return
+    fresh = multiprocessing.get_context("spawn")  # a fork would copy torch's threads half-way
+    with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=fresh) as pool:
+        yield from pool.map(function, chunks)
+
+
+def _joined(chunks: Iterator[Molecules]) -> tuple[GraphSet, np.ndarray]:
+    """All molecules as one set, without their SMILES, and their rows in the source."""
+    parts = [(chunk.graphs, chunk.rows) for chunk in chunks]
+    sets = [graphs for graphs, _ in parts]
+    arrays: dict[str, Any] = {
+        field: np.concatenate([getattr(each, field) for each in sets])
+        for field in ("num_nodes", "num_edges", "node_feat", "edge_feat")
+    }
+    ends = np.concatenate([each.edge_index for each in sets], axis=1)
+    rows = np.concatenate([rows for _, rows in parts]).astype(np.int64)
+    return GraphSet(**arrays, edge_index=ends), rows

@@ -1,0 +1,84 @@
+r"""Names of data sets of many graphs, and where their files are."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from specformer.datasets.download import DownloadError
+from specformer.datasets.graph_download import download_graphs
+from specformer.datasets.locate import not_found, search
+from specformer.errors import DataNotFoundError
+from specformer.graphs import GraphSet, read_graph_set
+from specformer.graphs.molecule_csv import read_molecule_csv
+from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MoleculeSet:
+    """A data set people know by name, kept as ``NAME.npz``.
+
+    Args:
+        name: its name.
+        about: what is learned.
+        task: regression, or classification of one or several yes-or-no questions.
+        metric: ``"mae"``, ``"rocauc"`` or ``"ap"``.
+        atom_cardinalities: how many values each column of ``node_feat`` may take.
+        bond_cardinalities: the same of ``edge_feat``.
+    """
+
+    name: str
+    about: str
+    task: Literal["regression", "classification"]
+    metric: Literal["mae", "rocauc", "ap"]
+    atom_cardinalities: tuple[int, ...] = ATOM_CARDINALITIES
+    bond_cardinalities: tuple[int, ...] = BOND_CARDINALITIES
+
+
+GRAPH_SETS: dict[str, MoleculeSet] = {
+    entry.name: entry
+    for entry in (
+        MoleculeSet("zinc", "constrained solubility", "regression", "mae", (28,), (4,)),
+        MoleculeSet("molhiv", "inhibits HIV replication", "classification", "rocauc"),
+        MoleculeSet("molpcba", "128 biological assays", "classification", "ap"),
+        MoleculeSet("pcqm4mv2", "HOMO–LUMO gap in eV", "regression", "mae"),
+    )
+}
+
+
+def graph_set(source: str | Path, data: str | Path | None = None) -> GraphSet:
+    """Many graphs: a data set by name, an npz file, or a CSV file of molecules.
+
+    A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a CSV
+    file that cannot be read are logged and left out.
+
+    Args:
+        source: a name of ``GRAPH_SETS``, or a path.
+        data: folder searched first for named sets.
+    """
+    if str(source) in GRAPH_SETS:
+        return read_graph_set(_file(str(source), data))
+    path = Path(source)
+    if not path.is_file():
+        known = ", ".join(GRAPH_SETS)
+        raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
+    if path.suffix.lower() != ".csv":
+        return read_graph_set(path)
+    found = read_molecule_csv(path)
+    for problem in found.problems:
+        logger.warning("%s, %s", path, problem)
+    return found.graphs
+
+
+def _file(name: str, data: str | Path | None) -> Path:
+    found = search(f"{name}.npz", data)
+    if found is not None:
+        return found
+    try:
+        return download_graphs(name)
+    except DownloadError as error:
+        raise not_found(f"{name}.npz", data, str(error)) from error

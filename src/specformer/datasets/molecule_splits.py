@@ -1,0 +1,122 @@
+r"""Named ways to split a set of graphs into training, validation and test."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from specformer.datasets.splits import Split
+from specformer.errors import ConfigError
+from specformer.graphs import GraphSet
+
+#: Protocols by name; ``official`` takes the one that comes with the file.
+GRAPH_PROTOCOLS = ("random-80-10-10", "scaffold", "official")
+
+
+def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
+    """A random split; graphs without any target are in no part.
+
+    Example:
+        >>> split = random_80_10_10(GraphSet(np.full(50, 3), np.zeros(50, int), []), seed=0)
+        >>> int(split.train.sum()), int(split.val.sum()), int(split.test.sum())
+        (40, 5, 5)
+    """
+    order = np.random.default_rng(seed).permutation(_labelled(graphs))
+    each = max(1, round(0.1 * len(order)))
+    return _split(graphs, order[2 * each :], order[:each], order[each : 2 * each])
+
+
+def scaffold_split(graphs: GraphSet) -> Split:
+    """Molecules of one Bemis–Murcko scaffold stay together, the commonest scaffolds in training.
+
+    By their number of molecules, then by their first molecule, scaffolds go to training if it then
+    holds at most 80 % of all, else to validation if both then hold at most 90 %, else to testing.
+    So what is tested on is built unlike what was learned from; the split is the same every time.
+    """
+    if graphs.smiles is None:
+        raise ConfigError(f"{graphs.name}: a scaffold split needs the molecules' SMILES.")
+    known = _labelled(graphs)
+    groups = defaultdict(list)
+    for number, scaffold in zip(known, scaffolds([graphs.smiles[i] for i in known]), strict=True):
+        groups[scaffold].append(number)
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    train, val, test = parts
+    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0])):
+        if len(train) + len(group) <= 0.8 * len(known):
+            train += group
+        elif len(train) + len(val) + len(group) <= 0.9 * len(known):
+            val += group
+        else:
+            test += group
+    if not all(parts):
+        raise ConfigError(
+            f"{graphs.name}: {len(groups)} scaffolds in {len(known)} molecules leave a part of the "
+            "split empty; use split=random-80-10-10."
+        )
+    return _split(graphs, *parts)
+
+
+def scaffolds(smiles: Sequence[str]) -> list[str]:
+    """The Bemis–Murcko scaffold of each molecule, as SMILES: its rings and what links them.
+
+    A molecule without rings has the empty scaffold.
+
+    Example:
+        >>> scaffolds(["CCc1ccccc1", "CCO"])  # doctest: +SKIP
+        ['c1ccccc1', '']
+    """
+    try:
+        from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+    except ImportError:
+        raise ConfigError(
+            "a scaffold split needs RDKit; install it with pip install 'specformer[chem]'."
+        ) from None
+    return [str(MurckoScaffoldSmiles(smiles=each, includeChirality=False)) for each in smiles]
+
+
+def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
+    """The split of a named protocol.
+
+    Args:
+        graphs: the set.
+        protocol: one of ``GRAPH_PROTOCOLS``.
+        seed: of a random one.
+
+    Example:
+        >>> graphs = GraphSet([1] * 3, [0] * 3, [], train_idx=[2], valid_idx=[0], test_idx=[1])
+        >>> graph_split(graphs, "official", seed=0).train.tolist()
+        [False, False, True]
+    """
+    if protocol == "random-80-10-10":
+        return random_80_10_10(graphs, seed)
+    if protocol == "scaffold":
+        return scaffold_split(graphs)
+    if protocol != "official":
+        raise ConfigError(f"split {protocol!r}: choose from {', '.join(GRAPH_PROTOCOLS)}.")
+    parts = (graphs.train_idx, graphs.valid_idx, graphs.test_idx)
+    if any(part is None or len(part) == 0 for part in parts):
+        raise ConfigError(
+            f"{graphs.name}: the file holds no training, validation and test graphs; "
+            "use split=random-80-10-10."
+        )
+    return _split(graphs, *parts)
+
+
+def _labelled(graphs: GraphSet) -> np.ndarray:
+    """Numbers of the graphs that have a target, or of all where there are none to have."""
+    if graphs.y is None:
+        known = np.arange(len(graphs))
+    else:
+        known = np.flatnonzero(~np.isnan(graphs.y).all(axis=1))
+    if len(known) < 3:
+        raise ConfigError(f"{graphs.name}: {len(known)} graphs with targets are too few to split.")
+    return known
+
+
+def _split(graphs: GraphSet, *parts: object) -> Split:
+    masks = np.zeros((3, len(graphs)), dtype=bool)
+    for mask, part in zip(masks, parts, strict=True):
+        mask[np.asarray(part)] = True
+    return Split(*masks)

@@ -1,0 +1,232 @@
+r"""A whole data set of small graphs on one device, and batches cut from it by index arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specformer.errors import GraphError
+from specformer.graphs import GraphSet, graph_set_from_pyg
+from specformer.graphs.graph_set import starts
+from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
+from specformer.spectrum.solvers.batched import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStore:
+    r"""G graphs with spectra and targets as flat arrays, in types as small as they may be.
+
+    Args:
+        sizes: ``[G]`` nodes of each graph.
+        node_start: ``[G + 1]`` where a graph's nodes start.
+        pair_start: ``[G + 1]`` where a graph's pairs of nodes start.
+        nodes: ``[ΣN, columns]`` integer features.
+        bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``.
+        bond_table: ``[kinds, columns]`` features of each kind plus one; zeros first, "no bond".
+        eigenvalues: ``[ΣN]``.
+        eigenvectors: ``[ΣN²]``.
+        y: ``[G, tasks]`` targets, NaN where missing; None without any.
+        host_sizes: ``sizes`` again, in the host's memory: what shapes are chosen from.
+    """
+
+    sizes: Tensor
+    node_start: Tensor
+    pair_start: Tensor
+    nodes: Tensor
+    bond: Tensor
+    bond_table: Tensor
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    y: Tensor | None
+    host_sizes: np.ndarray
+
+    @classmethod
+    def build(
+        cls, graphs: GraphSet, spectra: ManySpectra, device: torch.device | str | None = None
+    ) -> GraphStore:
+        """Lay out the graphs and their spectra on a device, by default the spectra's.
+
+        Example:
+            >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
+            >>> store = GraphStore.build(graphs, decompose_many(graphs))
+            >>> store.bond.tolist(), store.bond_table.tolist()
+            ([0, 1, 1, 0, 0], [[0], [3]])
+        """
+        target = torch.device(device) if device is not None else spectra.eigenvalues.device
+        if not np.array_equal(spectra.sizes.cpu().numpy(), graphs.num_nodes):
+            raise GraphError(f"{graphs.name}: the spectra are those of other graphs.")
+        kind, table = bond_kinds(graphs)
+        arrays = {
+            "sizes": graphs.num_nodes,
+            "node_start": graphs.node_start,
+            "pair_start": starts(graphs.num_nodes**2),
+            "nodes": graphs.node_feat,
+            "bond": _bond_of_pairs(graphs, kind),
+            "bond_table": table,
+        }
+        tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
+        y = None if graphs.y is None else torch.from_numpy(graphs.y).to(target)
+        values, vectors = spectra.eigenvalues.to(target), spectra.eigenvectors.to(target)
+        return cls(
+            **tensors, eigenvalues=values, eigenvectors=vectors, y=y, host_sizes=graphs.num_nodes
+        )
+
+    def __len__(self) -> int:
+        return len(self.host_sizes)
+
+    @property
+    def device(self) -> torch.device:
+        return self.sizes.device
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all its tensors."""
+        return sum(tensor.nbytes for tensor in self._tensors().values())
+
+    def to(self, device: torch.device | str) -> GraphStore:
+        """The same store on another device."""
+        moved: dict[str, Any] = {k: tensor.to(device) for k, tensor in self._tensors().items()}
+        return GraphStore(**{"y": None, **moved}, host_sizes=self.host_sizes)
+
+    def placed(self, device: torch.device | str, share: float = 0.5) -> GraphStore:
+        """The store on ``device`` if it takes at most this share of the memory free there.
+
+        Otherwise it stays where it is, and :func:`~specformer.datasets.batches.batch_stream`
+        carries batch after batch over.
+        """
+        target = torch.device(device)
+        if target.type == "cuda" and self.nbytes > share * torch.cuda.mem_get_info(target)[0]:
+            return self
+        return self.to(target)
+
+    def batch(
+        self, index: Tensor, *, num_nodes: int, num_pairs: int, max_nodes: int
+    ) -> PackedGraphs:
+        """The graphs of these numbers as one batch of a fixed shape.
+
+        Nothing here waits for the device or depends on its values, so the call can be captured.
+        The shape must be large enough (:class:`~specformer.datasets.batches.BatchShape`).
+
+        Args:
+            index: ``[B]`` numbers of graphs, on the store's device.
+            num_nodes: rows N; more than there are nodes where pairs are padded.
+            num_pairs: pairs P, at least as many as there are.
+            max_nodes: at least the nodes of the largest graph.
+        """
+        count = len(index)
+        sizes = self.sizes.index_select(0, index)
+        node_end, pair_end = sizes.cumsum(0), (sizes * sizes).cumsum(0)
+        node_begin = node_end - sizes
+
+        row = torch.arange(num_nodes, device=self.device)
+        graph = torch.searchsorted(node_end, row, right=True)
+        real = graph < count
+        owner = graph.clamp(max=count - 1)
+        position = (row - node_begin[owner]) * real
+        stored = self.node_start[index][owner] + position
+
+        pair = torch.arange(num_pairs, device=self.device)
+        of = torch.searchsorted(pair_end, pair, right=True)
+        real_pair = of < count
+        of = of.clamp(max=count - 1)
+        n = sizes[of]
+        within = (pair - (pair_end - sizes * sizes)[of]) * real_pair
+        i = within // n
+        first = node_begin[of]
+        stored_pair = self.pair_start[index][of] + within
+        return PackedGraphs(
+            nodes=self.nodes[stored].long() * real.unsqueeze(1),
+            graph=graph,
+            position=position,
+            # Not torch.where, which copies a number from the host and so cannot be captured.
+            target=(first + i).masked_fill(~real_pair, num_nodes - 1),
+            source=(first + within - i * n).masked_fill(~real_pair, num_nodes - 1),
+            bond=self.bond[stored_pair].long() * real_pair,
+            bond_table=self.bond_table,
+            eigenvalues=self.eigenvalues[stored] * real,
+            eigenvectors=self.eigenvectors[stored_pair] * real_pair,
+            sizes=sizes,
+            max_nodes=max_nodes,
+        )
+
+    def exact(self, index: Any) -> PackedGraphs:
+        """The graphs of these numbers without padding.
+
+        Example:
+            >>> graphs = GraphSet([2, 1, 2], [1, 0, 1], [[0, 0], [1, 1]])
+            >>> store = GraphStore.build(graphs, decompose_many(graphs))
+            >>> store.exact([2, 1]).target.tolist()
+            [0, 0, 1, 1, 2]
+        """
+        chosen = np.asarray(index.cpu() if isinstance(index, Tensor) else index, dtype=np.int64)
+        sizes = self.host_sizes[chosen]
+        return self.batch(
+            torch.from_numpy(chosen).to(self.device),
+            num_nodes=int(sizes.sum()),
+            num_pairs=int((sizes**2).sum()),
+            max_nodes=int(sizes.max()),
+        )
+
+    def labels(self, index: Tensor) -> Tensor:
+        """Targets ``[B, tasks]`` of these graphs, NaN where missing."""
+        if self.y is None:
+            raise GraphError("the graphs have no targets.")
+        return self.y.index_select(0, index)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def pack(
+    source: Any, *, matrix: Matrix = "laplacian", device: torch.device | str | None = None
+) -> PackedGraphs:
+    """A PyG ``Batch``, a list of ``Data``, or a :class:`GraphSet`, with spectra, as one batch.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> ends = torch.tensor([[0, 1], [1, 0]])
+        >>> pack([Data(x=torch.tensor([[6], [8]]), edge_index=ends)]).eigenvalues
+        tensor([0., 2.])
+    """
+    graphs = source if isinstance(source, GraphSet) else graph_set_from_pyg(source)
+    store = GraphStore.build(graphs, decompose_many(graphs, matrix=matrix, device=device))
+    return store.exact(np.arange(len(graphs)))
+
+
+def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
+    """The kind of every bond ``[ΣE]``, from 1 on, and each kind's features plus one.
+
+    Row 0 of the table, "no bond", is zeros.
+
+    Example:
+        >>> kind, table = bond_kinds(GraphSet([3], [2], [[0, 1], [1, 2]], edge_feat=[[2], [0]]))
+        >>> kind.tolist(), table.tolist()
+        ([2, 1], [[0], [1], [3]])
+    """
+    features = graphs.edge_feat.astype(np.int64)
+    # A row as one number, its columns the digits: sorting numbers is far faster than rows.
+    radix = features.max(axis=0, initial=0) + 1
+    if np.prod(radix.astype(np.float64)) < 2**62:
+        weight = np.append(np.cumprod(radix[:0:-1])[::-1], 1)
+        _, first, kind = np.unique(features @ weight, return_index=True, return_inverse=True)
+    else:
+        _, first, kind = np.unique(features, axis=0, return_index=True, return_inverse=True)
+    table = np.concatenate([np.zeros((1, features.shape[1]), np.int64), features[first] + 1])
+    return kind.ravel() + 1, table
+
+
+def _bond_of_pairs(graphs: GraphSet, kind: np.ndarray) -> np.ndarray:
+    pair_start = starts(graphs.num_nodes**2)
+    smallest = np.uint8 if kind.max(initial=0) < 2**8 else np.int32
+    bond = np.zeros(int(pair_start[-1]), dtype=smallest)
+    size = np.repeat(graphs.num_nodes, graphs.num_edges)
+    begin = np.repeat(pair_start[:-1], graphs.num_edges)
+    one, other = graphs.edge_index
+    bond[begin + one * size + other] = kind
+    bond[begin + other * size + one] = kind
+    return bond

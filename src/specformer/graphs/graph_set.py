@@ -1,0 +1,302 @@
+"""Many small graphs as one set of flat arrays: OGB's layout, checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs.checks import as_array, check_names, refuse
+
+SPLITS = ("train_idx", "valid_idx", "test_idx")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSet:
+    """G undirected graphs with integer features of their nodes and bonds.
+
+    A bond is held once: given in both directions it becomes one, if its features agree. Graphs of
+    one node, without bonds or in several pieces are ordinary.
+
+    Attributes:
+        num_nodes: nodes of each graph [G], at least 1.
+        num_edges: bonds of each graph [G].
+        edge_index: ends of every bond [2, ΣE], numbers within the bond's own graph.
+        node_feat: categories of the nodes [ΣN, columns], 0, 1, …; one column of zeros if None.
+        edge_feat: categories of the bonds [ΣE, columns]; one column of zeros if None.
+        y: targets [G, tasks], float32; NaN is a missing one.
+        train_idx: numbers of the graphs to learn from.
+        valid_idx: numbers of the graphs to choose a model by.
+        test_idx: numbers of the graphs to report on.
+        ids: the graphs' names in their source [G].
+        smiles: the graphs as SMILES [G], where they are molecules.
+        task_names: the name of each column of ``y``.
+        name: what to call the set in reports.
+
+    Example:
+        >>> GraphSet(num_nodes=[2, 1], num_edges=[2, 0], edge_index=[[0, 1], [1, 0]], name="pair")
+        GraphSet('pair', graphs=2, nodes=3, edges=1)
+    """
+
+    num_nodes: NDArray[np.int64]
+    num_edges: NDArray[np.int64]
+    edge_index: NDArray[np.int32]
+    node_feat: NDArray[Any] = None  # type: ignore[assignment]  # filled in __post_init__
+    edge_feat: NDArray[Any] = None  # type: ignore[assignment]
+    y: NDArray[np.float32] | None = None
+    train_idx: NDArray[np.int64] | None = None
+    valid_idx: NDArray[np.int64] | None = None
+    test_idx: NDArray[np.int64] | None = None
+    ids: tuple[str, ...] | None = None
+    smiles: tuple[str, ...] | None = None
+    task_names: tuple[str, ...] | None = None
+    name: str = "graphs"
+
+    def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
+        put("num_nodes", _counts(self.num_nodes, "num_nodes", None, least=1))
+        put("num_edges", _counts(self.num_edges, "num_edges", len(self), least=0))
+        put("edge_index", _edges(self.edge_index, self.num_nodes, self.num_edges))
+        total_nodes, total_edges = int(self.num_nodes.sum()), int(self.num_edges.sum())
+        put("node_feat", _categories(self.node_feat, "node_feat", total_nodes))
+        put("edge_feat", _categories(self.edge_feat, "edge_feat", total_edges))
+        for field, value in _bonds_once(self).items():
+            put(field, value)
+        if self.y is not None:
+            put("y", _targets(self.y, len(self)))
+        for field in ("ids", "smiles"):
+            texts = getattr(self, field)
+            if texts is not None:
+                put(field, _texts(texts, field, len(self)))
+        if self.task_names is not None:
+            put("task_names", check_names(self.task_names, "task_names", self.num_tasks))
+        for field, value in _splits(self).items():
+            put(field, value)
+
+    def __len__(self) -> int:
+        return len(self.num_nodes)
+
+    @property
+    def num_tasks(self) -> int:
+        """Number of columns of ``y``; 0 without targets."""
+        return 0 if self.y is None else int(self.y.shape[1])
+
+    @cached_property
+    def node_start(self) -> NDArray[np.int64]:
+        """Row of ``node_feat`` each graph starts at [G + 1]; the last entry is ΣN."""
+        return starts(self.num_nodes)
+
+    @cached_property
+    def edge_start(self) -> NDArray[np.int64]:
+        """Column of ``edge_index`` each graph starts at [G + 1]; the last entry is ΣE."""
+        return starts(self.num_edges)
+
+    @property
+    def node_cardinalities(self) -> tuple[int, ...]:
+        """How many values each column of ``node_feat`` takes: one more than its largest."""
+        return tuple((self.node_feat.max(axis=0).astype(np.int64) + 1).tolist())
+
+    @property
+    def edge_cardinalities(self) -> tuple[int, ...]:
+        """How many values each column of ``edge_feat`` takes; at least 1."""
+        return tuple((self.edge_feat.max(axis=0, initial=0).astype(np.int64) + 1).tolist())
+
+    def outside(
+        self, node_cardinalities: Sequence[int], edge_cardinalities: Sequence[int]
+    ) -> NDArray[np.int64]:
+        """Return the numbers of the graphs with a node or bond beyond these cardinalities.
+
+        Example:
+            >>> graphs = GraphSet([1, 1], [0, 0], [], node_feat=[[5], [28]])
+            >>> graphs.outside([28], [4]).tolist()
+            [1]
+        """
+        found = []
+        for name, limits, feature, counts in (
+            ("node_feat", node_cardinalities, self.node_feat, self.num_nodes),
+            ("edge_feat", edge_cardinalities, self.edge_feat, self.num_edges),
+        ):
+            if feature.shape[1] != len(limits):
+                raise GraphError(
+                    f"{name} has {feature.shape[1]} columns where {len(limits)} are expected"
+                )
+            beyond = (feature >= np.asarray(limits)).any(axis=1)
+            found.append(np.repeat(np.arange(len(self)), counts)[beyond])
+        return np.unique(np.concatenate(found))
+
+    def subset(self, indices: Any) -> GraphSet:
+        """Return the graphs of these numbers, in this order, without a split.
+
+        Example:
+            >>> graphs = GraphSet([2, 1, 3], [1, 0, 2], [[0, 0, 1], [1, 1, 2]])
+            >>> graphs.subset([2, 0]).num_nodes.tolist()
+            [3, 2]
+        """
+        chosen = as_array(indices, "indices", of="integers").astype(np.int64)
+        outside = (chosen < 0) | (chosen >= len(self))
+        refuse(outside, chosen, "indices", f"but there are graphs 0..{len(self) - 1}")
+        rows = ragged(self.node_start[chosen], self.num_nodes[chosen])
+        bonds = ragged(self.edge_start[chosen], self.num_edges[chosen])
+        return GraphSet(
+            num_nodes=self.num_nodes[chosen],
+            num_edges=self.num_edges[chosen],
+            edge_index=self.edge_index[:, bonds],
+            node_feat=self.node_feat[rows],
+            edge_feat=self.edge_feat[bonds],
+            y=None if self.y is None else self.y[chosen],
+            ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
+            smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
+            task_names=self.task_names,
+            name=self.name,
+        )
+
+    def __repr__(self) -> str:
+        shown = {"graphs": len(self), "nodes": len(self.node_feat), "edges": len(self.edge_feat)}
+        if self.num_tasks:
+            shown["tasks"] = self.num_tasks
+        for split in SPLITS:
+            index = getattr(self, split)
+            if index is not None:
+                shown[split.removesuffix("_idx")] = len(index)
+        return f"GraphSet({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+
+def starts(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where each of the pieces of these lengths starts, and the end of the last.
+
+    Example:
+        >>> starts(np.array([2, 0, 3])).tolist()
+        [0, 2, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return first[0], first[0]+1, …, then those of first[1], …: ``counts`` of each.
+
+    Example:
+        >>> ragged(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+    """
+    begin = starts(counts)
+    return np.repeat(first - begin[:-1], counts) + np.arange(begin[-1])
+
+
+def _counts(value: Any, name: str, length: int | None, least: int) -> NDArray[np.int64]:
+    counts = as_array(value, name, of="integers")
+    if counts.ndim != 1 or length not in (None, len(counts)):
+        expected = "graphs" if length is None else str(length)
+        raise GraphError(f"{name} must have shape [{expected}], not {list(counts.shape)}")
+    if len(counts) == 0:
+        raise GraphError("the set has no graphs")
+    refuse(counts < least, counts, name, f"but must be at least {least}")
+    return counts.astype(np.int64)
+
+
+def _edges(
+    value: Any, num_nodes: NDArray[np.int64], num_edges: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    edges = as_array(value, "edge_index", of="integers")
+    total = int(num_edges.sum())
+    if edges.shape != (2, total) and not (edges.size == total == 0):
+        raise GraphError(f"edge_index must have shape [2, {total}], not {list(edges.shape)}")
+    edges = edges.reshape(2, total)
+    bad = (edges < 0) | (edges >= np.repeat(num_nodes, num_edges))
+    if bad.any():
+        end, bond = np.unravel_index(bad.argmax(), bad.shape)
+        graph = int(np.searchsorted(starts(num_edges), bond, side="right")) - 1
+        raise GraphError(
+            f"edge_index[{end}, {bond}] is {edges[end, bond]}, "
+            f"but graph {graph} has nodes 0..{num_nodes[graph] - 1}"
+        )
+    return edges.astype(np.int32)
+
+
+def _categories(value: Any, name: str, rows: int) -> NDArray[Any]:
+    """Return whole numbers [rows, columns], not negative, in the smallest type that holds them."""
+    if value is None:
+        return np.zeros((rows, 1), dtype=np.uint8)
+    array = as_array(value, name, of="integers")
+    if array.ndim == 1 and len(array) == rows:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0:
+        raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
+    refuse(array < 0, array, name, "but categories are 0, 1, 2, …")
+    largest = int(array.max(initial=0))
+    if largest > np.iinfo(np.int32).max:
+        raise GraphError(f"{name} has a category {largest}, which does not fit 32 bits")
+    # Types that PyTorch indexes with too: it has no arithmetic for uint16.
+    fitting = (kind for kind in (np.uint8, np.int16, np.int32) if largest <= np.iinfo(kind).max)
+    return np.ascontiguousarray(array, dtype=next(fitting))
+
+
+def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:
+    """Return the fields to change so that every bond is there once; nothing if it already is."""
+    graph = np.repeat(np.arange(len(graphs)), graphs.num_edges)
+    low, high = graphs.edge_index.min(axis=0), graphs.edge_index.max(axis=0)
+    size = graphs.num_nodes[graph]
+    pair = starts(graphs.num_nodes**2)[graph] + low * size + high
+    if not (np.diff(np.sort(pair)) == 0).any():
+        return {}
+    _, first, place = np.unique(pair, return_index=True, return_inverse=True)
+    differs = (graphs.edge_feat != graphs.edge_feat[first[place]]).any(axis=1)
+    if differs.any():
+        bond = int(differs.argmax())
+        raise GraphError(
+            f"graph {graph[bond]}: the bond between nodes {low[bond]} and {high[bond]} is there "
+            "more than once, with different features"
+        )
+    keep = np.sort(first)
+    return {
+        "edge_index": graphs.edge_index[:, keep],
+        "edge_feat": graphs.edge_feat[keep],
+        "num_edges": np.bincount(graph[keep], minlength=len(graphs)),
+    }
+
+
+def _targets(value: Any, count: int) -> NDArray[np.float32]:
+    given = as_array(value, "y")
+    targets = given[:, None] if given.ndim == 1 else given
+    if targets.ndim != 2 or targets.shape[0] != count or targets.shape[1] == 0:
+        raise GraphError(f"y must have shape [{count}, tasks], not {list(given.shape)}")
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        checked: NDArray[np.float32] = targets.astype(np.float32)
+    refuse(np.isinf(checked), targets, "y", "but targets must be finite in float32, or NaN")
+    return checked
+
+
+def _texts(texts: Sequence[str], name: str, count: int) -> tuple[str, ...]:
+    if len(texts) != count:
+        raise GraphError(f"{name} must have {count} entries, not {len(texts)}")
+    return tuple(map(str, texts))
+
+
+def _splits(graphs: GraphSet) -> dict[str, NDArray[np.int64]]:
+    count = len(graphs)
+    given = {name: getattr(graphs, name) for name in SPLITS}
+    checked: dict[str, NDArray[np.int64]] = {}
+    owner = np.zeros(count, dtype=np.int8)
+    for number, (name, value) in enumerate(given.items(), start=1):
+        if value is None:
+            continue
+        index = as_array(value, name, of="integers").astype(np.int64)
+        if index.ndim != 1:
+            raise GraphError(f"{name} must have shape [graphs], not {list(index.shape)}")
+        outside = (index < 0) | (index >= count)
+        refuse(outside, index, name, f"but there are graphs 0..{count - 1}")
+        refuse(owner[index] > 0, index, name, "which is in another part of the split too")
+        if len(np.unique(index)) < len(index):
+            raise GraphError(f"{name} names graph {_repeated(index)} more than once")
+        owner[index] = number
+        checked[name] = index
+    return checked
+
+
+def _repeated(index: NDArray[np.int64]) -> int:
+    values, counts = np.unique(index, return_counts=True)
+    return int(values[counts.argmax()])

@@ -1,0 +1,126 @@
+"""Many graphs from PyTorch Geometric's objects, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs.checks import as_array
+from specformer.graphs.graph_set import GraphSet
+
+
+def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
+    """Return the graphs of a PyG ``Batch``, or of a list or data set of ``Data``.
+
+    ``x`` and ``edge_attr`` must hold categories (whole numbers); of the rest only ``y`` is taken.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> ends = torch.tensor([[0, 1], [1, 0]])
+        >>> graph_set_from_pyg([Data(x=torch.tensor([[6], [8]]), edge_index=ends)])
+        GraphSet('graphs', graphs=1, nodes=2, edges=1)
+    """
+    if hasattr(source, "ptr"):
+        fields = _of_batch(source)
+    elif hasattr(source, "edge_index"):
+        fields = _of_list([source])
+    else:
+        fields = _of_list(source)
+    return GraphSet(**fields, name=name)
+
+
+def graph_set_to_pyg(graphs: GraphSet) -> list[Any]:
+    """Return a list of PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr`` and ``y`` [1, tasks].
+
+    Each bond is there in both directions, one after the other; a self-loop once.
+
+    Example:
+        >>> graph_set_to_pyg(GraphSet([2], [1], [[0], [1]]))
+        [Data(x=[2, 1], edge_index=[2, 2], edge_attr=[2, 1])]
+    """
+    import torch
+    from torch_geometric.data import Data
+
+    x = torch.as_tensor(graphs.node_feat.astype(np.int64)).split(graphs.num_nodes.tolist())
+    edge_index, edge_feat, counts = _both_ways(graphs)
+    ends = torch.as_tensor(edge_index).split(counts.tolist(), dim=1)
+    kinds = torch.as_tensor(edge_feat.astype(np.int64)).split(counts.tolist())
+    parts = zip(x, ends, kinds, strict=True)
+    data = [Data(x=a.clone(), edge_index=b.clone(), edge_attr=c.clone()) for a, b, c in parts]
+    if graphs.y is not None:
+        for each, row in zip(data, torch.as_tensor(graphs.y).split(1), strict=True):
+            each.y = row.clone()
+    return data
+
+
+def _both_ways(graphs: GraphSet) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    source, target = graphs.edge_index.astype(np.int64)
+    copies = np.where(source == target, 1, 2)
+    edges = np.repeat(np.stack([source, target]), copies, axis=1)
+    second = np.zeros(edges.shape[1], dtype=bool)
+    second[np.cumsum(copies)[copies == 2] - 1] = True
+    edges[:, second] = edges[::-1, second]
+    loops = np.repeat(np.arange(len(graphs)), graphs.num_edges)[copies == 1]
+    counts = 2 * graphs.num_edges - np.bincount(loops, minlength=len(graphs))
+    return edges, np.repeat(graphs.edge_feat, copies, axis=0), counts
+
+
+def _of_batch(batch: Any) -> dict[str, Any]:
+    first = as_array(batch.ptr, "ptr", of="integers")
+    edges = as_array(batch.edge_index, "edge_index", of="integers").astype(np.int64)
+    graph = np.searchsorted(first, edges[0], side="right") - 1
+    # A batch keeps the bonds of a graph together unless someone has shuffled them.
+    order = np.argsort(graph, kind="stable")
+    attributes = getattr(batch, "edge_attr", None)
+    y = getattr(batch, "y", None)
+    count = len(first) - 1
+    return {
+        "num_nodes": np.diff(first),
+        "num_edges": np.bincount(graph, minlength=count),
+        "edge_index": (edges - first[graph])[:, order],
+        "node_feat": getattr(batch, "x", None),
+        "edge_feat": None if attributes is None else as_array(attributes, "edge_attr")[order],
+        "y": None if y is None else as_array(y, "y").reshape(count, -1),
+    }
+
+
+def _of_list(source: Iterable[Any]) -> dict[str, Any]:
+    parts: dict[str, list[NDArray[Any]]] = {"edge_index": [], "x": [], "edge_attr": [], "y": []}
+    num_nodes: list[int] = []
+    for number, data in enumerate(source):
+        if getattr(data, "edge_index", None) is None or data.num_nodes is None:
+            raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
+        num_nodes.append(int(data.num_nodes))
+        for key, column in parts.items():
+            value = getattr(data, key, None)
+            if value is not None:
+                array = as_array(value, f"{key} of graph {number}")
+                column.append(array.reshape(1, -1) if key == "y" else array)
+    count = len(num_nodes)
+    if count == 0:
+        raise GraphError("the set has no graphs")
+    joined = {key: _joined(column, key, count) for key, column in parts.items()}
+    return {
+        "num_nodes": np.array(num_nodes),
+        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
+        "edge_index": joined["edge_index"],
+        "node_feat": joined["x"],
+        "edge_feat": joined["edge_attr"],
+        "y": joined["y"],
+    }
+
+
+def _joined(column: list[NDArray[Any]], name: str, count: int) -> NDArray[Any] | None:
+    if not column:
+        return None
+    if len(column) < count:
+        raise GraphError(f"only {len(column)} of {count} graphs have {name!r}")
+    widths = {each.shape[1:] for each in column} if name != "edge_index" else set()
+    if len(widths) > 1:
+        raise GraphError(f"{name} has a different number of columns in different graphs")
+    return np.concatenate(column, axis=1 if name == "edge_index" else 0)

@@ -1,0 +1,125 @@
+"""A user's table of molecules: a CSV file with a column of SMILES and columns of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs.csv_folder import _Table
+from specformer.graphs.molecules import Molecules, read_smiles
+
+_SMILES = "smiles"
+_ID = "id"
+#: Cells that say "not measured".
+_MISSING = {"", "nan", "na", "n/a", "null", "none", "-", "?"}
+
+
+def read_molecule_csv(
+    path: str | Path,
+    smiles_column: str | None = None,
+    target_columns: Sequence[str] | None = None,
+) -> Molecules:
+    r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
+
+    Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
+    a missing target. A column ``id`` names the molecules.
+
+    Args:
+        path: the file; its name becomes the set's.
+        smiles_column: column of the SMILES; by default the one called smiles, in any case.
+        target_columns: columns of the targets, numbers all; by default every other column that
+            holds a number.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "own.csv"
+        >>> _ = path.write_text("SMILES,name,logS,toxic\nCCO,ethanol,1.1,0\nC1CC,?,2,1\nN,,,1\n")
+        >>> found = read_molecule_csv(path)  # doctest: +SKIP
+        >>> found.graphs.task_names, found.graphs.y.tolist(), found.rows  # doctest: +SKIP
+        (('logS', 'toxic'), [[1.1, 0.0], [nan, 1.0]], (2, 4))
+        >>> print(found.problems[0])  # doctest: +SKIP
+        row 3: 'C1CC' is not valid SMILES
+    """
+    path = Path(path)
+    table = _Table.read(path)
+    column = _smiles_column(table, smiles_column)
+    targets = _targets(table, column, target_columns)
+    try:
+        found = read_smiles(table.column(column), rows=table.lines, name=path.stem)
+    except GraphError as error:
+        raise GraphError(f"{path}: column {column!r}: {error}") from None
+    position = {line: i for i, line in enumerate(table.lines)}
+    kept = [position[row] for row in found.rows]
+    ids = _named(table, _ID)
+    graphs = replace(
+        found.graphs,
+        y=np.stack(list(targets.values()), axis=1)[kept] if targets else None,
+        task_names=tuple(targets) or None,
+        ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
+    )
+    return replace(found, graphs=graphs)
+
+
+def _named(table: _Table, name: str) -> str | None:
+    """Return the column of that name in any case, None if there is none."""
+    if name in table.columns:
+        return name
+    alike = [column for column in table.columns if column.casefold() == name.casefold()]
+    if len(alike) > 1:
+        raise GraphError(f"{table.path}: columns {', '.join(map(repr, alike))} differ only in case")
+    return alike[0] if alike else None
+
+
+def _smiles_column(table: _Table, asked: str | None) -> str:
+    column = _named(table, asked or _SMILES)
+    if column is None:
+        known = ", ".join(map(repr, table.columns))
+        hint = "" if asked else "; name it if it is called otherwise"
+        wanted = f"no column {asked or _SMILES!r}, only {known}{hint}"
+        raise GraphError(f"{table.path}: there is {wanted}")
+    return column
+
+
+def _targets(
+    table: _Table, smiles_column: str, asked: Sequence[str] | None
+) -> dict[str, NDArray[np.float32]]:
+    if asked is not None:
+        return {name: _numbers(table, name) for name in asked}
+    others = [name for name in table.columns if name not in (smiles_column, _named(table, _ID))]
+    return {
+        name: _numbers(table, name) for name in others if any(map(_is_number, table.columns[name]))
+    }
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.casefold() not in _MISSING
+
+
+def _numbers(table: _Table, name: str) -> NDArray[np.float32]:
+    """Return a column's numbers, NaN where a cell says that there is none."""
+    cells = table.column(name)
+    values = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        if cell.casefold() in _MISSING:
+            continue
+        try:
+            values[row] = float(cell)
+        except ValueError:
+            hint = "leave it empty if it is missing, and write classes as 0 and 1"
+            raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        numbers = values.astype(np.float32)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = int(infinite.argmax())
+        raise table.error(name, row, f"{cells[row]!r} is not a finite number")
+    return numbers

@@ -1,0 +1,190 @@
+"""Molecules as graphs: SMILES to the integer features of atoms and bonds that OGB uses.
+
+Each feature is a position in a list of known values; what is not in the list takes the last
+position. An atom has nine: atomic number, chirality, degree with hydrogens, formal charge, number
+of hydrogens, radical electrons, hybridisation, aromatic or not, in a ring or not. A bond has three:
+type, stereo, conjugated or not. Hydrogens are not nodes unless the SMILES keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import ConfigError, GraphError
+from specformer.graphs.graph_set import GraphSet
+
+_CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
+_HYBRIDISATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
+_BOND_TYPE = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+_STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
+_PLACES = {
+    name: {value: place for place, value in enumerate(values)}
+    for name, values in (
+        ("chirality", _CHIRALITY),
+        ("hybridisation", _HYBRIDISATION),
+        ("type", _BOND_TYPE),
+        ("stereo", _STEREO),
+    )
+}
+#: How many values each column may take.
+ATOM_CARDINALITIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
+BOND_CARDINALITIES = (5, 6, 2)
+
+
+class BadMolecule(NamedTuple):
+    """A molecule that could not be read: its row in the source, its SMILES, and why."""
+
+    row: int
+    smiles: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"row {self.row}: {self.smiles!r} {self.reason}"
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """What was read of a list of molecules.
+
+    Attributes:
+        graphs: the molecules that could be read.
+        rows: the row of each of them in the source.
+        problems: those that could not.
+    """
+
+    graphs: GraphSet
+    rows: tuple[int, ...]
+    problems: tuple[BadMolecule, ...]
+
+
+def read_smiles(
+    smiles: Sequence[str], *, rows: Sequence[int] | None = None, name: str = "molecules"
+) -> Molecules:
+    """Turn SMILES into graphs; one that cannot be read is reported and the rest go on.
+
+    Args:
+        smiles: the molecules.
+        rows: their row numbers in the source; by default 0, 1, ….
+        name: what to call the set.
+
+    Example:
+        >>> found = read_smiles(["CCO", "C1CC", "[Na+].[Cl-]"])  # doctest: +SKIP
+        >>> found.graphs, found.rows  # doctest: +SKIP
+        (GraphSet('molecules', graphs=2, nodes=5, edges=2), (0, 2))
+        >>> print(found.problems[0])  # doctest: +SKIP
+        row 1: 'C1CC' is not valid SMILES
+    """
+    chem, silence = _rdkit()
+    numbers = range(len(smiles)) if rows is None else rows
+    good: list[tuple[int, str, _Arrays]] = []
+    problems = []
+    with silence():
+        for row, text in zip(numbers, smiles, strict=True):
+            parsed = _parsed(chem, text)
+            if isinstance(parsed, str):
+                problems.append(BadMolecule(row, text, parsed))
+            else:
+                good.append((row, text, _arrays(parsed)))
+    if not good:
+        first = f"; {problems[0]}" if problems else ""
+        raise GraphError(f"none of the {len(smiles)} molecules can be read{first}")
+    kept, texts, arrays = zip(*good, strict=True)
+    graphs = GraphSet(
+        num_nodes=np.array([len(each.atoms) for each in arrays]),
+        num_edges=np.array([len(each.bonds) for each in arrays]),
+        edge_index=np.concatenate([each.ends for each in arrays]).T,
+        node_feat=np.concatenate([each.atoms for each in arrays]),
+        edge_feat=np.concatenate([each.bonds for each in arrays]),
+        smiles=texts,
+        name=name,
+    )
+    return Molecules(graphs, kept, tuple(problems))
+
+
+def _rdkit() -> tuple[Any, Any]:
+    """Return RDKit's module of molecules, and a context in which it prints nothing."""
+    try:
+        from rdkit import Chem
+        from rdkit.rdBase import BlockLogs
+    except ImportError:
+        raise ConfigError(
+            "reading SMILES needs RDKit; install it with pip install 'specformer[chem]'."
+        ) from None
+    return Chem, BlockLogs
+
+
+def _parsed(chem: Any, smiles: str) -> Any:
+    """Return RDKit's molecule, or what is wrong as text."""
+    molecule = chem.MolFromSmiles(smiles)
+    if molecule is None:
+        return _reason(chem, smiles)
+    if molecule.GetNumAtoms() == 0:
+        return "has no atoms"
+    return molecule
+
+
+def _reason(chem: Any, smiles: str) -> str:
+    unchecked = chem.MolFromSmiles(smiles, sanitize=False)
+    if unchecked is None:
+        return "is not valid SMILES"
+    try:
+        chem.SanitizeMol(unchecked)
+    except ValueError as error:  # RDKit's chemistry errors are ValueErrors
+        return f"is no possible molecule: {str(error).strip().rstrip('.')}"
+    return "is no possible molecule"
+
+
+class _Arrays(NamedTuple):
+    """Features of atoms [n, 9] and bonds [e, 3], and the bonds' ends [e, 2]."""
+
+    atoms: NDArray[np.uint8]
+    bonds: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+
+
+def _arrays(molecule: Any) -> _Arrays:
+    atoms = [_atom(atom) for atom in molecule.GetAtoms()]
+    bonds = [_bond(bond) for bond in molecule.GetBonds()]
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+    return _Arrays(
+        np.array(atoms, dtype=np.uint8).reshape(-1, len(ATOM_CARDINALITIES)),
+        np.array(bonds, dtype=np.uint8).reshape(-1, len(BOND_CARDINALITIES)),
+        np.array(ends, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def _atom(atom: Any) -> tuple[int, ...]:
+    return (
+        _place(atom.GetAtomicNum(), 1, 118),
+        _PLACES["chirality"].get(str(atom.GetChiralTag()), len(_CHIRALITY)),
+        _place(atom.GetTotalDegree(), 0, 10),
+        _place(atom.GetFormalCharge(), -5, 5),
+        _place(atom.GetTotalNumHs(), 0, 8),
+        _place(atom.GetNumRadicalElectrons(), 0, 4),
+        _PLACES["hybridisation"].get(str(atom.GetHybridization()), len(_HYBRIDISATION)),
+        int(atom.GetIsAromatic()),
+        int(atom.IsInRing()),
+    )
+
+
+def _bond(bond: Any) -> tuple[int, ...]:
+    return (
+        _PLACES["type"].get(str(bond.GetBondType()), len(_BOND_TYPE)),
+        _PLACES["stereo"].get(str(bond.GetStereo()), len(_STEREO) - 1),
+        int(bond.GetIsConjugated()),
+    )
+
+
+def _place(value: int, low: int, high: int) -> int:
+    """Return where a number is among ``low``..``high``; past the end if it is not there.
+
+    Example:
+        >>> _place(-5, -5, 5), _place(7, -5, 5)
+        (0, 11)
+    """
+    return value - low if low <= value <= high else high - low + 1

@@ -1,0 +1,77 @@
+"""Sets of graphs by name or path: the local file first, the download last, one clear error."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from specformer.datasets import graph_download
+from specformer.datasets.graph_registry import GRAPH_SETS, graph_set
+from specformer.errors import DataNotFoundError, GraphError
+from specformer.graphs import GraphSet, write_graph_set
+
+PAIR = GraphSet([2], [1], [[0], [1]], y=[1.0])
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in from which no data can be seen or fetched."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_the_paper_s_sets_are_known() -> None:
+    assert list(GRAPH_SETS) == ["zinc", "molhiv", "molpcba", "pcqm4mv2"]
+    assert [entry.metric for entry in GRAPH_SETS.values()] == ["mae", "rocauc", "ap", "mae"]
+
+
+def test_a_local_file_comes_first(elsewhere: Path) -> None:
+    write_graph_set(elsewhere / "own" / "molhiv.npz", PAIR)
+    assert graph_set("molhiv", elsewhere / "own").name == "molhiv"
+
+
+def test_a_set_is_downloaded_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def source(root: Path) -> GraphSet:
+        asked.append(root)
+        return PAIR
+
+    monkeypatch.setitem(graph_download.GRAPH_SOURCES, "zinc", source)
+    assert len(graph_set("zinc")) == len(graph_set("zinc")) == 1
+    assert len(asked) == 1
+
+
+def test_without_a_network_one_sentence_says_what_to_do(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_download, "OGB_URL", (elsewhere / "nowhere").as_uri())
+    message = r"molpcba\.npz was not found in .*its download failed .*name its folder with --data"
+    with pytest.raises(DataNotFoundError, match=message):
+        graph_set("molpcba")
+
+
+def test_files_of_ones_own(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_graph_set(elsewhere / "own.npz", PAIR)
+    assert graph_set(elsewhere / "own.npz").name == "own"
+    with pytest.raises(DataNotFoundError, match=r"other\.npz: neither a file nor a set of graphs"):
+        graph_set("other.npz")
+    (elsewhere / "text.npz").write_text("no archive")
+    with pytest.raises(GraphError, match="not an npz archive"):
+        graph_set("text.npz")
+    pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
+    (elsewhere / "own.csv").write_text("smiles,y\nCCO,1\nC1,2\n")
+    with caplog.at_level(logging.WARNING):
+        assert len(graph_set("own.csv")) == 1
+    assert "own.csv, row 3: 'C1' is not valid SMILES" in caplog.text
+
+
+def test_real_sets_fit_their_cardinalities(shared_data: Path) -> None:
+    for name in ("zinc", "molhiv"):
+        graphs, entry = graph_set(name, shared_data), GRAPH_SETS[name]
+        assert (graphs.node_feat.max(axis=0) < entry.atom_cardinalities).all()
+        assert (graphs.edge_feat.max(axis=0) < entry.bond_cardinalities).all()

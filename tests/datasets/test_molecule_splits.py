@@ -1,0 +1,103 @@
+"""Splits of sets of graphs: whole, disjoint, repeatable, and by scaffold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specformer.datasets.molecule_splits import (
+    graph_split,
+    random_80_10_10,
+    scaffold_split,
+    scaffolds,
+)
+from specformer.datasets.splits import Split
+from specformer.errors import ConfigError
+from specformer.graphs import GraphSet, read_molecule_csv
+
+
+def atoms(count: int, **fields: object) -> GraphSet:
+    return GraphSet(np.ones(count, int), np.zeros(count, int), [], **fields)  # type: ignore[arg-type]
+
+
+def parts_of(split: Split) -> list[int]:
+    return [int(mask.sum()) for mask in (split.train, split.val, split.test)]
+
+
+@pytest.mark.parametrize(
+    ("count", "parts"), [(100, [80, 10, 10]), (13, [11, 1, 1]), (3, [1, 1, 1])]
+)
+def test_a_random_split_is_a_partition(count: int, parts: list[int]) -> None:
+    split = random_80_10_10(atoms(count), seed=0)
+    assert parts_of(split) == parts
+    assert (split.train.astype(int) + split.val + split.test == 1).all()
+
+
+def test_seeds_repeat_and_differ() -> None:
+    graphs = atoms(60)
+    prints = [random_80_10_10(graphs, seed).fingerprint for seed in (0, 0, 1)]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_graphs_without_any_target_are_in_no_part() -> None:
+    y = np.full((20, 2), np.nan)
+    y[5:, 0] = 1.0
+    split = random_80_10_10(atoms(20, y=y), seed=0)
+    used = split.train | split.val | split.test
+    assert used.tolist() == [False] * 5 + [True] * 15
+    with pytest.raises(ConfigError, match="2 graphs with targets are too few"):
+        random_80_10_10(atoms(3, y=[1.0, np.nan, 2.0]), seed=0)
+
+
+def test_the_files_own_split() -> None:
+    graphs = atoms(4, train_idx=[3, 0], valid_idx=[1], test_idx=[2])
+    split = graph_split(graphs, "official", seed=0)
+    assert split.train.tolist() == [True, False, False, True]
+    assert parts_of(split) == [2, 1, 1]
+    with pytest.raises(ConfigError, match="the file holds no training, validation and test"):
+        graph_split(atoms(4), "official", seed=0)
+    with pytest.raises(ConfigError, match="split 'random': choose from random-80-10-10, scaffold"):
+        graph_split(atoms(4), "random", seed=0)
+
+
+class TestScaffolds:
+    @pytest.fixture(autouse=True)
+    def _chem(self) -> None:
+        pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
+
+    def test_rings_and_what_links_them(self) -> None:
+        assert scaffolds(["CCc1ccccc1", "CCO", "OC1CC1Cc1ccncc1"]) == [
+            "c1ccccc1",
+            "",
+            "c1cc(CC2CC2)ccn1",
+        ]
+
+    def test_the_commonest_scaffolds_train(self) -> None:
+        smiles = ["C1CC1", "Cc1ccccc1", "CC", "Oc1ccccc1", "c1ccccc1"]
+        smiles += ["Nc1ccccc1"] * 5 + ["CCO"] + ["C1CCC1"]
+        split = scaffold_split(atoms(len(smiles), smiles=tuple(smiles)))
+        # Benzenes (8 of 12) train; with the chains (2) that would be more than 80 %, so they
+        # validate; cyclopropane still fits into training; cyclobutane fits into neither.
+        assert np.flatnonzero(split.train).tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+        assert np.flatnonzero(split.val).tolist() == [2, 10]
+        assert np.flatnonzero(split.test).tolist() == [11]
+
+    def test_no_scaffold_is_in_two_parts(self, shared_data: Path) -> None:
+        graphs = read_molecule_csv(shared_data / "esol.csv").graphs
+        split = graph_split(graphs, "scaffold", seed=0)
+        assert split.fingerprint == graph_split(graphs, "scaffold", seed=9).fingerprint
+        assert parts_of(split) == [902, 113, 113]
+        assert graphs.smiles is not None
+        names = np.array(scaffolds(graphs.smiles))
+        seen = [set(names[mask]) for mask in (split.train, split.val, split.test)]
+        assert len(set.union(*seen)) == sum(map(len, seen))
+
+    def test_what_cannot_be_split_is_said(self) -> None:
+        with pytest.raises(ConfigError, match="needs the molecules' SMILES"):
+            scaffold_split(atoms(10))
+        chains = replace(atoms(10), smiles=("CC",) * 10)
+        with pytest.raises(ConfigError, match="1 scaffolds in 10 molecules leave a part"):
+            scaffold_split(chains)

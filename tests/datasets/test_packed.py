@@ -1,0 +1,195 @@
+"""Batches cut from resident arrays, against the same graphs written out one by one."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from tests.spectrum.many_graphs import from_networkx
+from torch_geometric.data import Batch
+
+from specformer.datasets.packed import GraphStore, bond_kinds, pack
+from specformer.errors import GraphError
+from specformer.graphs import GraphSet, graph_set_to_pyg
+from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
+
+
+def coloured_set(count: int = 12, seed: int = 0) -> GraphSet:
+    """Random graphs with random features, one atom and one without bonds among them."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(2, 9, count)
+    graphs = [nx.gnp_random_graph(int(n), 0.4, seed=int(generator.integers(1e6))) for n in sizes]
+    plain = from_networkx([nx.empty_graph(1), nx.empty_graph(3), *graphs])
+    return from_networkx(
+        [nx.empty_graph(1), nx.empty_graph(3), *graphs],
+        node_feat=generator.integers(0, 300, (int(plain.num_nodes.sum()), 2)),
+        edge_feat=generator.integers(0, 3, (int(plain.num_edges.sum()), 2)),
+        y=generator.standard_normal((len(plain), 2)),
+    )
+
+
+GRAPHS = coloured_set()
+SPECTRA = decompose_many(GRAPHS)
+STORE = GraphStore.build(GRAPHS, SPECTRA)
+CHOSEN = [3, 0, 7, 1, 7, 13]
+
+
+def literal(graphs: GraphSet, spectra: ManySpectra, chosen: list[int]) -> dict[str, list[object]]:
+    """The batch by loops over graphs, nodes and pairs; a bond by its features."""
+    out: dict[str, list[object]] = {
+        name: []
+        for name in ("nodes", "graph", "position", "target", "source", "bond", "values", "vectors")
+    }
+    row = 0
+    for place, number in enumerate(chosen):
+        n = int(graphs.num_nodes[number])
+        first = int(graphs.node_start[number])
+        bonds = range(*graphs.edge_start[number : number + 2])
+        kinds = {}
+        for bond in bonds:
+            i, j = graphs.edge_index[:, bond].tolist()
+            kinds[i, j] = kinds[j, i] = (graphs.edge_feat[bond].astype(int) + 1).tolist()
+        values, vectors = spectra[number]
+        for i in range(n):
+            out["nodes"].append(graphs.node_feat[first + i].tolist())
+            out["graph"].append(place)
+            out["position"].append(i)
+            out["values"].append(values[i].item())
+            for j in range(n):
+                out["target"].append(row + i)
+                out["source"].append(row + j)
+                out["bond"].append(kinds.get((i, j), [0, 0]))
+                out["vectors"].append(vectors[i, j].item())
+        row += n
+    return out
+
+
+def fields_of(batch: PackedGraphs, nodes: int, pairs: int) -> dict[str, list[object]]:
+    return {
+        "nodes": batch.nodes[:nodes].tolist(),
+        "graph": batch.graph[:nodes].tolist(),
+        "position": batch.position[:nodes].tolist(),
+        "target": batch.target[:pairs].tolist(),
+        "source": batch.source[:pairs].tolist(),
+        "bond": batch.bond_table[batch.bond[:pairs]].tolist(),
+        "values": batch.eigenvalues[:nodes].tolist(),
+        "vectors": batch.eigenvectors[:pairs].tolist(),
+    }
+
+
+def counts(chosen: list[int]) -> tuple[int, int]:
+    sizes = GRAPHS.num_nodes[chosen]
+    return int(sizes.sum()), int((sizes**2).sum())
+
+
+def test_a_batch_without_padding() -> None:
+    batch = STORE.exact(CHOSEN)
+    nodes, pairs = counts(CHOSEN)
+    assert (len(batch.graph), len(batch.target)) == (nodes, pairs)
+    assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, CHOSEN)
+    assert batch.sizes.tolist() == GRAPHS.num_nodes[CHOSEN].tolist()
+    assert batch.max_nodes == GRAPHS.num_nodes[CHOSEN].max()
+    assert batch.num_graphs == len(CHOSEN)
+    assert bool(batch.node_mask.all())
+    assert bool(batch.pair_mask.all())
+
+
+@pytest.mark.parametrize("more_pairs", [0, 1, 50])
+def test_a_batch_with_padding(more_pairs: int) -> None:
+    nodes, pairs = counts(CHOSEN)
+    batch = STORE.batch(
+        torch.tensor(CHOSEN), num_nodes=nodes + 4, num_pairs=pairs + more_pairs, max_nodes=9
+    )
+    assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, CHOSEN)
+    assert batch.graph[nodes:].tolist() == [len(CHOSEN)] * 4
+    assert not batch.nodes[nodes:].any()
+    assert not batch.position[nodes:].any()
+    assert not batch.eigenvalues[nodes:].any()
+    assert batch.target[pairs:].tolist() == [nodes + 3] * more_pairs
+    assert batch.source[pairs:].tolist() == [nodes + 3] * more_pairs
+    assert not batch.bond[pairs:].any()
+    assert not batch.eigenvectors[pairs:].any()
+    assert int(batch.pair_mask.sum()) == pairs
+
+
+def test_types_are_small_at_rest_and_fit_for_indexing_in_a_batch() -> None:
+    assert STORE.nodes.dtype == torch.int16
+    assert STORE.bond.dtype == torch.uint8
+    batch = STORE.exact([2, 3])
+    integers = (batch.nodes, batch.graph, batch.position, batch.target, batch.source, batch.bond)
+    assert {tensor.dtype for tensor in integers} == {torch.int64}
+    assert batch.eigenvectors.dtype == torch.float32
+
+
+def test_assembly_depends_on_no_value() -> None:
+    """Traced on tensors that have shapes but no values, it cannot wait for any."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        index = torch.zeros(4, dtype=torch.int64)
+        batch = STORE.batch(index, num_nodes=40, num_pairs=400, max_nodes=9)
+    assert batch.eigenvectors.shape == (400,)
+    assert batch.nodes.shape == (40, 2)
+
+
+def test_labels() -> None:
+    np.testing.assert_array_equal(STORE.labels(torch.tensor(CHOSEN)), GRAPHS.y[CHOSEN])
+    bare = GraphSet([1], [0], [])
+    with pytest.raises(GraphError, match="no targets"):
+        GraphStore.build(bare, decompose_many(bare)).labels(torch.tensor([0]))
+
+
+def test_moving_and_measuring() -> None:
+    moved = STORE.to("cpu")
+    assert len(moved) == len(GRAPHS)
+    assert moved.nbytes == STORE.nbytes
+    assert STORE.nbytes >= STORE.eigenvectors.nbytes + STORE.y.nbytes
+    assert torch.equal(STORE.placed("cpu").bond, STORE.bond)
+
+
+def test_spectra_of_other_graphs_are_refused() -> None:
+    with pytest.raises(GraphError, match="the spectra are those of other graphs"):
+        GraphStore.build(GRAPHS, decompose_many(GRAPHS.subset([0, 1])))
+
+
+def test_kinds_of_bonds_are_the_different_rows() -> None:
+    kind, table = bond_kinds(GRAPHS)
+    assert table[0].tolist() == [0, 0]
+    np.testing.assert_array_equal(table[kind], GRAPHS.edge_feat.astype(int) + 1)
+    assert len(np.unique(table, axis=0)) == len(table)
+    wide = GraphSet([2, 2], [1, 1], [[0, 0], [1, 1]], edge_feat=np.full((2, 3), 2**31 - 1))
+    kind, table = bond_kinds(wide)  # too many digits for one number
+    assert kind.tolist() == [1, 1]
+    assert table[1].tolist() == [2**31] * 3
+    kind, table = bond_kinds(GraphSet([1], [0], []))
+    assert (kind.size, table.tolist()) == (0, [[0]])
+
+
+def test_pyg_in() -> None:
+    data = graph_set_to_pyg(GRAPHS)
+    nodes, pairs = counts(list(range(len(GRAPHS))))
+    expected = literal(GRAPHS, SPECTRA, list(range(len(GRAPHS))))
+    for source in (data, Batch.from_data_list(data), GRAPHS):
+        assert fields_of(pack(source), nodes, pairs) == expected
+    loops = pack(data, matrix="adjacency-with-loops")
+    assert loops.eigenvalues.max() == 1.0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_captured_batch_follows_its_index() -> None:
+    store = STORE.to("cuda")
+    index = torch.tensor([3, 0, 7], device="cuda")
+    shape = {"num_nodes": 40, "num_pairs": 300, "max_nodes": 9}
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):  # warm-up
+        store.batch(index, **shape)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        batch = store.batch(index, **shape)
+    for chosen in ([3, 0, 7], [13, 1, 5]):
+        index.copy_(torch.tensor(chosen))
+        graph.replay()
+        nodes, pairs = counts(chosen)
+        assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, chosen)

@@ -1,0 +1,90 @@
+"""Sets of graphs from PyG's objects and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.utils import is_undirected
+
+from specformer.errors import GraphError
+from specformer.graphs import GraphSet, graph_set_from_pyg, graph_set_to_pyg
+
+GRAPHS = GraphSet(
+    num_nodes=[3, 1, 2],
+    num_edges=[3, 0, 1],
+    edge_index=[[0, 1, 2, 1], [1, 2, 2, 0]],
+    node_feat=[[6, 1], [6, 0], [8, 0], [7, 0], [6, 3], [6, 2]],
+    edge_feat=[[1], [2], [3], [4]],
+    y=[[1.5], [np.nan], [0.0]],
+)
+
+
+def assert_same(one: GraphSet, other: GraphSet) -> None:
+    for field in ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "y"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+
+
+def test_data_have_both_directions() -> None:
+    data = graph_set_to_pyg(GRAPHS)
+    assert data[0].edge_index.tolist() == [[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]]
+    assert data[0].edge_attr.ravel().tolist() == [1, 1, 2, 2, 3]
+    assert data[1].edge_index.shape == (2, 0)
+    assert data[2].x.tolist() == [[6, 3], [6, 2]]
+    assert data[0].y.shape == (1, 1)
+    assert all(is_undirected(each.edge_index, each.edge_attr) for each in data)
+    assert all(each.validate() for each in data)
+
+
+def test_a_list_and_a_batch_come_back() -> None:
+    data = graph_set_to_pyg(GRAPHS)
+    assert_same(graph_set_from_pyg(data), GRAPHS)
+    assert_same(graph_set_from_pyg(iter(data)), GRAPHS)
+    assert_same(graph_set_from_pyg(Batch.from_data_list(data)), GRAPHS)
+
+
+def test_a_shuffled_batch_keeps_each_graphs_bonds() -> None:
+    batch = Batch.from_data_list(graph_set_to_pyg(GRAPHS))
+    order = torch.tensor([6, 0, 5, 1, 2, 3, 4])
+    batch.edge_index, batch.edge_attr = batch.edge_index[:, order], batch.edge_attr[order]
+    back = graph_set_from_pyg(batch)
+    assert back.num_edges.tolist() == [3, 0, 1]
+    assert back.edge_feat.ravel().tolist() == [1, 2, 3, 4]
+
+
+def test_bare_data_and_single_data() -> None:
+    bare = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=3)
+    graphs = graph_set_from_pyg(bare)
+    assert graphs.num_nodes.tolist() == [3]
+    assert graphs.y is None
+    assert graph_set_to_pyg(graphs)[0].y is None
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "the set has no graphs"),
+        ([3], "graph 0 is not a PyG Data"),
+        ([Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.rand(1, 2))], "node_feat"),
+        (
+            [
+                Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.ones(1, 1).long()),
+                Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=1),
+            ],
+            "only 1 of 2 graphs have 'x'",
+        ),
+        (
+            [
+                Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.ones(1, width).long())
+                for width in (1, 2)
+            ],
+            "x has a different number of columns",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(source: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        graph_set_from_pyg(source)

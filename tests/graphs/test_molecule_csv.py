@@ -1,0 +1,98 @@
+"""A user's table of molecules: columns found, gaps kept, mistakes named by row and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specformer.errors import GraphError
+from specformer.graphs import read_molecule_csv
+
+
+@pytest.fixture(autouse=True)
+def _chem() -> None:
+    pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
+
+
+def table(folder: Path, text: str) -> Path:
+    path = folder / "own.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_columns_are_found_and_gaps_kept(tmp_path: Path) -> None:
+    text = "Id,name,SMILES,logS,toxic\na,ethanol,CCO,1.5,\nb,,N,nan,1\nc,water,O,NA,0\n"
+    found = read_molecule_csv(table(tmp_path, text))
+    assert found.graphs.name == "own"
+    assert found.graphs.ids == ("a", "b", "c")
+    assert found.graphs.task_names == ("logS", "toxic")
+    np.testing.assert_array_equal(
+        found.graphs.y, np.float32([[1.5, np.nan], [np.nan, 1], [np.nan, 0]])
+    )
+    assert found.rows == (2, 3, 4)
+
+
+def test_columns_may_be_named(tmp_path: Path) -> None:
+    path = table(tmp_path, "mol,a,b,7\nCCO,1,x,2\nN,2,y,3\n")
+    found = read_molecule_csv(path, smiles_column="MOL", target_columns=["a"])
+    assert found.graphs.task_names == ("a",)
+    assert read_molecule_csv(path, smiles_column="mol").graphs.task_names == ("a", "7")
+
+
+def test_molecules_without_targets(tmp_path: Path) -> None:
+    found = read_molecule_csv(table(tmp_path, "smiles\nCCO\nN\n"))
+    assert found.graphs.y is None
+    assert found.graphs.task_names is None
+    assert len(found.graphs) == 2
+
+
+def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
+    text = 'smiles,y\nCCO,1\nC1CC,2\n\n"N",3\n,4\n'
+    found = read_molecule_csv(table(tmp_path, text))
+    assert found.rows == (2, 5)
+    assert found.graphs.y.ravel().tolist() == [1.0, 3.0]
+    assert [(bad.row, bad.smiles) for bad in found.problems] == [(3, "C1CC"), (6, "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mol,y\nC,1\n", "there is no column 'smiles', only 'mol', 'y'; name it"),
+        ("smiles,SMILES,Smiles\nC,C,C\n", None),
+        ("Smiles,SMILES\nC,C\n", "columns 'Smiles', 'SMILES' differ only in case"),
+        ("smiles,y\nC,1\nN,high\n", "column 'y', row 3: 'high' is not a number; leave it empty"),
+        ("smiles,y\nC,inf\n", "column 'y', row 2: 'inf' is not a finite number"),
+        ("smiles,y\nC,1e999\n", "column 'y', row 2: '1e999' is not a finite number"),
+        ("smiles,y\nC1,1\n", "column 'smiles': none of the 1 molecules can be read; row 2"),
+        ("smiles,y\n", "column 'smiles': none of the 0 molecules can be read"),
+        ("smiles,y\nC,1,2\n", "row 2 has 3 cells where the header has 2"),
+        ("", "the file is empty"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str | None, tmp_path: Path) -> None:
+    path = table(tmp_path, text)
+    if message is None:
+        assert len(read_molecule_csv(path).graphs) == 1
+        return
+    with pytest.raises(GraphError, match=f"own.csv: .*{message}"):
+        read_molecule_csv(path)
+
+
+def test_columns_asked_for_must_be_there(tmp_path: Path) -> None:
+    path = table(tmp_path, "smiles,y\nC,1\n")
+    with pytest.raises(GraphError, match="there is no column 'z', only 'smiles', 'y'"):
+        read_molecule_csv(path, target_columns=["z"])
+    with pytest.raises(GraphError, match=r"there is no column 'z', only 'smiles', 'y'$"):
+        read_molecule_csv(path, smiles_column="z")
+    with pytest.raises(GraphError, match="there is no such file"):
+        read_molecule_csv(tmp_path / "other.csv")
+
+
+def test_esol(shared_data: Path) -> None:
+    found = read_molecule_csv(shared_data / "esol.csv")
+    assert (len(found.graphs), len(found.problems)) == (1128, 0)
+    assert found.graphs.task_names == ("logSolubility",)
+    assert found.graphs.y[:2].ravel().tolist() == pytest.approx([-0.77, -3.3])
+    assert int(found.graphs.num_nodes.min()) == 1  # methane
