@@ -13,7 +13,14 @@ import pytest
 import specformer
 import specformer.testing
 
-STAYING = {"AddSpectrum", "Specformer", "SpectralFilter", "Spectrum", "decompose"}
+STAYING = {
+    "AddSpectrum",
+    "GraphSpecformer",
+    "Specformer",
+    "SpectralFilter",
+    "Spectrum",
+    "decompose",
+}
 
 
 def parameters(function: object) -> list[str]:
@@ -31,6 +38,15 @@ def test_the_contract_is_kept() -> None:
     ]
     assert parameters(specformer.Specformer)[:6] == [
         "in_channels",
+        "hidden_channels",
+        "out_channels",
+        "num_layers",
+        "num_heads",
+        "sharing",
+    ]
+    assert parameters(specformer.GraphSpecformer)[:7] == [
+        "node_cardinalities",
+        "edge_cardinalities",
         "hidden_channels",
         "out_channels",
         "num_layers",

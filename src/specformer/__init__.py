@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specformer.graphs import as_graph as as_graph
     from specformer.graphs import read_graph as read_graph
     from specformer.nn import EigenvalueEncoding as EigenvalueEncoding
+    from specformer.nn import GraphSpecformer as GraphSpecformer
     from specformer.nn import Specformer as Specformer
     from specformer.nn import SpectralConv as SpectralConv
     from specformer.nn import SpectralFilter as SpectralFilter
@@ -29,6 +30,7 @@ _HOMES = {
     "EigenvalueEncoding": "specformer.nn",
     "Graph": "specformer.graphs",
     "GraphError": "specformer.errors",
+    "GraphSpecformer": "specformer.nn",
     "SpecformerError": "specformer.errors",
     "Specformer": "specformer.nn",
     "SpectralConv": "specformer.nn",

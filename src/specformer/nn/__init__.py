@@ -2,7 +2,14 @@
 
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.filter import SpectralFilter
+from specformer.nn.graph_model import GraphSpecformer
 from specformer.nn.node_conv import SpectralConv
 from specformer.nn.node_model import Specformer
 
-__all__ = ["EigenvalueEncoding", "Specformer", "SpectralConv", "SpectralFilter"]
+__all__ = [
+    "EigenvalueEncoding",
+    "GraphSpecformer",
+    "Specformer",
+    "SpectralConv",
+    "SpectralFilter",
+]

@@ -1,0 +1,95 @@
+r"""One graph convolution with bonds, on many small graphs (paper, App. "Specformer Layer")."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.graph_bases import Layout
+from specformer.nn.segments import Segments, widened
+
+
+class GraphConv(nn.Module):
+    r"""Messages weighted by the bases and summed, then a feed-forward network, each added.
+
+    .. math::
+        \hat h_i = h_i + \sum_j \hat S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b), \qquad
+        h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
+
+    with j over all nodes of the graph, and two layers of linear map, batch normalisation and ReLU
+    for FFN. Bonds are of few kinds, so :math:`W h_j` is computed for every node, :math:`W e` for
+    every kind, and a message for every node and kind: never one for every pair.
+
+    Args:
+        channels: d.
+        feature_dropout: on the output of FFN.
+        propagation_dropout: on the sum of messages.
+
+    Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output
+    as nodes.
+    """
+
+    def __init__(
+        self, channels: int, *, feature_dropout: float = 0.0, propagation_dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.message = nn.Linear(channels, channels)
+        self.first = nn.Linear(channels, channels)
+        self.first_norm = BatchNorm(channels)
+        self.second = nn.Linear(channels, channels)
+        self.second_norm = BatchNorm(channels)
+        self.feature_dropout = nn.Dropout(feature_dropout)
+        self.propagation_dropout = nn.Dropout(propagation_dropout)
+
+    def forward(self, nodes: Tensor, bonds: Tensor, bases: Tensor, layout: Layout) -> Tensor:
+        summed = filtered_sum(
+            self.messages(nodes, bonds), bases, layout.by_message, layout.by_target
+        )
+        nodes = nodes + self.propagation_dropout(summed)
+        hidden = self.first_norm(widened(self.first(nodes)), layout.nodes).relu()
+        update = self.second_norm(widened(self.second(hidden)), layout.nodes).relu()
+        return nodes + cast(Tensor, self.feature_dropout(update))
+
+    def messages(self, nodes: Tensor, bonds: Tensor) -> Tensor:
+        """What every node would send over every kind of bond, ``[N * kinds, channels]``."""
+        of_nodes = widened(self.message(nodes)).unsqueeze(1)
+        of_bonds = widened(nn.functional.linear(bonds, self.message.weight))
+        return nn.functional.gelu(of_nodes + of_bonds).flatten(0, 1)
+
+
+def filtered_sum(
+    messages: Tensor, bases: Tensor, by_message: Segments, by_target: Segments
+) -> Tensor:
+    r"""The messages of all sources, weighted channel by channel and summed at their targets.
+
+    .. math::
+        y_i = \sum_{p:\, t(p) = i} S_p \odot m_{s(p)}
+
+    Three passes over ``[P, channels]`` forward and six backward; only the arguments are kept.
+
+    Shapes: messages ``[rows, channels]``, bases ``[P, channels]``, output ``[N, channels]``.
+    """
+    return cast(Tensor, _FilteredSum.apply(messages, bases, by_message, by_target))
+
+
+class _FilteredSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, messages: Tensor, bases: Tensor, by_message: Segments, by_target: Segments
+    ) -> Tensor:
+        ctx.save_for_backward(messages, bases)
+        ctx.by_message, ctx.by_target = by_message, by_target
+        return by_target.sum(messages.index_select(0, by_message.index).mul_(bases))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        messages, bases = ctx.saved_tensors
+        at_pairs = ctx.by_target.spread(gradients[0])
+        of_bases = messages.index_select(0, ctx.by_message.index).mul_(at_pairs)
+        of_messages = ctx.by_message.sum(at_pairs.mul_(bases))
+        return of_messages, of_bases, None, None

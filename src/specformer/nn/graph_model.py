@@ -1,0 +1,167 @@
+r"""Specformer for many small graphs with features of nodes and bonds: molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.nn.activation import Activation
+from specformer.nn.attention import PROJECTIONS
+from specformer.nn.decoder import DecoderKind
+from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
+from specformer.nn.graph_conv import GraphConv
+from specformer.nn.linear import Linear
+from specformer.nn.node_model import Sharing
+from specformer.nn.pooling import POOLINGS, Pooling, pool
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum.packed import PackedGraphs
+
+
+class GraphSpecformer(Pretrained):
+    r"""Embedded atoms and bonds, spectral convolutions, pooling, and one output row a graph.
+
+    Args:
+        node_cardinalities: how many values each integer column of the nodes may take.
+        edge_cardinalities: the same of the bonds; "no bond" is one more value of every column.
+        hidden_channels: width d of everything.
+        out_channels: targets, classes or tasks.
+        num_layers: convolutions.
+        num_heads: bases M a filter.
+        sharing: ``"small"``: one filter and one network over the bases for all layers;
+            ``"medium"``: one filter, a network a layer; ``"large"``: both a layer.
+        pooling: ``"mean"``, ``"sum"`` or ``"max"`` over a graph's nodes.
+        num_blocks: Transformer depth.
+        decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
+        bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
+        transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
+        init_std: standard deviation of all embeddings and of all linear weights but attention's
+            projections, biases zero; None for PyTorch's own.
+
+    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+
+    Example:
+        >>> model = GraphSpecformer([28], [4], hidden_channels=16, out_channels=1, num_heads=2)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        6419
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        num_heads: int = 8,
+        sharing: Sharing = "small",
+        *,
+        pooling: Pooling = "mean",
+        num_blocks: int = 1,
+        decoder: DecoderKind = "joint",
+        filter_activation: Activation = None,
+        epsilon: float = 100.0,
+        bases_norm: BasesNorm = None,
+        bases_activation: Activation = None,
+        normalise_bases: Normalisation = None,
+        transformer_dropout: float = 0.0,
+        feature_dropout: float = 0.0,
+        propagation_dropout: float = 0.0,
+        init_std: float | None = None,
+    ) -> None:
+        super().__init__()
+        node_cardinalities, edge_cardinalities = list(node_cardinalities), list(edge_cardinalities)
+        self.config = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "__class__") and not name.startswith("_")
+        }
+        _check(self.config)
+        self.pooling = pooling
+        self.atoms = FeatureEmbedding(node_cardinalities, hidden_channels)
+        self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
+        self.filters = nn.ModuleList(
+            SpectralFilter(
+                hidden_channels,
+                num_heads,
+                num_blocks,
+                decoder=decoder,
+                activation=filter_activation,
+                dropout=transformer_dropout,
+                epsilon=epsilon,
+            )
+            for _ in range(num_layers if sharing == "large" else 1)
+        )
+        self.bases = nn.ModuleList(
+            GraphBases(
+                num_heads,
+                hidden_channels,
+                norm=bases_norm,
+                activation=bases_activation,
+                normalise=normalise_bases,
+            )
+            for _ in range(1 if sharing == "small" else num_layers)
+        )
+        self.convs = nn.ModuleList(
+            GraphConv(
+                hidden_channels,
+                feature_dropout=feature_dropout,
+                propagation_dropout=propagation_dropout,
+            )
+            for _ in range(num_layers)
+        )
+        self.readout = nn.Linear(hidden_channels, out_channels)
+        if init_std is not None:
+            self._initialise(init_std)
+
+    def forward(self, batch: PackedGraphs) -> Tensor:
+        layout = Layout.of(batch, self.readout.weight.dtype)
+        entries = [basis_entries(response, layout) for response in self._responses(layout)]
+        nodes, bonds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
+        for layer, conv in enumerate(self.convs):
+            if layer < len(self.bases):
+                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], layout)
+            nodes = conv(nodes, bonds, bases, layout)
+        with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
+            return cast(Tensor, self.readout(pool(nodes, layout.by_graph, self.pooling)))
+
+    def responses(self, batch: PackedGraphs) -> list[Tensor]:
+        """New eigenvalues ``[B, max_nodes, heads]`` of every filter: one, or one a layer if large.
+
+        Those beyond a graph's size mean nothing.
+        """
+        return self._responses(Layout.of(batch, self.readout.weight.dtype))
+
+    def _responses(self, layout: Layout) -> list[Tensor]:
+        return [cast(SpectralFilter, filt).decode(layout.tokens) for filt in self.filters]
+
+    def _initialise(self, std: float) -> None:
+        for name, module in self.named_modules():
+            if name.rpartition(".")[2] in PROJECTIONS:
+                continue  # for the reason given in :class:`specformer.Specformer`
+            if isinstance(module, (Linear, FeatureEmbedding)):
+                module.reset_parameters(std)
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=std)
+                nn.init.zeros_(module.bias)
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Refuse what no other module would."""
+    for name, choices in (("sharing", ("small", "medium", "large")), ("pooling", POOLINGS)):
+        if config[name] not in choices:
+            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(choices)}.")
+    for name in ("hidden_channels", "out_channels", "num_layers", "num_heads"):
+        if config[name] < 1:
+            raise ConfigError(f"{name}={config[name]} must be at least 1.")
+    for name in ("transformer_dropout", "feature_dropout", "propagation_dropout"):
+        if not 0.0 <= config[name] <= 1.0:
+            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
+    for name in ("node_cardinalities", "edge_cardinalities"):
+        if not config[name] or min(config[name]) < 1:
+            raise ConfigError(f"{name}={config[name]}: give one number of at least 1 a column.")

@@ -1,0 +1,106 @@
+"""Small molecules by hand, and their batches by plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import networkx as nx
+import numpy as np
+import torch
+from tests.graph_reference import Molecule
+
+from specformer.spectrum.packed import PackedGraphs
+
+NODE_CARDINALITIES = [5, 3]
+EDGE_CARDINALITIES = [3, 2]
+
+
+def molecule(graph: nx.Graph, seed: int = 0) -> Molecule:
+    """The graph with random features, and the spectrum of its Laplacian by LAPACK."""
+    random = np.random.default_rng(seed)
+    n = graph.number_of_nodes()
+    graph = nx.convert_node_labels_to_integers(graph)
+    bonds = np.zeros((n, n, len(EDGE_CARDINALITIES)), dtype=np.int64)
+    for i, j in graph.edges:
+        bonds[i, j] = bonds[j, i] = 1 + random.integers(EDGE_CARDINALITIES)
+    nodes = random.integers(NODE_CARDINALITIES, size=(n, len(NODE_CARDINALITIES)))
+    return Molecule(torch.tensor(nodes), torch.tensor(bonds), *_spectrum(graph))
+
+
+def _spectrum(graph: nx.Graph) -> tuple[torch.Tensor, torch.Tensor]:
+    adjacency = nx.to_numpy_array(graph)
+    scale = 1 / np.sqrt(np.maximum(adjacency.sum(axis=0), 1))
+    values, vectors = np.linalg.eigh(np.eye(len(scale)) - scale[:, None] * adjacency * scale)
+    return torch.tensor(values), torch.tensor(vectors)
+
+
+#: A chain, a ring (repeated eigenvalues), one atom, atoms without bonds, two pieces, a star.
+MOLECULES = [
+    molecule(graph, seed)
+    for seed, graph in enumerate(
+        [
+            nx.path_graph(5),
+            nx.cycle_graph(6),
+            nx.empty_graph(1),
+            nx.empty_graph(3),
+            nx.disjoint_union(nx.path_graph(2), nx.cycle_graph(3)),
+            nx.star_graph(4),
+        ]
+    )
+]
+
+
+def relabelled(one: Molecule, order: Sequence[int]) -> Molecule:
+    """The same molecule with its atoms in another order."""
+    index = torch.tensor(order)
+    return Molecule(
+        one.nodes[index], one.bonds[index][:, index], one.eigenvalues, one.vectors[index]
+    )
+
+
+def pack(
+    molecules: Sequence[Molecule],
+    *,
+    spare_nodes: int = 0,
+    spare_pairs: int = 0,
+    spare_graphs: int = 0,
+    max_nodes: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> PackedGraphs:
+    """A batch, number by number; padding holds values that would show if they were used."""
+    columns = molecules[0].bonds.shape[-1]
+    kinds = {(0,) * columns: 0}
+    rows: dict[str, list] = {name: [] for name in ("nodes", "graph", "position", "eigenvalues")}
+    pairs: dict[str, list] = {name: [] for name in ("target", "source", "bond", "eigenvectors")}
+    for number, one in enumerate(molecules):
+        start = len(rows["graph"])
+        for i in range(len(one.nodes)):
+            rows["nodes"].append(one.nodes[i].tolist())
+            rows["graph"].append(number)
+            rows["position"].append(i)
+            rows["eigenvalues"].append(one.eigenvalues[i].item())
+            for j in range(len(one.nodes)):
+                pairs["target"].append(start + i)
+                pairs["source"].append(start + j)
+                pairs["bond"].append(kinds.setdefault(tuple(one.bonds[i, j].tolist()), len(kinds)))
+                pairs["eigenvectors"].append(one.vectors[i, j].item())
+    for _ in range(spare_nodes):
+        rows["nodes"].append([1] * molecules[0].nodes.shape[-1])
+        rows["graph"].append(len(molecules) + spare_graphs)
+        rows["position"].append(0)
+        rows["eigenvalues"].append(1.7)
+    for _ in range(spare_pairs):
+        pairs["target"].append(len(rows["graph"]) - 1)
+        pairs["source"].append(len(rows["graph"]) - 1)
+        pairs["bond"].append(0)
+        pairs["eigenvectors"].append(30.0)
+    sizes = [len(one.nodes) for one in molecules] + [0] * spare_graphs
+    return PackedGraphs(
+        **{name: torch.tensor(v) for name, v in rows.items() if name != "eigenvalues"},
+        **{name: torch.tensor(v) for name, v in pairs.items() if name != "eigenvectors"},
+        bond_table=torch.tensor(list(kinds)),
+        eigenvalues=torch.tensor(rows["eigenvalues"], dtype=dtype),
+        eigenvectors=torch.tensor(pairs["eigenvectors"], dtype=dtype),
+        sizes=torch.tensor(sizes),
+        max_nodes=max_nodes or max(sizes),
+    )

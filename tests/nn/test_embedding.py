@@ -1,0 +1,37 @@
+"""Feature embeddings against PyTorch's, a table a column."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specformer.errors import ConfigError
+from specformer.nn.embedding import FeatureEmbedding
+
+
+def test_is_the_sum_of_a_table_a_column() -> None:
+    ours = FeatureEmbedding([4, 2, 3], 5)
+    tables = [torch.nn.Embedding(count, 5) for count in (4, 2, 3)]
+    ours.weight.data = torch.cat([table.weight.detach() for table in tables])
+    features = torch.tensor([[0, 0, 0], [3, 1, 2], [1, 1, 0]])
+    expected = sum(table(column) for table, column in zip(tables, features.T, strict=True))
+    torch.testing.assert_close(ours(features), expected)
+    torch.testing.assert_close(ours(features.to(torch.uint8)), expected)
+
+
+def test_initial_sums_have_unit_variance() -> None:
+    torch.manual_seed(0)
+    table = FeatureEmbedding([50] * 9, 64)
+    assert table(torch.randint(50, (400, 9))).std().item() == pytest.approx(1.0, rel=0.05)
+    table.reset_parameters(0.02)
+    assert table.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_tables_are_not_saved_twice() -> None:
+    assert list(FeatureEmbedding([3], 2).state_dict()) == ["weight"]
+
+
+@pytest.mark.parametrize("cardinalities", [[], [3, 0]])
+def test_columns_need_values(cardinalities) -> None:
+    with pytest.raises(ConfigError, match="give one number of at least 1 a column"):
+        FeatureEmbedding(cardinalities, 4)
