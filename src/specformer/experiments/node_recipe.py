@@ -37,6 +37,7 @@ class NodeModel:
     num_blocks: int = 1
     space: Literal["output", "hidden"] = "output"
     feature_layers: Literal[1, 2] = 2
+    second_dropout: Literal["inside", "after"] = "inside"
     decoder: Literal["joint", "heads"] = "joint"
     filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0

@@ -38,6 +38,8 @@ class Specformer(Pretrained):
             act there (the paper's small data sets); ``"hidden"``: a linear map to
             ``hidden_channels``, the convolutions, a linear map to the outputs (its large ones).
         feature_layers: depth of the feature network in ``"output"`` space; 1 makes it linear.
+        second_dropout: where ``feature_dropout`` acts a second time in ``"output"`` space:
+            ``"inside"`` the feature network, between its layers, or ``"after"`` it.
         decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
         bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.bases`.
         transform, norm, activation, residual: see :class:`SpectralConv`.
@@ -68,6 +70,7 @@ class Specformer(Pretrained):
         num_blocks: int = 1,
         space: Space = "output",
         feature_layers: Literal[1, 2] = 2,
+        second_dropout: Literal["inside", "after"] = "inside",
         decoder: DecoderKind = "joint",
         filter_activation: Activation = None,
         epsilon: float = 100.0,
@@ -92,6 +95,7 @@ class Specformer(Pretrained):
         channels = out_channels if space == "output" else hidden_channels
         self.space = space
         self.feature_dropout = nn.Dropout(feature_dropout)
+        self.drops_after = space == "output" and second_dropout == "after"
         self.is_direct = space == "output" and feature_layers == 1
         self.lift = Linear(in_channels, channels if self.is_direct else hidden_channels, bias)
         self.readout = (
@@ -140,7 +144,10 @@ class Specformer(Pretrained):
         responses = self.responses(spectrum, landmarks)
         hidden = self.lift(self.feature_dropout(x))
         if self.space == "output" and not self.is_direct:
-            hidden = self.readout(self.feature_dropout(hidden.relu()))
+            hidden = hidden.relu()
+            hidden = self.readout(hidden if self.drops_after else self.feature_dropout(hidden))
+        if self.drops_after:
+            hidden = self.feature_dropout(hidden)
         for layer, conv in enumerate(self.convs):
             hidden = conv(hidden, responses[min(layer, len(responses) - 1)], spectrum)
         if self.space == "hidden":
@@ -196,6 +203,7 @@ def _check(config: dict[str, Any]) -> None:
         ("sharing", ("small", "medium", "large")),
         ("space", ("output", "hidden")),
         ("feature_layers", (1, 2)),
+        ("second_dropout", ("inside", "after")),
     ):
         if config[name] not in choices:
             raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, choices))}.")
