@@ -101,11 +101,12 @@ def node_recipe(
         0.0002
     """
     written = _written()
+    default = _merged(written["default"], written["sets"].get(dataset, {}))
     chosen = name or ("paper" if _has("paper", dataset, model) else "default")
     if chosen.endswith(".yaml"):
-        settings = _merged(written["default"], _read_file(Path(chosen)))
+        settings = _merged(default, _read_file(Path(chosen)))
     elif chosen == "default":
-        settings = written["default"]
+        settings = default
     elif chosen not in NAMED:
         names = ", ".join([*NAMED, "default"])
         raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
@@ -115,7 +116,7 @@ def node_recipe(
             f"{', '.join(written[chosen].get(model, {})) or 'no set'}. Use --recipe default."
         )
     else:
-        settings = _merged(written["default"], written[chosen][model][dataset])
+        settings = _merged(default, written[chosen][model][dataset])
     return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
 
 
