@@ -157,7 +157,9 @@ def test_parameters_on_photo_are_the_papers_within_half_a_percent():
     assert count == pytest.approx(32_044, rel=0.005)
 
 
-def test_sources_that_cannot_be_used(tmp_path):
+def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no data folder beside it
+    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
     with pytest.raises(DataNotFoundError, match="nonsense: neither"):
         node_graph("nonsense")
     with pytest.raises(DataNotFoundError, match=r"wordnet\.npz was not found"):

@@ -131,13 +131,17 @@ def write_tables(folder: Path) -> list[Path]:
 
 
 def rendered(text: str, folder: Path) -> str:
-    """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries."""
+    """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
+
+    ``results:table-N-beyond`` shows the data sets that the paper's table does not have.
+    """
 
     def block(match: re.Match[str]) -> str:
-        found = [entry for _, entry in entries(folder / match["name"])]
+        name = match["name"].removesuffix("-beyond")
+        found = [entry for _, entry in entries(folder / name)]
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
-        return f"{match[1]}{markdown_table(found)}{match[4]}"
+        return f"{match[1]}{markdown_table(found, beyond=name != match['name'])}{match[4]}"
 
     return _BLOCK.sub(block, text)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specformer.errors import ConfigError
+from specformer.experiments.paper import TABLE_2, TABLE_3
 from specformer.reports.numbers import error, r_squared
 from specformer.reports.style import look
 
@@ -22,19 +24,41 @@ _ORDER = (
     "chebnetii",
     "jacobiconv",
     "transformer",
+    "gin",
+    "gatedgcn",
+    "cin",
+    "gin-ak+",
+    "gsn",
+    "dgn",
+    "pna",
+    "specgn",
+    "san",
     "graphormer",
+    "gps",
     "specformer",
 )
+#: In place of a recipe: the figure is the paper's, nothing was run.
+CITED = "cited"
 
 
 @dataclass(frozen=True)
 class _Style:
-    """How one table's cells are written from rows by metric; ``best`` of the first metric."""
+    """How one table's cells are written from rows by metric; ``best`` of the first metric.
 
-    metric: str
-    best: Callable[[Iterable[float]], float]
+    ``metric`` and ``best`` are one for the whole table, or those of each data set.
+    """
+
+    metric: str | dict[str, str]
+    best: Callable[[Iterable[float]], float] | dict[str, Callable[[Iterable[float]], float]]
     cell: Callable[[dict[str, dict[str, Any]]], str]
     caption: str
+
+    def metric_of(self, dataset: str) -> str:
+        return self.metric if isinstance(self.metric, str) else self.metric[dataset]
+
+    def best_of(self, dataset: str, figures: Iterable[float]) -> float:
+        best = self.best[dataset] if isinstance(self.best, dict) else self.best
+        return best(figures)
 
 
 def _signal_cell(rows: dict[str, dict[str, Any]]) -> str:
@@ -49,6 +73,14 @@ def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
     return f"{interval(by_loss)} ({100 * by_accuracy['mean']:.2f}) [{cited}]"
 
 
+def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
+    (row,) = rows.values()
+    if row["recipe"] == CITED:
+        return f"[{plain_interval(row)}]"
+    cited = "–" if row["paper"] is None else f"{row['paper']:.4f}"
+    return f"{plain_interval(row)} [{cited}]"
+
+
 _STYLES = {
     1: _Style("sse", min, _signal_cell, "Mean SSE (R²) [the paper's SSE]"),
     2: _Style(
@@ -57,6 +89,13 @@ _STYLES = {
         _node_cell,
         "Test accuracy, %, ± 95% interval at the lowest validation loss (at the highest validation "
         "accuracy) [the paper's]",
+    ),
+    3: _Style(
+        {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap"},
+        {"zinc": min, "molhiv": max, "molpcba": max},
+        _graph_cell,
+        "Test MAE on ZINC (lower is better), ROC-AUC on MolHIV and average precision on MolPCBA "
+        "(higher is better), ± 95% interval [the paper's; a row marked cited has nothing else]",
     ),
 }
 
@@ -72,6 +111,17 @@ def interval(row: dict[str, Any]) -> str:
     return f"{100 * row['mean']:.2f}{spread}"
 
 
+def plain_interval(row: dict[str, Any]) -> str:
+    """A figure to four decimals with its 95% interval, if it has one.
+
+    Example:
+        >>> plain_interval({"mean": 0.066, "ci95": 0.003})
+        '0.0660 ± 0.0030'
+    """
+    spread = "" if row["ci95"] is None else f" ± {row['ci95']:.4f}"
+    return f"{row['mean']:.4f}{spread}"
+
+
 def caption(table: int) -> str:
     """What a cell of that table holds."""
     return _STYLES[table].caption
@@ -84,7 +134,7 @@ def contestant_name(model: str, recipe: str) -> str:
         >>> contestant_name("specformer", "projected")
         'Specformer, projected'
     """
-    plain = recipe == "paper" or model != "specformer"
+    plain = recipe == "paper" or (model != "specformer" and recipe != CITED)
     return look(model).label + ("" if plain else f", {recipe}")
 
 
@@ -93,29 +143,38 @@ def table_grid(
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
     """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
     style = _STYLES[table]
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
     found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
     for row in rows:
         contestant = found.setdefault((row["model"], row["recipe"]), {})
         contestant.setdefault(row["dataset"], {})[row["metric"]] = row
     best = {
-        name: style.best(
-            cells[name][style.metric]["mean"] for cells in found.values() if name in cells
+        name: style.best_of(
+            name,
+            (
+                cells[name][style.metric_of(name)]["mean"]
+                for cells in found.values()
+                if name in cells
+            ),
         )
         for name in datasets
     }
     lines, bold = [], []
     for (model, recipe), cells in found.items():
-        counts = [cells[name][style.metric]["parameters"] for name in datasets if name in cells]
-        span = sorted({min(counts), max(counts)})
-        line = [contestant_name(model, recipe), "–".join(f"{count:,}" for count in span)]
+        every = [
+            cells[name][style.metric_of(name)]["parameters"] for name in datasets if name in cells
+        ]
+        counts = [count for count in every if count is not None]
+        span = sorted({min(counts), max(counts)}) if counts else []
+        size = "–".join(f"{count:,}" for count in span) or "–"
+        line = [contestant_name(model, recipe), size]
         line += [style.cell(cells[name]) if name in cells else "–" for name in datasets]
         lines.append(line)
         bold.append(
             {
                 column + 2
                 for column, name in enumerate(datasets)
-                if name in cells and cells[name][style.metric]["mean"] == best[name]
+                if name in cells and cells[name][style.metric_of(name)]["mean"] == best[name]
             }
         )
     return ["model", "parameters", *datasets], lines, bold
@@ -145,10 +204,57 @@ def table_row(
     }
 
 
-def markdown_table(entries: Sequence[dict[str, Any]]) -> str:
-    """Recorded entries as one Markdown table with a line on how each was measured."""
-    rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
+def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in the paper's order, with its own figures for models that were not run.
+
+    Only Table 3 has such rows, on the data sets that something was run on.
+
+    Example:
+        >>> row = {"model": "specformer", "dataset": "zinc", "recipe": "paper"}
+        >>> [cited["model"] for cited in with_cited(3, [row])[:2]]
+        ['gcn', 'gin']
+    """
+    if table != 3:
+        return sorted(rows, key=paper_order)
+    metrics = _STYLES[3].metric
+    present = [name for name in metrics if any(row["dataset"] == name for row in rows)]
+    run = {(row["model"], row["dataset"]) for row in rows}
+    cited = [
+        _cited_row(model, name)
+        for model, figures in TABLE_3.items()
+        for name in present
+        if name in figures and (model, name) not in run and model != "specformer"
+    ]
+    places = {name: place for place, name in enumerate(metrics)}
+    return sorted([*rows, *cited], key=lambda row: (paper_order(row), places[row["dataset"]]))
+
+
+def _cited_row(model: str, dataset: str) -> dict[str, Any]:
+    mean, spread = TABLE_3[model][dataset]
+    return table_row(
+        {"model": model, "recipe": CITED, "parameters": None, "seconds": 0.0},
+        dataset=dataset,
+        metric=_STYLES[3].metric_of(dataset),
+        values={"mean": mean, "ci95": spread},
+        runs=0,
+        paper=mean,
+    )
+
+
+def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -> str:
+    """Recorded entries as one Markdown table with a line on how they were measured.
+
+    The data sets are the paper's or, with ``beyond``, the others.
+    """
     table = entries[0]["table"]
+    entries = [
+        {**entry, "rows": kept}
+        for entry in entries
+        if (kept := [row for row in entry["rows"] if is_papers(table, row) != beyond])
+    ]
+    if not entries:
+        raise ConfigError("no recorded row belongs in this table.")
+    rows = with_cited(table, [row for entry in entries for row in entry["rows"]])
     header, cells, bold = table_grid(table, rows)
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for line, strong in zip(cells, bold, strict=True):
@@ -156,22 +262,40 @@ def markdown_table(entries: Sequence[dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(shown) + " |")
     runs = max(row["runs"] for row in rows)
     lines += ["", f"{caption(table)}, {runs} runs; best in bold.", ""]
+    return "\n".join([*lines, *_provenance(entries), ""])
+
+
+def is_papers(table: int, row: dict[str, Any]) -> bool:
+    """Whether a row's data set is one of the paper's table."""
+    return table != 2 or row["dataset"] in TABLE_2["specformer"]
+
+
+def _provenance(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for all that was measured the same way, with the time it took together."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         environment = entry["environment"]
-        lines.append(
-            f"- {', '.join(_contestants(entry))}: {entry['seconds']:.0f} s on one "
-            f"{environment['device']}, PyTorch {environment['packages']['torch']}, "
-            f"seed {entry['seed']}, commit {environment['commit']}."
+        how = (
+            f"one {environment['device']}, PyTorch {environment['packages']['torch']}, "
+            f"seed {entry['seed']}, commit {environment['commit']}"
         )
-    return "\n".join([*lines, ""])
+        groups.setdefault(how, []).append(entry)
+    lines = []
+    for how, group in groups.items():
+        rows = [row for entry in group for row in entry["rows"]]
+        names = dict.fromkeys(contestant_name(row["model"], row["recipe"]) for row in rows)
+        seconds = sum(entry["seconds"] for entry in group)
+        lines.append(f"- {'; '.join(names)}: {seconds:.0f} s on {how}.")
+    return lines
 
 
-def _contestants(entry: dict[str, Any]) -> list[str]:
-    return list(
-        dict.fromkeys(contestant_name(row["model"], row["recipe"]) for row in entry["rows"])
-    )
+def paper_order(row: dict[str, Any]) -> tuple[int, int]:
+    """Where a row's model stands in the paper's tables, its tuned recipe last."""
+    place = _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)
+    return place, int(row["recipe"] == "best")
 
 
-def paper_order(row: dict[str, Any]) -> int:
-    """Where a row's model stands in the paper's tables."""
-    return _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)
+def _column(dataset: str) -> int:
+    """Where a data set stands in the paper's Table 2; those of other tables keep their order."""
+    known = list(TABLE_2["specformer"])
+    return known.index(dataset) if dataset in known else len(known)

@@ -1,0 +1,127 @@
+"""Searching for settings: what is tried, what is kept, what may not be looked at."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from specformer.datasets import csbm, make_splits
+from specformer.errors import ConfigError, RunError
+from specformer.experiments.node_recipe import node_recipe
+from specformer.experiments.nodes import classify_nodes, node_spectrum
+from specformer.experiments.tune import Search, tune
+from specformer.graphs import write_npz
+from specformer.training.progress import Silent
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "blocks.npz"
+    write_npz(path, csbm(0.6, num_nodes=80, num_features=8, seed=3))
+    return path
+
+
+def run(graph, folder, **changes):
+    options = {"trials": 4, "splits": 2, "finalists": 2, "runs": 3} | changes
+    return tune(str(graph), assignments=["schedule.epochs=6"], folder=folder, device=CPU, **options)
+
+
+def trials(folder):
+    lines = (folder / "trials.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
+    result = run(graph, tmp_path)
+    done = trials(tmp_path)
+    assert [trial["trial"] for trial in done if trial["splits"] == 2] == [0, 1, 2, 3]
+    finals = {trial["trial"]: trial for trial in done if trial["splits"] == 3}
+    first = sorted(done[:4], key=lambda trial: (-trial["val"]["mean"], trial["trial"]))[:2]
+    assert set(finals) == {trial["trial"] for trial in first}
+    assert result["winner"] == max(finals, key=lambda number: finals[number]["val"]["mean"])
+    written = yaml.safe_load((tmp_path / "best.yaml").read_text(encoding="utf-8"))
+    assert written == finals[result["winner"]]["recipe"]
+    name, recipe = node_recipe(result["recipe_file"], "blocks")
+    assert name == result["recipe_file"]
+    assert recipe.schedule.epochs == 6
+    assert recipe.monitor == "accuracy"
+
+
+def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):
+    result = run(graph, tmp_path, trials=2, finalists=1)
+    recipe = node_recipe(result["recipe_file"], "blocks")[1]
+    search = Search(
+        str(graph),
+        model="specformer",
+        recipe=None,
+        assignments=[],
+        folder=tmp_path,
+        data=None,
+        cache=None,
+        device=CPU,
+        seed=0,
+    )
+    outcome = classify_nodes(
+        search.graph,
+        node_spectrum(search.graph, recipe, CPU, None),
+        make_splits(search.graph, recipe.split, 3, 0),
+        "specformer",
+        recipe,
+        device=CPU,
+        seed=0,
+        progress=Silent(),
+    )
+    assert outcome.row["val_by_accuracy"]["values"] == pytest.approx(result["val"]["values"])
+
+
+def test_test_nodes_leave_no_trace(graph, tmp_path):
+    run(graph, tmp_path, trials=2, finalists=1, runs=2)
+    assert "test" not in (tmp_path / "trials.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_stopped_search_goes_on(graph, tmp_path):
+    whole = run(graph, tmp_path / "whole")
+    run(graph, tmp_path / "parts", trials=2, finalists=1, runs=2)
+    before = trials(tmp_path / "parts")
+    again = run(graph, tmp_path / "parts")
+    after = trials(tmp_path / "parts")
+    assert after[: len(before)] == before  # nothing is run twice, seconds and all
+    assert (again["winner"], again["val"]) == (whole["winner"], whole["val"])
+
+
+def test_later_trials_start_from_the_best(graph, tmp_path):
+    run(graph, tmp_path, trials=23, splits=1, finalists=1, runs=1)
+    done = {trial["trial"]: trial for trial in trials(tmp_path)}
+    earlier = sorted(
+        (number for number in done if number < 22),
+        key=lambda number: (-done[number]["val"]["mean"], number),
+    )[:3]
+    child = done[22]["set"]
+    starts = [
+        number for number in earlier if child[: len(done[number]["set"])] == done[number]["set"]
+    ]
+    assert starts
+    assert len(done[21]["set"]) == 2 + 13  # drawn afresh: one value of every list
+
+
+def test_baselines_have_settings_of_their_own(graph, tmp_path):
+    result = run(graph, tmp_path, model="gcn", trials=2, finalists=1, runs=2)
+    keys = {change.partition("=")[0] for trial in trials(tmp_path) for change in trial["set"]}
+    assert "baseline.dropout" in keys
+    assert not any(key.startswith("model.") for key in keys)
+    assert result["model"] == "gcn"
+
+
+def test_what_cannot_be_searched(graph, tmp_path):
+    with pytest.raises(ConfigError, match="unknown model 'resnet'"):
+        run(graph, tmp_path, model="resnet")
+    with pytest.raises(ConfigError, match="--trials 0"):
+        run(graph, tmp_path, trials=0)
+    (tmp_path / "trials.jsonl").write_text("{half", encoding="utf-8")
+    with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
+        run(graph, tmp_path)
