@@ -7,7 +7,7 @@ from specformer.datasets.graph_registry import GRAPH_SETS, MoleculeSet, graph_se
 from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
 from specformer.datasets.packed import GraphStore, pack
 from specformer.datasets.photographs import photographs
-from specformer.datasets.registry import NODE_SETS, dense_features, node_graph
+from specformer.datasets.registry import NODE_SETS, dense_features, node_graph, sparse_features
 from specformer.datasets.signals import (
     SignalSet,
     grid_graph,
@@ -46,5 +46,6 @@ __all__ = [
     "photographs",
     "random_60_20_20",
     "size_batches",
+    "sparse_features",
     "target_filter",
 ]

@@ -182,6 +182,15 @@ _DAMAGE = (
 )
 
 
+def sparse_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> sp.csr_array:
+    """The same as :func:`dense_features`, of a graph with sparse features, as compressed rows."""
+    assert isinstance(graph.x, sp.csr_array)
+    if scaling == "none":
+        return graph.x
+    sums = np.maximum(np.asarray(graph.x.sum(axis=1)).ravel(), 1.0)
+    return sp.csr_array(sp.diags_array(1.0 / sums) @ graph.x)
+
+
 def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> np.ndarray:
     """Features ``[n, features]``, each row divided by its sum where that exceeds 1, or as given.
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, dense_features
+from specformer.datasets import Split, dense_features, sparse_features
 from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.graphs import Graph
 from specformer.nn import Specformer
@@ -25,6 +26,8 @@ from specformer.training.node_loop import NodeTask, fit_nodes
 from specformer.training.precision import matmul_precision
 from specformer.training.progress import Progress
 from specformer.training.stacking import unstack
+
+_SPARSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,20 @@ def node_operator(
 
 
 def node_task(
-    graph: Graph, splits: Sequence[Split], recipe: NodeRecipe, device: torch.device
+    graph: Graph,
+    splits: Sequence[Split],
+    recipe: NodeRecipe,
+    device: torch.device,
+    model: str = "specformer",
 ) -> NodeTask:
-    """Features as a recipe wants them, labels and splits, on a device."""
+    """Features as a recipe and a model want them, labels and splits, on a device.
+
+    Specformer takes features as sparse where at most a tenth of them are not zero.
+    """
     assert graph.y is not None
-    return NodeTask.from_splits(dense_features(graph, recipe.features), graph.y, splits, device)
+    rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
+    features = sparse_features if rare and model == "specformer" else dense_features
+    return NodeTask.from_splits(features(graph, recipe.features), graph.y, splits, device)
 
 
 def fresh_models(
@@ -91,7 +103,7 @@ def classify_nodes(
     ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
     """
     started = time.perf_counter()
-    task = node_task(graph, splits, recipe, device)
+    task = node_task(graph, splits, recipe, device, model)
     fresh = fresh_models(model, recipe, graph, task.runs, seed)
     operator = node_operator(model, graph, spectrum, device)
     with (

@@ -153,7 +153,7 @@ class Search:
         key = recipe.features, splits
         if key not in self._tasks:
             parts = make_splits(self.graph, recipe.split, splits, self.seed)
-            self._tasks[key] = node_task(self.graph, parts, recipe, self.device)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.device, self.model)
         spectrum = self._spectrum(recipe) if self.model == "specformer" else None
         operator = node_operator(self.model, self.graph, spectrum, self.device)
         models = fresh_models(self.model, recipe, self.graph, splits, self.seed)

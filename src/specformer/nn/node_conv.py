@@ -52,6 +52,10 @@ class SpectralConv(nn.Module):
         self.norm = _make_norm(norm, channels)
         self.activation = activation_module(activation)
         self.residual = residual
+        #: Whether it is a filter and nothing else.
+        self.is_filter = isinstance(bases, LinearBases) and not (
+            transform or norm or activation or residual
+        )
 
     def forward(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
         filtered = self.bases(x, response, spectrum)

@@ -16,6 +16,7 @@ from specformer.nn.filter import SpectralFilter
 from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained
+from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import Spectrum, Tokens
 
 Sharing = Literal["small", "medium", "large"]
@@ -49,7 +50,8 @@ class Specformer(Pretrained):
         init_std: standard deviation of all linear weights but attention's projections, biases
             zero; None for PyTorch's own.
 
-    Shapes: x ``[n, in]`` or, with stacked parameters, ``[runs, n, in]``; output ``[..., n, out]``.
+    Shapes: x ``[n, in]`` (a tensor or :class:`SparseFeatures`) or, with stacked parameters,
+    ``[runs, n, in]``; output ``[..., n, out]``.
 
     Example:
         >>> import torch, specformer as sf
@@ -139,20 +141,42 @@ class Specformer(Pretrained):
                 if isinstance(module, Linear) and name.rpartition(".")[2] not in PROJECTIONS:
                     module.reset_parameters(init_std)
 
-    def forward(self, x: Tensor, spectrum: Spectrum, landmarks: Tokens | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor | SparseFeatures, spectrum: Spectrum, landmarks: Tokens | None = None
+    ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
         responses = self.responses(spectrum, landmarks)
-        hidden = self.lift(self.feature_dropout(x))
+        if isinstance(x, SparseFeatures):
+            dropout = self.feature_dropout.p if self.training else 0.0
+            hidden = x.linear(self.lift.weight, self.lift.bias, dropout)
+        else:
+            hidden = self.lift(self.feature_dropout(x))
         if self.space == "output" and not self.is_direct:
             hidden = hidden.relu()
             hidden = self.readout(hidden if self.drops_after else self.feature_dropout(hidden))
         if self.drops_after:
             hidden = self.feature_dropout(hidden)
-        for layer, conv in enumerate(self.convs):
-            hidden = conv(hidden, responses[min(layer, len(responses) - 1)], spectrum)
+        hidden = self._convolved(hidden, responses, spectrum)
         if self.space == "hidden":
             hidden = self.readout(self.feature_dropout(hidden))
-        return cast(Tensor, hidden)
+        return hidden
+
+    def _convolved(self, hidden: Tensor, responses: list[Tensor], spectrum: Spectrum) -> Tensor:
+        convs = [cast(SpectralConv, conv) for conv in self.convs]
+        each = [responses[min(layer, len(responses) - 1)] for layer in range(len(convs))]
+        noisy = self.training and self.config["propagation_dropout"] > 0
+        if noisy or not all(conv.is_filter for conv in convs):
+            for conv, response in zip(convs, each, strict=True):
+                hidden = conv(hidden, response, spectrum)
+            return hidden
+        # Filters one after another are one: h ↦ a h + U diag(g) Uᵀ h, with two products in all.
+        identity, gains = hidden.new_ones(()), hidden.new_zeros(())
+        for conv, response in zip(convs, each, strict=True):
+            own = cast(LinearBases, conv.bases)
+            kept, added = own.weight[..., :1, :], own.gains(response)
+            gains = kept * gains + added * (identity + gains)
+            identity = identity * kept
+        return identity * hidden + spectrum.igft(gains * spectrum.gft(hidden))
 
     def filter_parameters(self) -> list[nn.Parameter]:
         """The parameters of filters and bases: all but those of the feature maps."""

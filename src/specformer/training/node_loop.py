@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
 from specformer.nn import Specformer
+from specformer.nn.sparse_features import SparseFeatures
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
@@ -28,7 +30,7 @@ _SAVE_EVERY = 200
 class NodeTask:
     """Features ``[n, in]``, labels ``[n]`` and one row of masks ``[runs, n]`` a split."""
 
-    x: Tensor
+    x: Tensor | SparseFeatures
     y: Tensor
     train: Tensor
     val: Tensor
@@ -36,16 +38,24 @@ class NodeTask:
 
     @classmethod
     def from_splits(
-        cls, x: np.ndarray, y: np.ndarray, splits: Sequence[Split], device: torch.device
+        cls,
+        x: np.ndarray | sp.csr_array,
+        y: np.ndarray,
+        splits: Sequence[Split],
+        device: torch.device,
     ) -> NodeTask:
-        """Stack the masks of several splits of one graph."""
+        """Stack the masks of several splits of one graph; sparse features stay sparse."""
 
         def masks(part: str) -> Tensor:
             rows = np.stack([getattr(split, part) for split in splits])
             return torch.as_tensor(rows).to(device)
 
+        if isinstance(x, np.ndarray):
+            features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
+        else:
+            features = SparseFeatures.from_scipy(x).to(device)
         return cls(
-            x=torch.as_tensor(x, dtype=torch.float32).to(device),
+            x=features,
             y=torch.as_tensor(y).to(device).clamp_min(0),  # unlabelled nodes are in no mask
             train=masks("train"),
             val=masks("val"),
@@ -85,9 +95,10 @@ class _Tracker:
     """Accuracies at the epoch with the lowest score so far, updated on the device."""
 
     def __init__(self, task: NodeTask) -> None:
-        self.best = task.x.new_full((task.runs,), float("inf"))
-        self.val = task.x.new_zeros(task.runs)
-        self.test = task.x.new_zeros(task.runs)
+        options: dict[str, Any] = {"dtype": task.x.dtype, "device": task.x.device}
+        self.best = torch.full((task.runs,), float("inf"), **options)
+        self.val = torch.zeros(task.runs, **options)
+        self.test = torch.zeros(task.runs, **options)
         self.epoch = task.y.new_zeros(task.runs)
 
     def update(
@@ -136,7 +147,9 @@ def fit_nodes(
     filters = model.filter_parameters() if isinstance(model, Specformer) else ()
     optimiser = schedule.optimiser(model.parameters(), device, filters)
     epoch = torch.zeros((), dtype=torch.long, device=device)
-    curves = task.x.new_full((schedule.epochs, task.runs, 3), float("nan"))
+    curves = torch.full(
+        (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
+    )
 
     def one_epoch() -> None:
         schedule.set_rate(optimiser, epoch)

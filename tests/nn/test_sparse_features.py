@@ -1,0 +1,76 @@
+"""Sparse features against the same features dense."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from specformer import Specformer, decompose
+from specformer.datasets import csbm
+from specformer.nn.linear import Linear
+from specformer.nn.sparse_features import SparseFeatures
+from specformer.training.stacking import stack
+
+GENERATOR = np.random.default_rng(0)
+MATRIX = sp.random_array(
+    (30, 12), density=0.15, rng=GENERATOR, data_sampler=GENERATOR.standard_normal
+).tocsr()
+DENSE = torch.as_tensor(MATRIX.toarray())
+SPARSE = SparseFeatures.from_scipy(MATRIX, dtype=torch.float64)
+
+
+def maps(runs: int | None) -> Linear:
+    torch.manual_seed(1)
+    if runs is None:
+        return Linear(12, 5).double()
+    return stack([Linear(12, 5).double() for _ in range(runs)])
+
+
+@pytest.mark.parametrize("runs", [None, 1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_map_and_gradients(runs, bias):
+    ours, plain = maps(runs), maps(runs)
+    left = SPARSE.linear(ours.weight, ours.bias if bias else None)
+    right = plain(DENSE) if bias else DENSE @ plain.weight.mT
+    torch.testing.assert_close(left, right)
+    factors = torch.randn_like(right)
+    (left * factors).sum().backward()
+    (right * factors).sum().backward()
+    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
+
+
+@pytest.mark.parametrize("runs", [None, 3])
+def test_dropout_takes_entries_of_each_run(runs):
+    layer = maps(runs)
+    torch.manual_seed(5)
+    out = SPARSE.linear(layer.weight, layer.bias, dropout=0.4)
+    (out.square().sum()).backward()
+    torch.manual_seed(5)
+    shape = () if runs is None else (runs,)
+    values = torch.nn.functional.dropout(SPARSE.values.expand(*shape, -1), 0.4)
+    rows, columns = MATRIX.nonzero()
+    x = torch.zeros(*shape, 30, 12, dtype=torch.float64)
+    x[..., rows, columns] = values
+    again = maps(runs)
+    plain = again(x)
+    torch.testing.assert_close(out, plain)
+    plain.square().sum().backward()
+    torch.testing.assert_close(layer.weight.grad, again.weight.grad)
+
+
+def test_an_empty_row_and_column():
+    matrix = sp.csr_array(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    weight = torch.randn(2, 3)
+    out = SparseFeatures.from_scipy(matrix).linear(weight, None)
+    torch.testing.assert_close(out, torch.as_tensor(matrix.toarray()).float() @ weight.mT)
+
+
+@pytest.mark.parametrize("options", [{}, {"feature_layers": 1}, {"space": "hidden"}])
+def test_a_model_takes_either(options):
+    torch.manual_seed(0)
+    graph = csbm(0.5, num_nodes=30, num_features=4)
+    spectrum = decompose(graph, dtype=torch.float64)
+    model = Specformer(12, 8, 3, num_heads=2, **options).double()
+    torch.testing.assert_close(model(SPARSE, spectrum), model(DENSE, spectrum))
