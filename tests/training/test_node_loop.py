@@ -222,3 +222,72 @@ def test_progress_is_told():
     )
     assert [done for done, _ in told] == [50, 60]
     assert all(0 <= accuracy <= 1 for _, accuracy in told)
+
+
+@makers
+def test_monitoring_accuracy_keeps_the_model_of_the_highest(make):
+    task = task_of(noisy())
+    operator = SPECTRUM if make is specformers else PROPAGATION
+    schedule = Schedule(learning_rate=0.02, epochs=60, patience=10)
+    fit = fit_nodes(make(), task, operator, schedule, monitor="accuracy")
+    for run in range(RUNS):
+        curve = fit.curves[: int(fit.epochs[run]), run, 2]
+        best = int(curve.argmax())
+        assert fit.by_accuracy.epoch[run] == best
+        stopped = best + schedule.patience + 1 <= 60
+        assert fit.epochs[run] == (best + schedule.patience + 1 if stopped else 60)
+        right = fit.model(task.x, operator)[run].argmax(dim=-1) == task.y
+        val = right[task.val[run]].double().mean()
+        assert val == pytest.approx(float(fit.by_accuracy.val[run]), abs=1e-6)
+
+
+def test_landmarks_change_training_but_not_evaluation():
+    task = task_of()
+    schedule = Schedule(learning_rate=0.02, epochs=4)
+    exact = fit_nodes(specformers(), task, SPECTRUM, schedule)
+    every = fit_nodes(specformers(), task, SPECTRUM, schedule, landmarks=SPECTRUM.distinct.tokens)
+    few = fit_nodes(specformers(), task, SPECTRUM, schedule, landmarks=SPECTRUM.landmarks(3))
+    torch.testing.assert_close(exact.curves, every.curves)
+    assert not torch.allclose(exact.curves[1:], few.curves[1:], rtol=1e-9, atol=0)
+    last = few.curves[-1, :, 1]
+    if bool((few.by_loss.epoch == 3).all()):  # the kept model is the last: its loss is exact
+        log = few.model(task.x, SPECTRUM).log_softmax(dim=-1)
+        picked = -log.gather(-1, task.y.expand(RUNS, -1).unsqueeze(-1)).squeeze(-1)
+        val = (picked * task.val).sum(dim=-1) / task.val.sum(dim=-1)
+        torch.testing.assert_close(val, last)
+
+
+def test_a_filter_has_rates_of_its_own():
+    """With a vanishing rate for the filter only the feature maps move."""
+    task = task_of()
+    schedule = Schedule(learning_rate=0.02, filter_learning_rate=1e-30, epochs=5, patience=9)
+    fresh = specformers()
+    fit = fit_nodes(fresh, task, SPECTRUM, schedule)
+    for run, before in enumerate(fresh):
+        after = unstack(fit.model, run, before)
+        moved = {
+            name: bool((parameter - dict(before.named_parameters())[name]).abs().max() > 1e-20)
+            for name, parameter in after.named_parameters()
+        }
+        assert all(moved[name] for name in moved if name.startswith(("lift", "readout")))
+        assert not any(moved[name] for name in moved if name.startswith(("filters", "convs")))
+
+
+def test_batch_norm_statistics_are_those_of_the_best_epoch():
+    models = []
+    for run in range(RUNS):
+        torch.manual_seed(run)
+        models.append(
+            Specformer(10, 8, 2, num_heads=2, space="hidden", norm="batch", activation="relu")
+        )
+    task = task_of(noisy())
+    fit = fit_nodes(
+        [model.double() for model in models],
+        task,
+        SPECTRUM,
+        Schedule(learning_rate=0.05, epochs=40, patience=5),
+    )
+    for run, model in enumerate(models):
+        right = unstack(fit.model, run, model).eval()(task.x, SPECTRUM).argmax(dim=-1) == task.y
+        test = right[task.test[run]].double().mean()
+        assert test == pytest.approx(float(fit.by_loss.test[run]), abs=1e-6)

@@ -93,3 +93,21 @@ def test_adam_is_pytorchs_with_plain_numbers(schedule):
 def test_impossible_schedules_are_refused(wrong):
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}="):
         Schedule(**wrong)
+
+
+def test_filters_take_their_own_rate_and_decay():
+    weights, gains = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    schedule = Schedule(
+        learning_rate=0.1,
+        weight_decay=0.5,
+        filter_learning_rate=0.01,
+        filter_weight_decay=0.0,
+        decay="cosine",
+        epochs=10,
+    )
+    optimiser = schedule.optimiser([weights, gains], torch.device("cpu"), [gains])
+    schedule.set_rate(optimiser, torch.tensor(5))
+    rates = {id(group["params"][0]): float(group["lr"]) for group in optimiser.param_groups}
+    decays = {id(group["params"][0]): group["weight_decay"] for group in optimiser.param_groups}
+    assert rates[id(gains)] == pytest.approx(rates[id(weights)] / 10)
+    assert (decays[id(weights)], decays[id(gains)]) == (0.5, 0.0)

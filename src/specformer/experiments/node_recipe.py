@@ -74,6 +74,7 @@ class NodeRecipe:
         split: a protocol of :mod:`specformer.datasets.splits`.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them.
         k: how many eigenpairs, as in :func:`specformer.decompose`.
+        landmarks: Specformer's attention keys while training; None for all distinct eigenvalues.
     """
 
     description: str = ""
@@ -85,6 +86,7 @@ class NodeRecipe:
     split: str = "random-60-20-20"
     features: Literal["rows", "none"] = "rows"
     k: int | list[int] | None = None
+    landmarks: int | None = None
 
 
 def node_recipe(

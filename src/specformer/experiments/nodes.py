@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from specformer.baselines import Propagation
 from specformer.datasets import Split, dense_features, sparse_features
+from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.spectrum import Spectrum, decompose
+from specformer.spectrum import Spectrum, Tokens, decompose
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeTask, fit_nodes
@@ -56,6 +57,17 @@ def node_operator(
         if spectrum is not None and model == "specformer"
         else Propagation(graph.adjacency, device=device)
     )
+
+
+def node_landmarks(operator: Spectrum | Propagation, recipe: NodeRecipe) -> Tokens | None:
+    """Attention's keys in training steps, where a recipe asks for fewer than there are tokens."""
+    if not isinstance(operator, Spectrum) or recipe.landmarks is None:
+        return None
+    if recipe.landmarks < 1:
+        raise ConfigError(f"landmarks={recipe.landmarks} must be at least 1, or empty.")
+    if recipe.landmarks >= len(operator.distinct.values):
+        return None
+    return operator.landmarks(recipe.landmarks)
 
 
 def node_task(
@@ -116,6 +128,7 @@ def classify_nodes(
             operator,
             recipe.schedule,
             monitor=recipe.monitor,
+            landmarks=node_landmarks(operator, recipe),
             checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
             if checkpoint
             else None,

@@ -17,7 +17,13 @@ import yaml
 from specformer.datasets import make_splits, node_graph
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_recipe
-from specformer.experiments.nodes import fresh_models, node_operator, node_spectrum, node_task
+from specformer.experiments.nodes import (
+    fresh_models,
+    node_landmarks,
+    node_operator,
+    node_spectrum,
+    node_task,
+)
 from specformer.files import write_text
 from specformer.graphs import Graph
 from specformer.spectrum import Spectrum
@@ -159,7 +165,12 @@ class Search:
         models = fresh_models(self.model, recipe, self.graph, splits, self.seed)
         with matmul_precision(recipe.precision, self.device):
             fit = fit_nodes(
-                models, self._tasks[key], operator, recipe.schedule, monitor=recipe.monitor
+                models,
+                self._tasks[key],
+                operator,
+                recipe.schedule,
+                monitor=recipe.monitor,
+                landmarks=node_landmarks(operator, recipe),
             )
         chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
         return chosen.val.tolist(), float(fit.epochs.double().mean())

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from specformer.datasets.splits import Split
 from specformer.nn import Specformer
 from specformer.nn.sparse_features import SparseFeatures
+from specformer.spectrum import Tokens
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
@@ -124,6 +125,7 @@ def fit_nodes(
     schedule: Schedule,
     *,
     monitor: Monitor = "loss",
+    landmarks: Tokens | None = None,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> NodeFit:
@@ -136,6 +138,7 @@ def fit_nodes(
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept: the lowest validation loss or
             the highest validation accuracy.
+        landmarks: attention's keys in training steps, for Specformer; evaluation is exact.
         checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
             a resumed run gives what an uninterrupted one gives, to the bit.
         on_progress: called with the epochs done and the mean validation accuracy.
@@ -144,6 +147,7 @@ def fit_nodes(
     model = stack(models).to(device)
     stopping = EarlyStopping(trained_state(model).values(), task.runs, schedule.patience)
     by_loss, by_accuracy = _Tracker(task), _Tracker(task)
+    points = () if landmarks is None else (landmarks,)
     filters = model.filter_parameters() if isinstance(model, Specformer) else ()
     optimiser = schedule.optimiser(model.parameters(), device, filters)
     epoch = torch.zeros((), dtype=torch.long, device=device)
@@ -155,7 +159,8 @@ def fit_nodes(
         schedule.set_rate(optimiser, epoch)
         model.train()
         optimiser.zero_grad(set_to_none=False)
-        train_loss = _mean_over(task.train, _cross_entropy(model(task.x, operator), task.y))
+        logits = model(task.x, operator, *points)
+        train_loss = _mean_over(task.train, _cross_entropy(logits, task.y))
         train_loss.sum().backward()
         optimiser.step()
         model.eval()

@@ -1,0 +1,222 @@
+"""Training on many graphs: its plain twin, selection, resuming, waits, capture."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.nn.test_graph_model import Watch
+from tests.training.small_graphs import small_model, small_set, small_task
+from torch import nn
+
+from specformer.datasets.batches import Batches
+from specformer.errors import ConfigError, RunError
+from specformer.training.checkpoint import Checkpoint
+from specformer.training.graph_evaluation import Work
+from specformer.training.graph_loop import GraphFit, GraphTask, _Training, fit_graphs
+from specformer.training.graph_schedule import GraphSchedule
+
+SCHEDULE = GraphSchedule(epochs=5, batch_size=6, learning_rate=0.01, warmup=2, weight_decay=0.01)
+CPU = torch.device("cpu")
+
+
+def plain_loop(model: nn.Module, task: GraphTask, schedule: GraphSchedule, seed: int) -> np.ndarray:
+    """The same by PyTorch's own parts, batches without padding; training and validation MAE."""
+    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=schedule.weight_decay)
+    batches = Batches(task.store, task.train, schedule.batch_size, seed=seed)
+    curves, step = [], 0
+    for epoch in range(schedule.epochs):
+        model.train()
+        total = count = 0.0
+        for batch in batches.epoch(epoch):
+            for group in optimiser.param_groups:
+                rate = schedule.rate(torch.tensor(step), len(batches))
+                group["lr"] = float(rate)
+            optimiser.zero_grad()
+            targets = task.store.labels(batch.index)
+            known = ~targets.isnan()
+            errors = (model(task.store.exact(batch.index)) - targets)[known].abs()
+            errors.mean().backward()
+            if schedule.clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
+            optimiser.step()
+            total, count = total + errors.sum().item(), count + int(known.sum())
+            step += 1
+        model.eval()
+        with torch.no_grad():
+            outputs = model(task.store.exact(task.val))
+        targets = task.store.labels(torch.as_tensor(task.val))
+        wrong = (outputs - targets).abs()
+        by_task = [wrong[known, i].mean() for i, known in enumerate(~targets.isnan().T)]
+        curves.append([total / count, np.nanmean(wrong), np.mean(by_task)])
+    return np.array(curves)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "normalise_bases": "softmax"}])
+def test_it_is_the_plain_loop(options, clip: float | None) -> None:
+    schedule = GraphSchedule(
+        epochs=4, batch_size=6, learning_rate=0.01, warmup=1, weight_decay=0.01, clip=clip
+    )
+    fit = fit_graphs(small_model(**options), small_task(), schedule, seed=3)
+    expected = plain_loop(small_model(**options), small_task(), schedule, seed=3)
+    np.testing.assert_allclose(fit.curves, expected, rtol=0, atol=1e-6)
+
+
+def test_it_learns() -> None:
+    schedule = GraphSchedule(epochs=30, batch_size=8, learning_rate=0.02, warmup=2)
+    fit = fit_graphs(small_model(), small_task(standardise=True), schedule)
+    assert fit.curves[-1, 0] < 0.3 * fit.curves[0, 0]
+
+
+@pytest.mark.parametrize("monitor", ["loss", "metric"])
+def test_the_best_epoch_is_kept_and_measured(monitor) -> None:
+    task = small_task(loss="mse", metric="mae", standardise=True)
+    fit = fit_graphs(small_model(), task, SCHEDULE, monitor=monitor)
+    by = {"loss": fit.by_loss, "metric": fit.by_metric}
+    assert fit.by_loss.epoch == int(fit.curves[:, 1].argmin())
+    assert fit.by_metric.epoch == int(fit.curves[:, 2].argmin())
+    assert by[monitor].val == fit.curves[by[monitor].epoch, 2]
+    # The model kept predicts in the targets' own units.
+    for part, figure in ((task.val, by[monitor].val), (task.test, by[monitor].test)):
+        targets = task.store.labels(torch.as_tensor(part))
+        with torch.no_grad():
+            wrong = (fit.model(task.store.exact(part)) - targets).abs()
+        means = [wrong[known, i].mean().item() for i, known in enumerate(~targets.isnan().T)]
+        assert np.mean(means) == pytest.approx(figure, abs=1e-6)
+
+
+def test_classes_with_missing_labels() -> None:
+    task = small_task(small_set(60, classes=True), loss="bce", metric="rocauc")
+    schedule = GraphSchedule(epochs=20, batch_size=10, learning_rate=0.02, warmup=1)
+    fit = fit_graphs(small_model(), task, schedule)
+    assert fit.by_metric.epoch == int(fit.curves[:, 2].argmax())
+    assert fit.by_metric.val > 0.7
+
+
+def test_the_seed_decides_order_and_dropout() -> None:
+    def curves(seed: int) -> np.ndarray:
+        torch.manual_seed(int(torch.randint(1000, ())))  # what came before has no say
+        model = small_model(feature_dropout=0.3)
+        return fit_graphs(model, small_task(), SCHEDULE, seed=seed).curves
+
+    np.testing.assert_array_equal(curves(0), curves(0))
+    assert not np.array_equal(curves(0), curves(1))
+
+
+def test_a_diverged_run_says_so() -> None:
+    schedule = GraphSchedule(epochs=2, batch_size=6, learning_rate=1e30, warmup=0)
+    model = small_model(torch.float32)
+    with pytest.raises(RunError, match="training diverged"):
+        fit_graphs(model, small_task(dtype=torch.float32), schedule)
+
+
+def test_no_targets_and_one_class_are_refused_before_training() -> None:
+    task = small_task(small_set(classes=True), loss="bce", metric="rocauc")
+    rising = np.argsort(task.store.labels(torch.arange(40)).nansum(dim=1).numpy())
+    with pytest.raises(ConfigError, match="both classes"):
+        fit_graphs(
+            small_model(), GraphTask(task.store, *[rising[:3]] * 3, "bce", "rocauc"), SCHEDULE
+        )
+
+
+# --- going on after a stop ----------------------------------------------------------------------
+
+
+def fit_in(path: Path, **options: Any) -> GraphFit:
+    model = small_model(feature_dropout=0.2, propagation_dropout=0.1, bases_norm="batch")
+    checkpoint = Checkpoint(path, "test")
+    task = small_task(loss="mse", standardise=True)
+    return fit_graphs(model, task, SCHEDULE, checkpoint=checkpoint, save_every=0.0, **options)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.training.test_graph_loop import fit_in
+
+def after(epoch, _):
+    if epoch == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+fit_in(Path(sys.argv[1]), on_epoch=after)
+"""
+
+
+@pytest.mark.parametrize("epoch", [3])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, epoch: int) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(epoch)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    resumed: list[int] = []
+    second = fit_in(tmp_path / "killed", on_epoch=lambda epoch, _: resumed.append(epoch))
+    assert resumed == list(range(epoch, SCHEDULE.epochs + 1))  # killed before that epoch was saved
+    whole = fit_in(tmp_path / "whole")
+    np.testing.assert_array_equal(second.curves, whole.curves)
+    assert (second.by_loss, second.by_metric) == (whole.by_loss, whole.by_metric)
+    expected = whole.model.state_dict()
+    assert all(torch.equal(t, expected[name]) for name, t in second.model.state_dict().items())
+
+
+def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
+    first = fit_in(tmp_path / "state")
+    called: list[int] = []
+    again = fit_in(tmp_path / "state", on_epoch=lambda epoch, _: called.append(epoch))
+    assert called == []
+    assert again.by_metric == first.by_metric
+    assert again.seconds_per_epoch == first.seconds_per_epoch
+
+
+# --- waits and capture --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_a_step_does_not_wait_for_the_host(
+    clip: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = small_task(dtype=torch.float32)
+    schedule = GraphSchedule(batch_size=6, clip=clip)
+    work = Work(small_model(torch.float32, bases_norm="batch"), "highest", CPU)
+    training = _Training(work, task, schedule, seed=0, capture=True)
+    batch = training.batches.epoch(0)[0]
+    work.model.train()
+    before = [parameter.detach().clone() for parameter in training.parameters]
+    with Watch() as watch:
+        training.repeated(batch.index, batch.shape)
+    assert not all(map(torch.equal, before, training.parameters))
+    waits = {"_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "unique"}
+    # On a CPU the optimiser reads its rate; that of a GPU takes the tensor.
+    assert watch.names & waits <= {"_local_scalar_dense"}
+    monkeypatch.setattr(training.optimiser, "step", lambda: None)
+    with Watch() as watch:
+        training.repeated(batch.index, batch.shape)
+    assert not watch.names & waits
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "feature_dropout": 0.3}])
+def test_captured_steps_are_the_called_ones(options) -> None:
+    curves = []
+    for capture in (True, False):
+        model = small_model(torch.float32, **options).cuda()
+        task = small_task(small_set(200), dtype=torch.float32, standardise=True)
+        schedule = GraphSchedule(epochs=12, batch_size=8, learning_rate=0.01, warmup=2, clip=1.0)
+        curves.append(fit_graphs(model, task, schedule, capture=capture).curves)
+    tolerance = 1e-4 if not options.get("feature_dropout") else 0.5  # other random numbers
+    np.testing.assert_allclose(curves[0], curves[1], rtol=tolerance)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", ["high", "bf16"])
+def test_less_exact_products_learn_too(precision) -> None:
+    model = small_model(torch.float32).cuda()
+    schedule = GraphSchedule(epochs=12, batch_size=8, learning_rate=0.01, warmup=2)
+    task = small_task(small_set(200), dtype=torch.float32, standardise=True)
+    fit = fit_graphs(model, task, schedule, precision=precision)
+    assert fit.curves[-1, 0] < 0.7 * fit.curves[0, 0]

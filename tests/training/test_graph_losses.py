@@ -1,0 +1,60 @@
+"""Losses against PyTorch's on known targets alone; scales there and back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from specformer.training.graph_losses import Scale, graph_errors, mean_error
+
+OUTPUTS = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+TARGETS = (torch.randn(6, 3, generator=torch.Generator().manual_seed(1)) > 0).float()
+PLAIN = {
+    "l1": nn.functional.l1_loss,
+    "mse": nn.functional.mse_loss,
+    "bce": nn.functional.binary_cross_entropy_with_logits,
+}
+
+
+@pytest.mark.parametrize("loss", PLAIN)
+def test_missing_targets_count_for_nothing(loss) -> None:
+    targets = TARGETS.clone()
+    targets[0, 1] = targets[3] = torch.nan
+    known = ~targets.isnan()
+    outputs = OUTPUTS.clone().requires_grad_()
+    errors, found = graph_errors(loss, outputs, targets)
+    assert torch.equal(found, known)
+    mean = errors.sum() / known.sum()
+    torch.testing.assert_close(mean, PLAIN[loss](outputs[known], targets[known]))
+    assert mean_error(loss, outputs, targets) == pytest.approx(mean.item())
+    (gradient,) = torch.autograd.grad(mean, outputs)
+    assert bool((gradient[~known] == 0).all())
+    assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("loss", PLAIN)
+def test_a_column_is_not_broadcast_against_a_row(loss) -> None:
+    """NOTES.md, row 18: [B, 1] against [B] would compare all pairs."""
+    with pytest.raises(ValueError, match=r"outputs \[6, 1\] and targets \[6\] differ"):
+        graph_errors(loss, OUTPUTS[:, :1], TARGETS[:, 0])
+    pairs = (OUTPUTS[:, :1] - TARGETS[:, 0]).abs().mean()
+    right = graph_errors("l1", OUTPUTS[:, :1], TARGETS[:, :1])[0].mean()
+    assert abs(float(pairs - right)) > 0.01
+
+
+def test_scales_go_there_and_back() -> None:
+    targets = torch.tensor([[1.0, 5.0, 7.0], [3.0, 5.0, torch.nan], [torch.nan, 5.0, 9.0]])
+    scale = Scale.of(targets)
+    assert scale.mean.tolist() == [2.0, 5.0, 8.0]
+    assert scale.std.tolist() == [1.0, 1.0, 1.0]  # a constant is only shifted
+    back = scale.original(scale.standardised(targets))
+    torch.testing.assert_close(back, targets, equal_nan=True)
+
+
+def test_a_folded_layer_predicts_in_original_units() -> None:
+    layer, x = nn.Linear(4, 2), torch.randn(3, 4)
+    scale = Scale(torch.tensor([10.0, -3.0]), torch.tensor([2.0, 0.5]))
+    expected = scale.original(layer(x))
+    scale.fold_into(layer)
+    torch.testing.assert_close(layer(x), expected)

@@ -1,0 +1,38 @@
+"""A program for ``torchrun``: trains, and the first worker writes what came out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.training.small_graphs import small_model, small_task
+
+from specformer.training.checkpoint import Checkpoint
+from specformer.training.distributed import torchrun_workers
+from specformer.training.graph_loop import fit_graphs
+from specformer.training.graph_schedule import GraphSchedule
+
+
+def main(out: Path, dropout: float) -> None:
+    schedule = GraphSchedule(
+        epochs=4, batch_size=7, learning_rate=0.01, warmup=1, weight_decay=0.01, clip=0.5
+    )
+    options = {"bases_norm": "batch", "normalise_bases": "softmax", "feature_dropout": dropout}
+    with torchrun_workers(torch.device("cpu")) as (workers, device):
+        fit = fit_graphs(
+            small_model(**options).to(device),
+            small_task(standardise=True),
+            schedule,
+            workers=workers,
+            checkpoint=Checkpoint(out / "state", "test"),
+            save_every=0.0,
+        )
+        state = torch.cat([tensor.flatten() for tensor in fit.model.state_dict().values()])
+        found = {"curves": fit.curves, "test": fit.by_metric.test, "state": state.numpy()}
+        np.savez(out / f"{workers.rank}-of-{workers.size}.npz", **found)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))
