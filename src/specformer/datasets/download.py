@@ -29,7 +29,7 @@ from specformer.graphs import Graph, as_graph, write_npz
 #: Platonov et al.'s repository, whose filtered sets PyG has no class for.
 FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 #: Seconds without a byte after which a source counts as out of reach; PyG would wait for ever.
-_PATIENCE = 60.0
+PATIENCE = 60.0
 
 #: PyG's class and its arguments.
 _PYG: dict[str, tuple[str, dict[str, Any]]] = {
@@ -136,7 +136,7 @@ def _from_ogb(name: str, root: Path) -> Graph:
 def _from_platonov(name: str, root: Path) -> Graph:
     file = f"{name.replace('-', '_')}.npz"
     with (
-        urllib.request.urlopen(f"{FILTERED_URL}/{file}", timeout=_PATIENCE) as answer,
+        urllib.request.urlopen(f"{FILTERED_URL}/{file}", timeout=PATIENCE) as answer,
         (root / file).open("wb") as copy,
     ):
         shutil.copyfileobj(answer, copy)
@@ -165,7 +165,7 @@ def download(name: str) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, polite():
             write_npz(target, SOURCES[name](Path(raw)))
     except DownloadError:
         raise
@@ -177,10 +177,10 @@ def download(name: str) -> Path:
 
 
 @contextmanager
-def _polite() -> Iterator[None]:
+def polite() -> Iterator[None]:
     """Keep a library's prints off standard output, and its sockets from waiting for ever."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_PATIENCE)
+    socket.setdefaulttimeout(PATIENCE)
     try:
         with redirect_stdout(sys.stderr):
             yield

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.datasets.download import _PATIENCE, DownloadError, _polite
+from specformer.datasets.download import PATIENCE, DownloadError, polite
 from specformer.datasets.locate import download_folder
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
@@ -129,7 +129,7 @@ def download_graphs(name: str) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, polite():
             write_graph_set(target, GRAPH_SOURCES[name](Path(raw)))
     # Whatever PyG, fsspec, aiohttp and urllib raise: none of it tells more than its text.
     except Exception as error:
@@ -141,7 +141,7 @@ def download_graphs(name: str) -> Path:
 def _unpack(url: str, root: Path) -> None:
     """Fetch a zip archive and unpack it into ``root``."""
     path = root / "archive.zip"
-    with urllib.request.urlopen(url, timeout=_PATIENCE) as answer, path.open("wb") as copy:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer, path.open("wb") as copy:
         shutil.copyfileobj(answer, copy)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(root)

@@ -10,7 +10,6 @@ in both directions; either way a :class:`GraphSet` holds them once. Other keys a
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from specformer.errors import GraphError
 from specformer.files import replacing
 from specformer.graphs.checks import as_array
 from specformer.graphs.graph_set import SPLITS, GraphSet
-from specformer.graphs.npz_file import _DAMAGE, _array, _names, _naming
+from specformer.graphs.npz_archive import naming, read_arrays, texts
 
 _REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
 _AS_STORED = ("node_feat", "edge_feat", "y", *SPLITS)
@@ -42,10 +41,10 @@ def read_graph_set(path: str | Path) -> GraphSet:
         GraphSet('two', graphs=2, nodes=3, edges=1, tasks=1)
     """
     path = Path(path)
-    with _naming(path):
-        arrays = _load(path)
+    with naming(path):
+        arrays = read_arrays(path, "many graphs", _REQUIRED, _KNOWN)
         fields: dict[str, Any] = {key: arrays[key] for key in _AS_STORED if key in arrays}
-        fields |= {key: _names(arrays[key], key) for key in _TEXTS if key in arrays}
+        fields |= {key: texts(arrays[key], key) for key in _TEXTS if key in arrays}
         if "y" not in fields and arrays.keys() & set(_PACKED):
             fields["y"] = _unpacked(arrays)
         counts = (arrays["num_nodes_list"], arrays["num_edges_list"])
@@ -78,23 +77,6 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
         arrays |= _packed(graphs.y)
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
-
-
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise GraphError("there is no such file")
-    if not zipfile.is_zipfile(path):
-        raise GraphError("is not an npz archive, or not a whole one")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            for key in _REQUIRED:
-                if key not in archive.files:
-                    needs = ", ".join(_REQUIRED)
-                    raise GraphError(f"has no {key!r}; a file of many graphs needs {needs}")
-            return {key: _array(archive, key) for key in archive.files if key in _KNOWN}
-    except _DAMAGE as error:
-        reason = str(error).partition("\n")[0]
-        raise GraphError(f"the file is damaged: {reason}") from None
 
 
 def _packed(y: NDArray[np.float32]) -> dict[str, Any]:

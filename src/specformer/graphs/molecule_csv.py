@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.csv_folder import _Table
+from specformer.graphs.csv_table import CsvTable
 from specformer.graphs.molecules import Molecules, read_smiles
 
 _SMILES = "smiles"
@@ -46,7 +46,7 @@ def read_molecule_csv(
         row 3: 'C1CC' is not valid SMILES
     """
     path = Path(path)
-    table = _Table.read(path)
+    table = CsvTable.read(path)
     column = _smiles_column(table, smiles_column)
     targets = _targets(table, column, target_columns)
     try:
@@ -65,7 +65,7 @@ def read_molecule_csv(
     return replace(found, graphs=graphs)
 
 
-def _named(table: _Table, name: str) -> str | None:
+def _named(table: CsvTable, name: str) -> str | None:
     """Return the column of that name in any case, None if there is none."""
     if name in table.columns:
         return name
@@ -75,7 +75,7 @@ def _named(table: _Table, name: str) -> str | None:
     return alike[0] if alike else None
 
 
-def _smiles_column(table: _Table, asked: str | None) -> str:
+def _smiles_column(table: CsvTable, asked: str | None) -> str:
     column = _named(table, asked or _SMILES)
     if column is None:
         known = ", ".join(map(repr, table.columns))
@@ -86,7 +86,7 @@ def _smiles_column(table: _Table, asked: str | None) -> str:
 
 
 def _targets(
-    table: _Table, smiles_column: str, asked: Sequence[str] | None
+    table: CsvTable, smiles_column: str, asked: Sequence[str] | None
 ) -> dict[str, NDArray[np.float32]]:
     if asked is not None:
         return {name: _numbers(table, name) for name in asked}
@@ -104,7 +104,7 @@ def _is_number(cell: str) -> bool:
     return cell.casefold() not in _MISSING
 
 
-def _numbers(table: _Table, name: str) -> NDArray[np.float32]:
+def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
     """Return a column's numbers, NaN where a cell says that there is none."""
     cells = table.column(name)
     values = np.full(len(cells), np.nan)

@@ -10,15 +10,10 @@ symmetrised either way, by the rule of :mod:`specformer.graphs.edges`. Other key
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, triu
 
@@ -27,21 +22,12 @@ from specformer.files import replacing
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.graph import Graph
+from specformer.graphs.npz_archive import naming, read_arrays, texts
 
 _REQUIRED = ("edge_index", "num_nodes")
 _CSR = ("x_indptr", "x_indices", "x_shape")
 _AS_STORED = ("y", "train_mask", "val_mask", "test_mask")
 _NAMES = ("node_ids", "class_names", "feature_names")
-# What NumPy and zipfile raise on a file that was cut or altered.
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    KeyError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, "edge_weight", "x", "x_values"}
 
 
@@ -56,12 +42,12 @@ def read_npz(path: str | Path) -> Graph:
         Graph('pair', nodes=2, edges=1, classes=2)
     """
     path = Path(path)
-    with _naming(path):
-        arrays = _load(path)
+    with naming(path):
+        arrays = read_arrays(path, "one graph", _REQUIRED, _KNOWN)
         num_nodes = _scalar(arrays["num_nodes"], "num_nodes")
         edge_index, edge_weight = arrays["edge_index"], arrays.get("edge_weight")
         fields: dict[str, Any] = {key: arrays.get(key) for key in _AS_STORED}
-        fields |= {key: _names(arrays[key], key) for key in _NAMES if key in arrays}
+        fields |= {key: texts(arrays[key], key) for key in _NAMES if key in arrays}
         adjacency = adjacency_from_edges(edge_index, num_nodes, edge_weight)
         return Graph(adjacency, _features(arrays), **fields, name=path.stem)
 
@@ -99,42 +85,6 @@ def write_npz(path: str | Path, graph: Graph) -> None:
         np.savez_compressed(file, **arrays)
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with it."""
-    try:
-        yield
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
-
-
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise GraphError("there is no such file")
-    if not zipfile.is_zipfile(path):
-        raise GraphError("is not an npz archive, or not a whole one")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            for key in _REQUIRED:
-                if key not in archive.files:
-                    needs = " and ".join(_REQUIRED)
-                    raise GraphError(f"has no {key!r}; a file of one graph needs {needs}")
-            return {key: _array(archive, key) for key in archive.files if key in _KNOWN}
-    except _DAMAGE as error:
-        reason = str(error).partition("\n")[0]
-        raise GraphError(f"the file is damaged: {reason}") from None
-
-
-def _array(archive: NpzFile, key: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = archive[key]
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise GraphError(f"{key} holds pickled Python objects, which are not loaded") from None
-    return array
-
-
 def _scalar(array: NDArray[Any], name: str) -> int:
     if array.size != 1:
         raise GraphError(f"{name} must be one number, not an array of shape {list(array.shape)}")
@@ -159,9 +109,3 @@ def _features(arrays: dict[str, NDArray[Any]]) -> Any:
         return csr_array((values, indices, indptr), shape=tuple(shape.tolist()))
     except (TypeError, ValueError) as error:
         raise GraphError(f"x_indptr, x_indices, x_shape are not a CSR array: {error}") from None
-
-
-def _names(array: NDArray[Any], name: str) -> tuple[str, ...]:
-    if array.ndim != 1 or array.dtype.kind != "U":
-        raise GraphError(f"{name} must be a row of strings, not {array.dtype} {list(array.shape)}")
-    return tuple(array.tolist())

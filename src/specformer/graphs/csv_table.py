@@ -1,0 +1,129 @@
+"""A CSV file in memory, with errors that name its rows as a spreadsheet does."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A CSV file in memory: its columns of text by name, and the line each row ends on.
+
+    Columns, not rows: a list for each of a million rows keeps the garbage collector busy.
+    """
+
+    path: Path
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+    @classmethod
+    def read(cls, path: Path) -> CsvTable:
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                return cls._parse(path, csv.reader(file, skipinitialspace=True, strict=True))
+        except FileNotFoundError:
+            raise GraphError(f"{path}: there is no such file") from None
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise GraphError(f"{path}: is not UTF-8 text, it has a byte {byte:#x}") from None
+        except (OSError, csv.Error) as error:
+            raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
+
+    @classmethod
+    def _parse(cls, path: Path, reader: Any) -> CsvTable:
+        header = tuple(name.strip() for name in next(reader, ()))
+        if not header:
+            raise GraphError(f"{path}: the file is empty; its first row must name the columns")
+        for column in header:
+            if header.count(column) > 1:
+                raise GraphError(f"{path}: column {column!r} appears more than once")
+        table = cls(path, {name: [] for name in header}, [])
+        add_cell = [cells.append for cells in table.columns.values()]
+        for row in reader:
+            if len(row) == len(header):
+                for add, cell in zip(add_cell, row, strict=True):
+                    add(cell.strip())
+                table.lines.append(reader.line_num)
+            elif row:  # a blank line has no cells at all
+                cells = f"{len(row)} cells where the header has {len(header)}"
+                raise GraphError(f"{path}: row {reader.line_num} has {cells}")
+        return table
+
+    def column(self, name: str) -> list[str]:
+        if name not in self.columns:
+            known = ", ".join(map(repr, self.columns))
+            raise GraphError(f"{self.path}: there is no column {name!r}, only {known}")
+        return self.columns[name]
+
+    def error(self, column: str, row: int, problem: str) -> GraphError:
+        return GraphError(f"{self.path}: column {column!r}, row {self.lines[row]}: {problem}")
+
+    def numbers(self, name: str, dtype: type[Any] = np.float64) -> NDArray[Any]:
+        cells = self.column(name)
+        values = np.empty(len(cells), dtype=np.float64)
+        for row, cell in enumerate(cells):
+            try:
+                values[row] = float(cell)
+            except ValueError:
+                raise self.error(name, row, f"{cell!r} is not a number") from None
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            numbers: NDArray[Any] = values.astype(dtype)
+        bad = ~np.isfinite(numbers)
+        if bad.any():
+            row = int(bad.argmax())
+            raise self.error(name, row, f"{cells[row]!r} is not a finite number")
+        return numbers
+
+    def weights(self, name: str) -> NDArray[np.float64]:
+        weights = self.numbers(name)
+        negative = weights < 0
+        if negative.any():
+            row = int(negative.argmax())
+            raise self.error(name, row, f"the weight {weights[row]} is negative")
+        return weights
+
+    def index(self, name: str) -> dict[str, int]:
+        """Return the position of each id, refusing an id that is empty or appears twice."""
+        index: dict[str, int] = {}
+        for row, cell in enumerate(self.column(name)):
+            if not cell:
+                raise self.error(name, row, "the id is empty")
+            if cell in index:
+                raise self.error(
+                    name, row, f"the id {cell!r} is also in row {self.lines[index[cell]]}"
+                )
+            index[cell] = row
+        return index
+
+    def positions(self, name: str, index: Mapping[str, int]) -> NDArray[np.int64]:
+        cells = self.column(name)
+        try:
+            return np.fromiter(map(index.__getitem__, cells), np.int64, len(cells))
+        except KeyError as error:
+            cell = error.args[0]
+            problem = f"there is no node {cell!r} in nodes.csv" if cell else "the id is empty"
+            raise self.error(name, cells.index(cell), problem) from None
+
+    def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        cells = self.column(name)
+        names = in_order({cell for cell in cells if cell})
+        number = {"": -1} | {each: i for i, each in enumerate(names)}
+        return np.array([number[cell] for cell in cells], dtype=np.int64), tuple(names)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort by number if every name is an integer, else by the alphabet."""
+    names = list(names)
+    try:
+        return sorted(names, key=lambda name: (int(name), name))
+    except ValueError:
+        return sorted(names)

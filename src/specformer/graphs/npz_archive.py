@@ -1,0 +1,78 @@
+"""Arrays of an ``.npz`` file, read without pickle, with a word on what is wrong with it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+
+# What NumPy and zipfile raise on a file that was cut or altered.
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file's name before what is wrong with it."""
+    try:
+        yield
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+
+
+def read_arrays(
+    path: Path, holding: str, required: Sequence[str], known: Collection[str]
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays with known keys of a file that should hold one graph, or many graphs."""
+    if not path.is_file():
+        raise GraphError("there is no such file")
+    if not zipfile.is_zipfile(path):
+        raise GraphError("is not an npz archive, or not a whole one")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            for key in required:
+                if key not in archive.files:
+                    needs = f"{', '.join(required[:-1])} and {required[-1]}"
+                    raise GraphError(f"has no {key!r}; a file of {holding} needs {needs}")
+            return {key: _array(archive, key) for key in archive.files if key in known}
+    except _DAMAGE as error:
+        reason = str(error).partition("\n")[0]
+        raise GraphError(f"the file is damaged: {reason}") from None
+
+
+def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
+    """Return a row of strings as a tuple.
+
+    Example:
+        >>> texts(np.array(["a", "b"]), "names")
+        ('a', 'b')
+    """
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise GraphError(f"{name} must be a row of strings, not {array.dtype} {list(array.shape)}")
+    return tuple(array.tolist())
+
+
+def _array(archive: NpzFile, key: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = archive[key]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise GraphError(f"{key} holds pickled Python objects, which are not loaded") from None
+    return array
