@@ -97,7 +97,7 @@ wheel: $(STAMP) ## Build the wheel and try it in an empty environment
 clean: ## Remove what building and testing leave behind
 	rm -rf build dist htmlcov .coverage .coverage.* src/*.egg-info
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environment as well
 	@for env in $(VENV) $(VENV)-wheel; do \

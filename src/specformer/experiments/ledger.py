@@ -11,6 +11,7 @@ from typing import Any
 
 import specformer
 from specformer.errors import ConfigError, RunError
+from specformer.experiments import bench_tables
 from specformer.experiments.tables import markdown_table, paper_order
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
@@ -26,6 +27,15 @@ _ENTRY_KEYS = {
     "seed": int,
     "environment": dict,
     "recipes": dict,
+    "rows": list,
+}
+_BENCH_KEYS = {
+    "name": str,
+    "suite": str,
+    "command": str,
+    "created": str,
+    "device": str,
+    "environment": dict,
     "rows": list,
 }
 _ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters")
@@ -133,7 +143,8 @@ def write_tables(folder: Path) -> list[Path]:
 def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
-    ``results:table-N-beyond`` shows the data sets that the paper's table does not have.
+    ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
+    ``results:bench`` what was measured of speed and memory.
     """
 
     def block(match: re.Match[str]) -> str:
@@ -141,6 +152,8 @@ def rendered(text: str, folder: Path) -> str:
         found = [entry for _, entry in entries(folder / name)]
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
+        if found[0].get("schema") == bench_tables.SCHEMA:
+            return f"{match[1]}{bench_tables.bench_markdown(found)}{match[4]}"
         return f"{match[1]}{markdown_table(found, beyond=name != match['name'])}{match[4]}"
 
     return _BLOCK.sub(block, text)
@@ -155,15 +168,18 @@ def _problems(entry: Any) -> list[str]:
     if not isinstance(entry, dict):
         return [f"an entry should be an object, not {entry!r}"]
     problems = []
-    for key, kind in _ENTRY_KEYS.items():
+    bench = entry.get("schema") == bench_tables.SCHEMA
+    for key, kind in (_BENCH_KEYS if bench else _ENTRY_KEYS).items():
         accepted = (int, float) if kind is float else kind
         if not isinstance(entry.get(key), accepted):
             problems.append(f"{key} should be {kind.__name__}, not {entry.get(key)!r}")
-    if entry.get("schema") not in (None, SCHEMA):
+    if entry.get("schema") not in (None, SCHEMA, bench_tables.SCHEMA):
         problems.append(f"schema {entry['schema']!r} is not {SCHEMA}")
     rows = entry.get("rows")
     if rows == []:
         problems.append("rows is empty")
+    if bench:
+        return problems
     for number, row in enumerate(rows if isinstance(rows, list) else []):
         missing = [key for key in _ROW_KEYS if not isinstance(row, dict) or key not in row]
         if missing:
