@@ -70,7 +70,7 @@ def train_nodes(
         progress=progress,
         checkpoint=begin(),
     )
-    row = outcome.row
+    row, by_loss = outcome.row, recipe.monitor == "loss"
     result = {
         "title": f"Classifying the nodes of {graph.name}",
         "dataset": graph.name,
@@ -79,15 +79,17 @@ def train_nodes(
         "split": recipe.split,
         "runs": runs,
         "metric": "accuracy",
-        "test": row["test"],
-        "val": row["val"],
+        # Those of the models that are kept, then of both rules.
+        "test": row["test"] if by_loss else row["test_by_accuracy"],
+        "val": row["val"] if by_loss else row["val_by_accuracy"],
+        "test_by_loss": row["test"],
         "test_by_accuracy": row["test_by_accuracy"],
         "parameters": row["parameters"],
         "seconds": time.perf_counter() - started,
         "settings": asdict(recipe),
         "classes": _class_names(graph),
         "num_features": graph.num_features,
-        "nodes": [row],
+        "nodes": [{**row, "recipe": chosen}],
     }
     if spectrum is not None:
         result["spectra"] = [{"name": graph.name, **spectrum.summary()}]
