@@ -3,6 +3,7 @@ r"""Classify the nodes of one graph with one model, every split a run."""
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,14 @@ from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.spectrum import Spectrum, Tokens, decompose
+from specformer.spectrum import (
+    AnySpectrum,
+    ImplicitSpectrum,
+    Keys,
+    Spectrum,
+    approximate,
+    decompose,
+)
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeTask, fit_nodes
@@ -28,7 +36,13 @@ from specformer.training.precision import matmul_precision
 from specformer.training.progress import Progress
 from specformer.training.stacking import unstack
 
+logger = logging.getLogger(__name__)
+
 _SPARSE = 0.1
+#: Above this much relative error a model's interpolated filters are not its own any more.
+_LARGE_ERROR = 0.05
+#: Eigenvalues drawn in pictures of a spectrum that was not decomposed.
+_DRAWN = 2000
 
 
 @dataclass(frozen=True)
@@ -42,15 +56,17 @@ class NodeOutcome:
 
 def node_spectrum(
     graph: Graph, recipe: NodeRecipe, device: torch.device, cache: str | Path | None
-) -> Spectrum:
-    """The eigenpairs a recipe asks for."""
+) -> AnySpectrum:
+    """The eigenpairs a recipe asks for, or the density, which is not cached."""
+    if recipe.spectrum == "density":
+        return approximate(graph, degree=recipe.degree, device=device)
     k = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
     return decompose(graph, k=k, device=device, cache=cache)  # type: ignore[arg-type]
 
 
 def node_operator(
-    model: str, graph: Graph, spectrum: Spectrum | None, device: torch.device
-) -> Spectrum | Propagation:
+    model: str, graph: Graph, spectrum: AnySpectrum | None, device: torch.device
+) -> AnySpectrum | Propagation:
     """What a model of that name takes beside the features."""
     return (
         spectrum
@@ -59,7 +75,7 @@ def node_operator(
     )
 
 
-def node_landmarks(operator: Spectrum | Propagation, recipe: NodeRecipe) -> Tokens | None:
+def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
     """Attention's keys in training steps, where a recipe asks for fewer than there are tokens."""
     if not isinstance(operator, Spectrum) or recipe.landmarks is None:
         return None
@@ -100,7 +116,7 @@ def fresh_models(
 
 def classify_nodes(
     graph: Graph,
-    spectrum: Spectrum | None,
+    spectrum: AnySpectrum | None,
     splits: Sequence[Split],
     model: str,
     recipe: NodeRecipe,
@@ -151,8 +167,10 @@ def classify_nodes(
         "seconds": time.perf_counter() - started,
     }
     arrays = {f"nodes/{graph.name}/{model}/curve": fit.curves.cpu().numpy()}
-    if isinstance(operator, Spectrum):
+    if not isinstance(operator, Propagation):
         arrays |= _pictures(graph.name, models[0], operator)
+    if isinstance(operator, ImplicitSpectrum):
+        row["interpolation_error"] = interpolation_error(models, operator)
     return NodeOutcome(row, arrays, models)
 
 
@@ -165,23 +183,45 @@ def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int)
 def predict_nodes(
     models: Sequence[nn.Module],
     graph: Graph,
-    operator: Spectrum | Propagation,
+    operator: AnySpectrum | Propagation,
     recipe: NodeRecipe,
     device: torch.device,
 ) -> Tensor:
     """Class probabilities ``[n, classes]``, the mean over the models of all runs."""
+    if isinstance(operator, ImplicitSpectrum):
+        interpolation_error(models, operator)
     x = torch.as_tensor(dense_features(graph, recipe.features)).to(device)
     chances = [model.to(device).eval()(x, operator).softmax(dim=-1) for model in models]
     return torch.stack(chances).mean(dim=0).cpu()
 
 
+def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum) -> float:
+    """The largest of the models' interpolation errors, with a warning where it is large."""
+    error = max(
+        model.to(spectrum.device).interpolation_error(spectrum)
+        for model in models
+        if isinstance(model, Specformer)
+    )
+    level = logging.WARNING if error > _LARGE_ERROR else logging.INFO
+    logger.log(
+        level, "filters of degree %d are %.1f%% off the model's own", spectrum.degree, 100 * error
+    )
+    return error
+
+
 @torch.no_grad()
-def _pictures(name: str, model: nn.Module, spectrum: Spectrum) -> dict[str, np.ndarray]:
+def _pictures(name: str, model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
     assert isinstance(model, Specformer)
     model = model.to(spectrum.device)
+    response = model.responses(spectrum)[0]
+    if isinstance(spectrum, Spectrum):
+        eigenvalues = spectrum.eigenvalues
+    else:
+        eigenvalues = spectrum.quantiles(min(_DRAWN, spectrum.num_nodes))
+        response = spectrum.interpolate(response, eigenvalues)
     return {
-        f"nodes/{name}/eigenvalues": spectrum.eigenvalues.cpu().numpy(),
-        f"nodes/{name}/specformer/response": model.responses(spectrum)[0].cpu().numpy(),
+        f"nodes/{name}/eigenvalues": eigenvalues.cpu().numpy(),
+        f"nodes/{name}/specformer/response": response.cpu().numpy(),
         f"nodes/{name}/attention": model.condensed_attention(spectrum)[0].cpu().numpy(),
     }
 

@@ -11,7 +11,7 @@ from specformer.errors import ConfigError
 from specformer.nn.attention import SelfAttention, condense
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.linear import LayerNorm, Linear
-from specformer.spectrum import Tokens
+from specformer.spectrum import Keys, Landmarks, Tokens
 
 
 class EncoderBlock(nn.Module):
@@ -33,17 +33,36 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, tokens: Tensor, keys: Tensor, weights: Tensor, index: Tensor | None = None
+        self,
+        tokens: Tensor,
+        keys: Tensor,
+        weights: Tensor,
+        index: Tensor | None = None,
+        sampled: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Updated tokens; with ``index`` ``[q]`` one for each of its entries, noise of its own."""
-        normed = self.attention_norm(tokens)
-        normed_keys = normed if keys is tokens else self.attention_norm(keys)
+        """Updated tokens; with ``index`` ``[q]`` one for each of its entries, noise of its own.
+
+        ``sampled``: tokens at a few points ``[r, channels]`` and the matrix ``[p, r]`` that
+        interpolates from them; attention is then computed there.
+        """
+        queries = tokens if sampled is None else sampled[0]
+        normed = self.attention_norm(queries)
+        normed_keys = normed if keys is queries else self.attention_norm(keys)
         mixed = self.attention(normed, normed_keys, weights)
+        if sampled is not None:
+            mixed = _interpolated(sampled[1], mixed)
         if index is not None:
             tokens, mixed = tokens.index_select(-2, index), mixed.index_select(-2, index)
         attended = tokens + self.dropout(mixed)
         update = self.feed_forward(self.feed_forward_norm(attended))
         return cast(Tensor, attended + self.dropout(update))
+
+
+def _interpolated(matrix: Tensor, values: Tensor) -> Tensor:
+    """``matrix @ values``, with the runs of ``[..., r, channels]`` folded into columns."""
+    lead, channels = values.shape[:-2], values.shape[-1]
+    columns = values.movedim(-2, 0).reshape(values.shape[-2], -1)
+    return (matrix @ columns).reshape(-1, *lead, channels).movedim(0, -2)
 
 
 class SpectrumEncoder(nn.Module):
@@ -81,23 +100,38 @@ class SpectrumEncoder(nn.Module):
         return self.training and any(dropout.p > 0 for dropout in dropouts)
 
     def forward(
-        self, tokens: Tokens, landmarks: Tokens | None = None, index: Tensor | None = None
+        self,
+        tokens: Tokens,
+        landmarks: Keys | None = None,
+        index: Tensor | None = None,
+        *,
+        update_keys: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Representations of the tokens and of the keys they attend to, and the keys' weights.
 
-        With ``landmarks`` the keys are those few weighted points instead of the tokens. With
+        With ``landmarks`` the keys are those few weighted points instead of the tokens, and the
+        first block's attention is computed at their points, if they have any. With
         ``index`` ``[q]`` every eigenvalue is represented, not every token: the first block attends
-        over tokens, for nothing tells equal eigenvalues apart before the first dropout.
+        over tokens, for nothing tells equal eigenvalues apart before the first dropout. Landmarks
+        need not be updated by the last block (``update_keys``) where no decoder looks at them.
 
         Shapes: ``[p, channels]`` or ``[q, channels]``, ``[r, channels]``, ``[r]``.
         """
         hidden = self.embedding(self.encoding(tokens.values))
-        keys, weights = hidden, tokens.weights
+        keys, weights, sampled = hidden, tokens.weights, None
         if landmarks is not None:
             keys, weights = self.embedding(self.encoding(landmarks.values)), landmarks.weights
+        if isinstance(landmarks, Landmarks) and landmarks.points is not None:
+            assert landmarks.interpolation is not None
+            points = self.embedding(self.encoding(landmarks.points))
+            sampled = points, landmarks.interpolation
         for number, block in enumerate(self.blocks):
-            updated = block(hidden, keys, weights, index if number == 0 else None)
-            keys = updated if landmarks is None else block(keys, keys, weights)
+            first = (index, sampled) if number == 0 else (None, None)
+            updated = block(hidden, keys, weights, *first)
+            if landmarks is None:
+                keys = updated
+            elif update_keys or number + 1 < len(self.blocks):
+                keys = block(keys, keys, weights)
             hidden = updated
             if landmarks is None and index is not None:
                 weights = torch.ones_like(index, dtype=weights.dtype)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from specformer.nn.activation import Activation
-from specformer.nn.decoder import DecoderKind, make_decoder
+from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
 from specformer.nn.encoder import SpectrumEncoder
-from specformer.spectrum import Tokens
+from specformer.spectrum import Keys, Tokens
 from specformer.spectrum.distinct import distinct
 
 
@@ -53,7 +53,10 @@ class SpectralFilter(nn.Module):
         return self.decode(groups.tokens, index=groups.index)
 
     def decode(
-        self, tokens: Tokens, landmarks: Tokens | None = None, index: Tensor | None = None
+        self,
+        tokens: Tokens,
+        landmarks: Keys | None = None,
+        index: Tensor | None = None,
     ) -> Tensor:
         """New eigenvalues ``[p, heads]`` of distinct tokens with multiplicities.
 
@@ -65,7 +68,13 @@ class SpectralFilter(nn.Module):
         keys: O(p·b) instead of O(p²), to quadrature accuracy.
         """
         apart = index is not None and self.encoder.is_noisy
-        decoded: Tensor = self.decoder(*self.encoder(tokens, landmarks, index if apart else None))
+        encoded = self.encoder(
+            tokens,
+            landmarks,
+            index if apart else None,
+            update_keys=isinstance(self.decoder, HeadsDecoder),
+        )
+        decoded: Tensor = self.decoder(*encoded)
         return decoded if index is None or apart else decoded.index_select(-2, index)
 
     def extra_repr(self) -> str:

@@ -17,7 +17,7 @@ from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.sparse_features import SparseFeatures
-from specformer.spectrum import Spectrum, Tokens
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
 
 Sharing = Literal["small", "medium", "large"]
 Space = Literal["output", "hidden"]
@@ -142,7 +142,7 @@ class Specformer(Pretrained):
                     module.reset_parameters(init_std)
 
     def forward(
-        self, x: Tensor | SparseFeatures, spectrum: Spectrum, landmarks: Tokens | None = None
+        self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
         responses = self.responses(spectrum, landmarks)
@@ -161,10 +161,13 @@ class Specformer(Pretrained):
             hidden = self.readout(self.feature_dropout(hidden))
         return hidden
 
-    def _convolved(self, hidden: Tensor, responses: list[Tensor], spectrum: Spectrum) -> Tensor:
+    def _convolved(self, hidden: Tensor, responses: list[Tensor], spectrum: AnySpectrum) -> Tensor:
         convs = [cast(SpectralConv, conv) for conv in self.convs]
         each = [responses[min(layer, len(responses) - 1)] for layer in range(len(convs))]
-        noisy = self.training and self.config["propagation_dropout"] > 0
+        # The interpolant of a product is not quite the product of interpolants: where dropout makes
+        # training go through such filters one by one, evaluation does so too.
+        apart = self.training or isinstance(spectrum, ImplicitSpectrum)
+        noisy = apart and self.config["propagation_dropout"] > 0
         if noisy or not all(conv.is_filter for conv in convs):
             for conv, response in zip(convs, each, strict=True):
                 hidden = conv(hidden, response, spectrum)
@@ -176,22 +179,49 @@ class Specformer(Pretrained):
             kept, added = own.weight[..., :1, :], own.gains(response)
             gains = kept * gains + added * (identity + gains)
             identity = identity * kept
-        return identity * hidden + spectrum.igft(gains * spectrum.gft(hidden))
+        return identity * hidden + spectrum.filter(hidden, gains)
 
     def filter_parameters(self) -> list[nn.Parameter]:
         """The parameters of filters and bases: all but those of the feature maps."""
         bases = [cast(SpectralConv, conv).bases for conv in self.convs]
         return list(nn.ModuleList([*self.filters, *bases]).parameters())
 
-    def responses(self, spectrum: Spectrum, landmarks: Tokens | None = None) -> list[Tensor]:
-        """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large"."""
-        groups = spectrum.distinct
+    def responses(self, spectrum: AnySpectrum, landmarks: Keys | None = None) -> list[Tensor]:
+        """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large".
+
+        Without a decomposition, responses at the interpolation's points, ``[..., K + 1, heads]``.
+        """
+        if isinstance(spectrum, ImplicitSpectrum):
+            return self._decoded(spectrum.points, landmarks or spectrum.tokens)
+        return self._decoded(spectrum.distinct.tokens, landmarks, spectrum.distinct.index)
+
+    def _decoded(
+        self, tokens: Tokens, landmarks: Keys | None = None, index: Tensor | None = None
+    ) -> list[Tensor]:
         return [
-            cast(SpectralFilter, filt).decode(groups.tokens, landmarks, groups.index)
-            for filt in self.filters
+            cast(SpectralFilter, filt).decode(tokens, landmarks, index) for filt in self.filters
         ]
 
-    def linear_response(self, tokens: Tokens, landmarks: Tokens | None = None) -> Tensor:
+    @torch.no_grad()
+    def interpolation_error(self, spectrum: ImplicitSpectrum) -> float:
+        r"""How far interpolated responses p are from the filters' own g, at the worst head.
+
+        .. math::
+            \Big( \sum_i \omega_i\,(p(\theta_i) - g(\theta_i))^2 \Big/
+            \sum_i \omega_i\, g(\theta_i)^2 \Big)^{1/2}
+
+        over the density's points: the relative error that white noise suffers when filtered.
+        """
+        values, weights = spectrum.tokens.values, spectrum.tokens.weights.unsqueeze(-1)
+        worst = 0.0
+        exact = self._decoded(spectrum.tokens)
+        for own, at_points in zip(exact, self.responses(spectrum), strict=True):
+            error = (weights * (spectrum.interpolate(at_points, values) - own) ** 2).sum(dim=-2)
+            size = (weights * own**2).sum(dim=-2).clamp_min(torch.finfo(own.dtype).tiny)
+            worst = max(worst, float((error / size).max()) ** 0.5)
+        return worst
+
+    def linear_response(self, tokens: Tokens, landmarks: Keys | None = None) -> Tensor:
         r"""The gains ``[..., p, in, out]`` at distinct eigenvalues, if the model is linear in x.
 
         Over a complete spectrum :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`; over a
@@ -203,7 +233,7 @@ class Specformer(Pretrained):
                 "norm nor activation."
             )
         gains = self.lift.weight.mT.unsqueeze(-3)  # [..., 1, in, hidden]
-        decoded = [cast(SpectralFilter, filt).decode(tokens, landmarks) for filt in self.filters]
+        decoded = self._decoded(tokens, landmarks)
         for layer, conv in enumerate(self.convs):
             bases = conv.bases
             assert isinstance(bases, LinearBases)
@@ -214,9 +244,10 @@ class Specformer(Pretrained):
             gains = out + gains if conv.residual else out
         return gains @ cast(Linear, self.readout).weight.mT.unsqueeze(-3)
 
-    def condensed_attention(self, spectrum: Spectrum) -> Tensor:
+    def condensed_attention(self, spectrum: AnySpectrum) -> Tensor:
         """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
-        tokens = spectrum.distinct.tokens
+        implicit = isinstance(spectrum, ImplicitSpectrum)
+        tokens = spectrum.tokens if implicit else spectrum.distinct.tokens
         encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
         return torch.stack([encoder.condensed_attention(tokens) for encoder in encoders])
 

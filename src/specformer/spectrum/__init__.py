@@ -2,18 +2,25 @@
 
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.distinct import Distinct, Tokens
+from specformer.spectrum.implicit import AnySpectrum, ImplicitSpectrum, approximate
+from specformer.spectrum.landmarks import Keys, Landmarks
 from specformer.spectrum.many import ManyReport, ManySpectra, decompose_many, spectra_shards
 from specformer.spectrum.packed import PackedGraphs
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 __all__ = [
+    "AnySpectrum",
     "Distinct",
+    "ImplicitSpectrum",
+    "Keys",
+    "Landmarks",
     "ManyReport",
     "ManySpectra",
     "PackedGraphs",
     "SolveReport",
     "Spectrum",
     "Tokens",
+    "approximate",
     "decompose",
     "decompose_many",
     "spectra_shards",

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -15,7 +16,8 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import replacing
 from specformer.spectrum.checksum import checksum
-from specformer.spectrum.distinct import Distinct, Tokens, distinct
+from specformer.spectrum.distinct import Distinct, distinct
+from specformer.spectrum.landmarks import Landmarks, chebyshev_points, interpolation_matrix
 from specformer.spectrum.quadrature import gauss_quadrature
 
 FORMAT = "specformer.spectrum/1"
@@ -135,16 +137,36 @@ class Spectrum:
         out = self.igft(gains * self.gft(columns))
         return out.squeeze(-1) if x.dim() == 1 and response.dim() == 1 else out
 
-    def landmarks(self, count: int) -> Tokens:
+    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
+        """Every channel through each of M filters.
+
+        Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
+        """
+        coefficients = self.gft(x).unsqueeze(-2) * responses.unsqueeze(-1)  # [..., q, M, c]
+        return self.igft(coefficients.flatten(-2)).unflatten(-1, (responses.shape[-1], -1))
+
+    def landmarks(self, count: int, points: int | None = None) -> Landmarks:
         """At most ``count`` weighted points that integrate like the whole spectrum.
 
-        See :func:`specformer.spectrum.quadrature.gauss_quadrature`.
+        With ``points``, also that many to interpolate between, if there are more tokens than that.
+        See :mod:`specformer.spectrum.landmarks` and
+        :func:`specformer.spectrum.quadrature.gauss_quadrature`.
         """
         values, counts = self.distinct.values, self.distinct.counts
-        nodes, weights = gauss_quadrature(values.cpu().numpy(), counts.cpu().numpy(), count)
-        return Tokens(
-            torch.as_tensor(nodes, dtype=values.dtype, device=values.device),
-            torch.as_tensor(weights, dtype=values.dtype, device=values.device),
+
+        def placed(array: np.ndarray) -> Tensor:
+            return torch.as_tensor(array, dtype=values.dtype, device=values.device)
+
+        tokens = values.cpu().numpy()
+        nodes, weights = gauss_quadrature(tokens, counts.cpu().numpy(), count)
+        keys = Landmarks(placed(nodes), placed(weights))
+        if points is None or points >= len(tokens):
+            return keys
+        if points < 2:
+            raise SpectrumError(f"points={points}: interpolation needs at least two.")
+        return keys._replace(
+            points=placed(chebyshev_points(points)),
+            interpolation=placed(interpolation_matrix(tokens, points)),
         )
 
     def summary(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specformer.datasets.splits import Split
 from specformer.nn import Specformer
 from specformer.nn.sparse_features import SparseFeatures
-from specformer.spectrum import Tokens
+from specformer.spectrum import Keys
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
@@ -125,7 +125,7 @@ def fit_nodes(
     schedule: Schedule,
     *,
     monitor: Monitor = "loss",
-    landmarks: Tokens | None = None,
+    landmarks: Keys | None = None,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> NodeFit:

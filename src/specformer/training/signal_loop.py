@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
-from specformer.spectrum import Spectrum, Tokens
+from specformer.spectrum import Keys, Spectrum
 from specformer.training.capture import Repeated
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
@@ -163,7 +163,7 @@ def _make_loss(
             raise ConfigError("variable projection needs a Specformer that is a linear filter.")
         return _Loss(_spatial_loss(model, task, operator), list(model.parameters()))
     groups = task.spectrum.distinct
-    points: Tokens | None = None
+    points: Keys | None = None
     if landmarks is not None and landmarks < len(groups.values):
         points = task.spectrum.landmarks(landmarks)
     if solve_readout:
@@ -201,7 +201,7 @@ def _energy(task: SignalTask) -> Tensor:
 
 
 def _spectral_loss(
-    model: Specformer, task: SignalTask, landmarks: Tokens | None
+    model: Specformer, task: SignalTask, landmarks: Keys | None
 ) -> Callable[[], Tensor]:
     r"""The same squared errors without ever leaving the spectral domain, for linear filters.
 

@@ -19,7 +19,7 @@ from specformer.nn import Specformer, SpectralFilter
 from specformer.nn.bases import LinearBases
 from specformer.nn.decoder import JointDecoder
 from specformer.nn.linear import Linear
-from specformer.spectrum import Tokens
+from specformer.spectrum import Keys, Tokens
 
 #: Keeps the normal equations solvable when features are nearly dependent; relative to a unit
 #: diagonal.
@@ -59,7 +59,7 @@ class ProjectedReadout:
         """What is left to train."""
         return list(self.filter.encoder.parameters())
 
-    def gains(self, tokens: Tokens, landmarks: Tokens | None) -> Tensor:
+    def gains(self, tokens: Tokens, landmarks: Keys | None) -> Tensor:
         """The best gains ``[runs, p]`` the present features allow; the decoder is set to them."""
         hidden, _, _ = self.filter.encoder(tokens, landmarks)
         features = torch.cat([torch.ones_like(hidden[..., :1]), hidden], dim=-1)

@@ -1,0 +1,78 @@
+"""Landmarks: quadrature for the keys, interpolation for the queries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.interpolate
+import torch
+
+from specformer import Specformer, SpectralFilter, decompose
+from specformer.datasets import csbm
+from specformer.errors import SpectrumError
+from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
+from specformer.training.stacking import stack
+
+SPECTRUM = decompose(csbm(0.4, num_nodes=300, num_features=2, seed=4), dtype=torch.float64)
+
+
+def test_interpolation_is_scipys():
+    places = np.sort(np.random.default_rng(0).uniform(0, 2, 40))
+    nodes = chebyshev_points(17)
+    values = np.sin(9 * nodes)
+    theirs = scipy.interpolate.barycentric_interpolate(nodes, values, places)
+    np.testing.assert_allclose(interpolation_matrix(places, 17) @ values, theirs, atol=1e-12)
+
+
+def test_polynomials_come_back_exactly():
+    places = np.array([0.0, 1e-9, 0.7, 1.0, 2.0])
+    matrix = interpolation_matrix(places, 9)
+    for degree in range(9):
+        expected = (places - 1) ** degree
+        np.testing.assert_allclose(
+            matrix @ (chebyshev_points(9) - 1) ** degree, expected, atol=1e-13
+        )
+
+
+def test_points_are_left_out_where_tokens_are_fewer():
+    assert SPECTRUM.landmarks(20, points=10_000).points is None
+    with pytest.raises(SpectrumError, match="points=1"):
+        SPECTRUM.landmarks(20, points=1)
+
+
+@pytest.mark.parametrize("decoder", ["joint", "heads"])
+@pytest.mark.parametrize("num_blocks", [1, 2])
+@torch.no_grad()
+def test_attention_at_points_is_attention_at_tokens(decoder, num_blocks):
+    torch.manual_seed(0)
+    filt = SpectralFilter(16, 2, num_blocks, decoder=decoder, epsilon=10.0).double()
+    tokens = SPECTRUM.distinct.tokens
+    exact = filt.decode(tokens)
+    errors = [
+        float((filt.decode(tokens, SPECTRUM.landmarks(keys, points=2 * keys)) - exact).abs().max())
+        for keys in (20, 40, 80)
+    ]
+    scale = float(exact.abs().max())
+    assert errors[2] < 1e-9 * scale
+    assert errors[2] < errors[1] < errors[0]
+
+
+def test_gradients_and_runs():
+    torch.manual_seed(0)
+    make = lambda: Specformer(2, 8, 2, num_heads=2, epsilon=10.0).double()  # noqa: E731
+    models = [make() for _ in range(3)]
+    x = torch.randn(300, 2, dtype=torch.float64)
+    few = SPECTRUM.landmarks(80, points=160)
+    stacked = stack(models)
+    out = stacked(x, SPECTRUM, few)
+    factors = torch.randn_like(out)
+    (out * factors).sum().backward()
+    gradients = dict(stacked.named_parameters())
+    for run, model in enumerate(models):
+        plain = model(x, SPECTRUM)
+        torch.testing.assert_close(out[run], plain, rtol=1e-7, atol=1e-7)
+        (plain * factors[run]).sum().backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(
+                gradients[name].grad[run], parameter.grad, rtol=1e-6, atol=1e-6
+            )
