@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from specformer.datasets import graph_download
-from specformer.datasets.graph_registry import GRAPH_SETS, graph_set
+from specformer.datasets.graph_registry import GRAPH_SETS, graph_set, survey_graph_sets
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import GraphSet, write_graph_set
 
@@ -75,3 +76,14 @@ def test_real_sets_fit_their_cardinalities(shared_data: Path) -> None:
         graphs, entry = graph_set(name, shared_data), GRAPH_SETS[name]
         assert (graphs.node_feat.max(axis=0) < entry.atom_cardinalities).all()
         assert (graphs.edge_feat.max(axis=0) < entry.bond_cardinalities).all()
+
+
+def test_survey_reads_sizes_and_fetches_nothing(tmp_path: Path) -> None:
+    counts = {"num_nodes_list": [2, 3], "num_edges_list": [1, 0]}
+    np.savez(tmp_path / "zinc.npz", edge_index=[[0], [1]], **counts)
+    (tmp_path / "molhiv.npz").write_bytes(b"PK not a zip")
+    rows = {row["name"]: row for row in survey_graph_sets(tmp_path)}
+    assert list(rows) == list(GRAPH_SETS)
+    zinc = rows["zinc"]
+    assert (zinc["state"], zinc["graphs"], zinc["nodes"]) == ("found", 2, 5)
+    assert rows["molhiv"]["state"] == "damaged"

@@ -1,6 +1,8 @@
 """Batch normalisation against PyTorch's own."""
 
+import pytest
 import torch
+from torch import nn
 
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 
@@ -133,3 +135,27 @@ def test_after_a_linear_map_without_its_output():
         for one, other in zip(*results, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
         _assert_same_averages(folded, plain)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_two_workers_with_the_same_rows_are_one_with_them_twice(after: bool) -> None:
+    """Doubling a sum is what adding the same worker's does."""
+    torch.manual_seed(0)
+    x, gradient = torch.randn(2, 7, 3, dtype=torch.float64)
+    mask = torch.tensor([True, True, False, True, True, True, False])
+    linear = nn.Linear(3, 3).double()
+    found = []
+    for twice in (False, True):
+        norm = BatchNorm(3).double()
+        copies = 2 if twice else 1
+        if not twice:
+            norm.across = lambda tensor: tensor.mul_(2)
+        rows = x.clone().requires_grad_()
+        counted = CountedRows.of(mask.repeat(copies), x.dtype)
+        given = rows.repeat(copies, 1)
+        out = norm.after(linear, given, counted) if after else norm(given, counted)
+        parts = torch.autograd.grad(out, [rows, norm.weight], gradient.repeat(copies, 1))
+        half = [part / copies for part in parts]
+        found.append([out[:7], *half, norm.running_mean, norm.running_var])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

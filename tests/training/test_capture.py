@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specformer.training.capture import Repeated
+from specformer.training.capture import Repeated, RepeatedByShape
 
 
 @pytest.mark.parametrize("capture", [True, False])
@@ -48,3 +48,35 @@ def test_replayed_epochs_equal_called_ones():
             repeated()
         results.append(weight.cpu())
     assert torch.equal(*results)
+
+
+def shaped_calls(device: torch.device, capture: bool) -> torch.Tensor:
+    """Many calls of a step for two shapes: numbers are summed, weighted by shape and by time."""
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    time = torch.zeros((), dtype=torch.float64, device=device)
+
+    def step(index: torch.Tensor, shape: int) -> None:
+        time.add_(1)
+        total.add_(index.sum() * shape * time)
+
+    repeated = RepeatedByShape(step, device, capture=capture)
+    random = torch.Generator().manual_seed(0)
+    for number in range(20):
+        shape = 3 if number % 3 else 5
+        repeated(torch.randint(100, (shape,), generator=random).to(device), shape)
+    return total.cpu()
+
+
+def test_a_call_of_any_shape_is_one_step():
+    random = torch.Generator().manual_seed(0)
+    expected = 0
+    for number in range(20):
+        shape = 3 if number % 3 else 5
+        expected += torch.randint(100, (shape,), generator=random).sum() * shape * (number + 1)
+    assert shaped_calls(torch.device("cpu"), capture=True) == expected
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_replayed_shapes_equal_called_ones():
+    device = torch.device("cuda")
+    assert shaped_calls(device, capture=True) == shaped_calls(torch.device("cpu"), capture=False)

@@ -29,6 +29,12 @@ from specformer.cli.options import (
 if TYPE_CHECKING:
     from specformer.training.run_folder import RunFolder
 
+#: Parts of a result that are in result.json and not in what `train --json` prints.
+_HIDDEN = (
+    "environment", "settings", "filters", "nodes", "molecules", "spectra", "classes", "targets",
+    "seen",
+)  # fmt: skip
+
 
 def demo(
     json_output: Json = False,
@@ -67,6 +73,7 @@ def train(
         str,
         typer.Argument(
             help="A graph: a data set's name, an .npz file, a folder with edges.csv, nodes.csv. "
+            "Molecules: zinc, molhiv, …, a .csv file with SMILES, an .npz file of many graphs. "
             "Signals: photographs, grid-images or an image file."
         ),
     ],
@@ -75,7 +82,11 @@ def train(
         str | None, typer.Option(help="paper, default; for signals paper, projected.")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Splits, or images. (default: 10, or all)")
+        int | None, typer.Option(help="Splits, or images. (default: 10; molecules 1; all images)")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Molecules: regression or classification. (default: by the targets)"),
     ] = None,
     filter_name: Annotated[
         str,
@@ -95,19 +106,21 @@ def train(
     seed: Seed = 0,
     out: Out = None,
 ) -> None:
-    """Train on your graph, or learn a filter from signals; ends with a report."""
-    from specformer.experiments.train_filter import is_signal_source
+    """Train on your graph, molecules or signals; ends with a report."""
+    from specformer.experiments.source_kind import source_kind
+    from specformer.experiments.training_job import RUNS
     from specformer.training.environment import choose_device
 
     refuse_taken(out)
-    signals = is_signal_source(source)
+    kind = source_kind(source)
     config = {
         "command": "train",
         "source": source,
         "model": model,
         "recipe": recipe,
-        "runs": runs if signals or runs is not None else 10,
-        **({"filter": filter_name} if signals else {}),
+        "runs": RUNS[kind] if runs is None else runs,
+        **({"filter": filter_name} if kind == "filters" else {}),
+        **({"task": _checked_task(task)} if kind == "molecules" else {}),
         "set": assignments or [],
         "seed": seed,
         "device": str(choose_device(device)),
@@ -116,6 +129,14 @@ def train(
     }
     name = "-".join([Path(source).stem, model])
     _train(config, lambda: start_run(out, name, config), data, cache, json_output, quiet)
+
+
+def _checked_task(task: str | None) -> str | None:
+    from specformer.errors import ConfigError
+
+    if task not in (None, "regression", "classification"):
+        raise ConfigError(f"--task {task}: choose regression or classification.")
+    return task
 
 
 def resume(
@@ -150,72 +171,61 @@ def _train(
     """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
     import torch
 
-    from specformer.experiments.terminal import progress_bars, show_filters, show_nodes
-    from specformer.experiments.train_filter import train_filter
-    from specformer.experiments.train_nodes import save_models, train_nodes
-    from specformer.training.run_folder import CHECKPOINT
+    from specformer.experiments.terminal import SHOW, progress_bars
+    from specformer.experiments.training_job import train_source
+    from specformer.training.distributed import torchrun_workers
     from specformer.training.tracking import Tracked, require_tensorboard, track_run
 
     tracked = config.get("tensorboard", False)
     if tracked:
         require_tensorboard()
-    common: dict[str, Any] = {
-        "model": config["model"],
-        "recipe_name": config["recipe"],
-        "assignments": config["set"],
-        "data": data,
-        "cache": spectra_folder(cache),
-        "device": torch.device(config["device"]),
-        "seed": config["seed"],
-    }
-    signals = "filter" in config
     folders: list[RunFolder] = []
 
-    def checkpoint() -> Path:
+    def opened() -> RunFolder:
         folders.append(begin())
-        return folders[0].path / CHECKPOINT
+        return folders[0]
 
-    trained: list[Any]
-    with progress_bars(quiet or json_output) as shown_progress:
-        progress = shown_progress
-        if tracked:
-            progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
-        if signals:
-            result, study = train_filter(
-                config["source"],
-                filter_name=config["filter"],
-                images=config["runs"],
+    with torchrun_workers(torch.device(config["device"])) as (workers, device):
+        silent = quiet or json_output or not workers.is_first
+        with progress_bars(silent) as shown_progress:
+            progress = shown_progress
+            if tracked:
+                progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
+            trained = train_source(
+                config,
+                data=data,
+                cache=spectra_folder(cache),
+                device=device,
                 progress=progress,
-                **common,
+                begin=opened,
+                workers=workers,
             )
-            folders.append(begin())
-            arrays, trained = study.arrays, [m for group in study.models.values() for m in group]
-        else:
-            result, outcome = train_nodes(
-                config["source"], runs=config["runs"], begin=checkpoint, progress=progress, **common
-            )
-            arrays, trained = outcome.arrays, outcome.models
+        if not workers.is_first:
+            return
     run = folders[0]
-    save_models(run, trained)
-    result, report = finish_run(run, "filters" if signals else "nodes", result, arrays, config)
+    trained.save(run)
+    result, report = finish_run(run, trained.kind, trained.result, trained.arrays, config)
     if tracked:
         track_run(run)
     if json_output:
-        hidden = ("environment", "settings", "filters", "nodes", "spectra", "classes")
-        shown = {key: value for key, value in result.items() if key not in hidden}
+        shown = {key: value for key, value in result.items() if key not in _HIDDEN}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    if signals:
-        show_filters(result["filters"])
-    else:
-        show_nodes(result["nodes"])
+    SHOW[trained.kind](result[trained.kind])
     farewell(result, report)
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder of `specformer train`.")],
     graph: Annotated[
-        str | None, typer.Option(help="Another graph with the same features. (default: the run's)")
+        str | None,
+        typer.Option(
+            help="Another graph with the same features, or a file of molecules. "
+            "(default: the run's)"
+        ),
+    ] = None,
+    smiles: Annotated[
+        list[str] | None, typer.Option(help="A molecule; as often as you like.")
     ] = None,
     data: Data = None,
     cache: Cache = None,
@@ -223,8 +233,10 @@ def predict(
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: stdout)")] = None,
 ) -> None:
-    """Predict with a trained model: id, class and probabilities of every node, as CSV."""
-    from specformer.experiments.train_nodes import predict as predict_rows
+    """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
+    from specformer.errors import ConfigError
+    from specformer.experiments.predict_molecules import predict_molecules
+    from specformer.experiments.train_nodes import predict as predict_nodes
     from specformer.files import write_text
     from specformer.training.environment import choose_device
     from specformer.training.run_folder import RunFolder
@@ -232,9 +244,20 @@ def predict(
     finished = RunFolder.open(run)
     if json_output and out is None:
         out = finished.path / "predictions.csv"
-    text, rows = predict_rows(
-        finished, graph=graph, data=data, cache=spectra_folder(cache), device=choose_device(device)
-    )
+    common: dict[str, Any] = {"graph": graph, "data": data, "device": choose_device(device)}
+    if finished.result().get("kind") == "molecules":
+        if smiles and graph:
+            raise ConfigError("--smiles and --graph: give one of them.")
+        # A handful of molecules is solved faster than looked up; a file may come again.
+        folder = None if smiles else spectra_folder(cache)
+        found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
+        text, rows = found.text, found.rows
+        for problem in found.problems:
+            typer.echo(problem, err=True)
+    else:
+        if smiles:
+            raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
+        text, rows = predict_nodes(finished, cache=spectra_folder(cache), **common)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -247,14 +270,15 @@ def predict(
 
 def datasets(data: Data = None, json_output: Json = False) -> None:
     """List the data sets known by name, their sizes and where they were found."""
+    from specformer.datasets.graph_registry import survey_graph_sets
     from specformer.datasets.registry import survey
     from specformer.experiments.terminal import show_table
 
-    found = survey(data)
+    found = [*survey(data), *survey_graph_sets(data)]
     if json_output:
         print_json({"datasets": found})
         return
-    sizes = ("nodes", "edges", "features", "classes")
+    sizes = ("graphs", "nodes", "edges", "features", "classes")
     lines = [
         (
             row["name"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,9 +27,16 @@ from specformer.cli.options import (
 )
 from specformer.errors import ConfigError
 
+if TYPE_CHECKING:
+    from specformer.training.run_folder import RunFolder
+
+#: The options that only some tables have, and what a table's runs are called.
+_OPTIONS = {1: ("images", "filters"), 2: ("datasets", "runs"), 3: ("datasets", "runs")}
+_KINDS = {1: "filters", 2: "nodes", 3: "molecules"}
+
 
 def table(
-    number: Annotated[int, typer.Argument(help="The paper's table: 1 or 2.")],
+    number: Annotated[int, typer.Argument(help="The paper's table: 1, 2 or 3.")],
     models: Annotated[str | None, typer.Option(help="Comma-separated. (default: all)")] = None,
     images: Annotated[
         int | None, typer.Option(help="Table 1: the first N images. (default: all)")
@@ -41,10 +48,10 @@ def table(
         str | None, typer.Option(help="Comma-separated. (default: all there are)")
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option(help="Table 2: comma-separated. (default: the six small sets)")
+        str | None, typer.Option(help="Tables 2 and 3: comma-separated. (default: all)")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Table 2: how many splits. (default: 10)")
+        int | None, typer.Option(help="Tables 2 and 3: how many runs. (default: 10)")
     ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
@@ -60,15 +67,16 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
+    from specformer.experiments.tables import with_cited
     from specformer.experiments.terminal import progress_bars, show_paper_table
     from specformer.training.environment import choose_device
 
-    if number not in (1, 2):
-        raise ConfigError(f"table {number} is not here yet; tables 1 and 2 are.")
+    if number not in _OPTIONS:
+        raise ConfigError(f"table {number} is not here yet; tables 1, 2 and 3 are.")
     if recorded:
         from specformer.experiments.ledger import recorded_rows, results_folder
 
-        rows = recorded_rows(results_folder(results), number)
+        rows = with_cited(number, recorded_rows(results_folder(results), number))
         if json_output:
             print_json({"table": number, "rows": rows})
         elif rows:
@@ -76,11 +84,12 @@ def table(
         else:
             typer.echo(f"Nothing is recorded of table {number}.")
         return
-    choices = {1: {"images": images, "filters": filters}}
-    choices[2] = {"datasets": datasets, "runs": runs}
-    for option, value in choices[3 - number].items():
-        if value is not None:
-            raise ConfigError(f"--{option} belongs to table {3 - number}, not to table {number}.")
+    given = {"images": images, "filters": filters, "datasets": datasets, "runs": runs}
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS[number]:
+            homes = " and ".join(str(n) for n, options in _OPTIONS.items() if option in options)
+            plural = "tables" if " " in homes else "table"
+            raise ConfigError(f"--{option} belongs to {plural} {homes}, not to table {number}.")
     target = choose_device(device)
     refuse_taken(out)
     common: dict[str, Any] = {
@@ -90,8 +99,39 @@ def table(
         "device": target,
         "seed": seed,
     }
+    config = {
+        "command": "table",
+        "table": number,
+        "models": models,
+        "recipes": recipes,
+        **{option: given[option] for option in _OPTIONS[number]},
+        "set": assignments or [],
+        "seed": seed,
+        "device": str(target),
+        "repeat": repeat_command(),
+    }
+    started: list[RunFolder] = []
+
+    def begin() -> RunFolder:
+        started.append(start_run(out, f"table-{number}", config))
+        return started[0]
+
     with progress_bars(quiet or json_output) as progress:
-        if number == 1:
+        if number == 3:
+            from specformer.experiments.graph_recipe import GRAPH_MODELS
+            from specformer.experiments.table3 import DATASETS as MANY
+            from specformer.experiments.table3 import table3
+
+            result, arrays = table3(
+                datasets=split_names(datasets) or MANY,
+                models=split_names(models) or GRAPH_MODELS,
+                recipes=split_names(recipes),
+                runs=10 if runs is None else runs,
+                progress=progress,
+                begin=lambda: begin().path,
+                **common,
+            )
+        elif number == 1:
             from specformer.datasets import FILTERS
             from specformer.experiments.signal_recipe import MODELS
             from specformer.experiments.table1 import table1
@@ -116,23 +156,12 @@ def table(
                 progress=progress,
                 **common,
             )
-    config = {
-        "command": "table",
-        "table": number,
-        "models": models,
-        "recipes": recipes,
-        **choices[number],
-        "set": assignments or [],
-        "seed": seed,
-        "device": str(target),
-        "repeat": repeat_command(),
-    }
-    run = start_run(out, f"table-{number}", config)
-    kind = "filters" if number == 1 else "nodes"
-    result, report = finish_run(run, kind, result, arrays, config)
+    run = started[0] if started else begin()
+    result, report = finish_run(run, _KINDS[number], result, arrays, config)
+    rows = with_cited(number, result["rows"])
     if json_output:
-        shown = {key: result[key] for key in ("table", "rows", "seconds")}
+        shown = {"table": number, "rows": rows, "seconds": result["seconds"]}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    show_paper_table(number, result["rows"])
+    show_paper_table(number, rows)
     farewell(result, report)

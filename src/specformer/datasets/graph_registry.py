@@ -3,9 +3,13 @@ r"""Names of data sets of many graphs, and where their files are."""
 from __future__ import annotations
 
 import logging
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from specformer.datasets.download import DownloadError
 from specformer.datasets.graph_download import download_graphs
@@ -82,3 +86,26 @@ def _file(name: str, data: str | Path | None) -> Path:
         return download_graphs(name)
     except DownloadError as error:
         raise not_found(f"{name}.npz", data, str(error)) from error
+
+
+def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
+    """What is known of every named set without fetching any, a row each.
+
+    ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path`` and, if
+    found, the number of ``graphs``, and of ``nodes`` in all of them.
+    """
+    rows = []
+    for entry in GRAPH_SETS.values():
+        path = search(f"{entry.name}.npz", data)
+        row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+        if path is None:
+            rows.append(row | {"state": "downloads"})
+            continue
+        row["path"] = str(path)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                sizes = file["num_nodes_list"]
+            rows.append(row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())})
+        except (KeyError, ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+            rows.append(row | {"state": "damaged"})
+    return rows

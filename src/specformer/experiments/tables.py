@@ -205,9 +205,9 @@ def table_row(
 
 
 def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows in the paper's order, with its own figures for models that were not run.
+    """The rows and, of Table 3, the paper's own figures for models that were not run.
 
-    Only Table 3 has such rows, on the data sets that something was run on.
+    They come in the paper's order, for the data sets that something was run on.
 
     Example:
         >>> row = {"model": "specformer", "dataset": "zinc", "recipe": "paper"}
@@ -215,7 +215,7 @@ def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any
         ['gcn', 'gin']
     """
     if table != 3:
-        return sorted(rows, key=paper_order)
+        return list(rows)
     metrics = _STYLES[3].metric
     present = [name for name in metrics if any(row["dataset"] == name for row in rows)]
     run = {(row["model"], row["dataset"]) for row in rows}
@@ -254,7 +254,8 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
     ]
     if not entries:
         raise ConfigError("no recorded row belongs in this table.")
-    rows = with_cited(table, [row for entry in entries for row in entry["rows"]])
+    rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
+    rows = with_cited(table, rows)
     header, cells, bold = table_grid(table, rows)
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for line, strong in zip(cells, bold, strict=True):

@@ -3,7 +3,7 @@ r"""What people see on the terminal: bars while they wait, tables at the end."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from specformer.experiments.tables import caption, interval, table_grid
+from specformer.experiments.tables import caption, interval, plain_interval, table_grid
 from specformer.reports.numbers import error, r_squared
 from specformer.reports.style import look
+from specformer.training.graph_metrics import metric_named
 from specformer.training.progress import Progress, Silent, Update
 
 
@@ -123,3 +124,30 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
         "seconds",
     )
     show_table("Node classification", header, lines)
+
+
+def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
+    """Predictions for many graphs, a line a model."""
+    lines = [
+        (
+            row["dataset"],
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            metric_named(row["metric"]).label,
+            plain_interval(row["test"]),
+            plain_interval(row["val"]),
+            f"{row['seconds_per_epoch']:.2f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    header = ("data", "model", "parameters", "metric", "test", "validation", "s/epoch", "seconds")
+    show_table("Many graphs", header, lines)
+
+
+#: How the rows of each kind of training are shown.
+SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
+    "filters": show_filters,
+    "nodes": show_nodes,
+    "molecules": show_molecules,
+}

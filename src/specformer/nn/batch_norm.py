@@ -2,6 +2,7 @@ r"""Batch normalisation that knows padding and stacked runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -58,6 +59,9 @@ class BatchNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
+    #: Adds a tensor up over all workers that share a batch, in place; None for a worker alone.
+    #: Statistics of rows given with a mask are then those of the whole batch.
+    across: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -83,8 +87,10 @@ class BatchNorm(nn.Module):
             self._average(mean, var, x.shape[-2] / max(x.shape[-2] - 1, 1))
         else:
             rows = CountedRows.of(mask, x.dtype) if isinstance(mask, Tensor) else mask
-            out, mean, var = _Masked.apply(x, rows, self.weight, self.bias, self.eps)
-            self._average(mean, var, rows.unbiased)
+            out, mean, var, number = _Masked.apply(
+                x, rows, self.weight, self.bias, self.eps, self.across
+            )
+            self._average(mean, var, rows.unbiased if self.across is None else _unbiased(number))
             return cast(Tensor, out)
         scale = self.weight * (var + self.eps).rsqrt()
         return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)
@@ -107,13 +113,18 @@ class BatchNorm(nn.Module):
         """The mean and variance of ``linear(x)``."""
         if not self.training:
             return self.running_mean, self.running_var
-        centre = (x * rows.share).sum(dim=0) / rows.number
+        number = self._whole(rows.number)
+        centre = self._whole((x * rows.share).sum(dim=0)) / number
         centred = (x - centre) * rows.share
-        covariance = centred.mT @ centred / rows.number
+        covariance = self._whole(centred.mT @ centred) / number
         mean = linear.weight @ centre + linear.bias
         var = ((linear.weight @ covariance) * linear.weight).sum(dim=-1).clamp_min(0.0)
-        self._average(mean, var, rows.unbiased)
+        self._average(mean, var, rows.unbiased if self.across is None else _unbiased(number))
         return mean, var
+
+    def _whole(self, part: Tensor) -> Tensor:
+        """A sum over this worker's rows as the sum over all workers'."""
+        return part if self.across is None else cast(Tensor, _Sum.apply(part, self.across))
 
     @torch.no_grad()
     def _average(self, mean: Tensor, var: Tensor, unbiased: Tensor | float) -> None:
@@ -124,6 +135,24 @@ class BatchNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, momentum={self.momentum}, eps={self.eps}"
+
+
+def _unbiased(number: Tensor) -> Tensor:
+    return number / (number - 1.0).clamp_min(1.0)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over workers; each takes the gradients of all."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, across: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.across = across
+        return across(part.clone())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.across(gradients[0].clone()), None
 
 
 class _Masked(torch.autograd.Function):
@@ -137,36 +166,58 @@ class _Masked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, rows: CountedRows, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx: Any,
+        x: Tensor,
+        rows: CountedRows,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        across: Callable[[Tensor], Tensor] | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first = x[..., :1, :]
         shifted = (x - first).mul_(rows.share)
         var, mean = torch.var_mean(shifted, dim=-2, correction=0, keepdim=True)
         var = torch.addcmul(var, mean * rows.surplus, mean, value=-1.0).mul_(rows.ratio)
         var = var.clamp_min_(0.0)
         mean = torch.addcmul(first, mean, rows.ratio)
+        number = rows.number
+        if across is not None:
+            number, mean, var = _Masked._joined(number, mean, var, across)
         inverse = (var + eps).rsqrt_()
         scale = weight.unsqueeze(-2) * inverse
         shift = torch.addcmul(bias.unsqueeze(-2), mean, scale, value=-1.0)
-        ctx.save_for_backward(x, mean, inverse, scale, rows.share, rows.number)
+        ctx.save_for_backward(x, mean, inverse, scale, rows.share, number)
+        ctx.across = across
         mean, var = mean.squeeze(-2), var.squeeze(-2)
-        ctx.mark_non_differentiable(mean, var)
+        ctx.mark_non_differentiable(mean, var, number)
         ctx.set_materialize_grads(False)
-        return torch.addcmul(shift, x, scale), mean, var
+        return torch.addcmul(shift, x, scale), mean, var, number
+
+    @staticmethod
+    def _joined(
+        number: Tensor, mean: Tensor, var: Tensor, across: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Number, mean and variance of all workers' rows from those of each one's own."""
+        total = across(number.clone())
+        overall = across(number * mean) / total
+        return total, overall, across(number * (var + (mean - overall).square())) / total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if gradient is None:
-            return None, None, None, None, None
+            return None, None, None, None, None, None
         x, mean, inverse, scale, share, number = ctx.saved_tensors
         centred = x - mean
         total = gradient.sum(dim=-2, keepdim=True)
         of_weight = (gradient * centred).sum(dim=-2, keepdim=True).mul_(inverse)
         # What every row that counts adds through the mean, and through the variance.
         part = scale / number
-        indirect = torch.addcmul(part * total, centred, part * inverse * of_weight)
+        sums = (total, of_weight)
+        if ctx.across is not None:
+            sums = ctx.across(torch.stack(sums)).unbind()
+        indirect = torch.addcmul(part * sums[0], centred, part * inverse * sums[1])
         of_x = (gradient * scale).addcmul_(share, indirect, value=-1.0)
         # One input of many stacked runs collects all their gradients.
         of_x = of_x.sum_to_size(x.shape)
-        return of_x, None, of_weight.squeeze(-2), total.squeeze(-2), None
+        return of_x, None, of_weight.squeeze(-2), total.squeeze(-2), None, None

@@ -50,9 +50,9 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
     eigenvalues = arrays.get("filters/eigenvalues")
     if eigenvalues is None:
         return
-    for name, group in _by(entries, "filter").items():
+    for name, group in entries_by(entries, "filter").items():
         target = arrays.get(f"filters/{name}/target")
-        responses = _of_models(arrays, f"filters/{name}", group, "response")
+        responses = arrays_of(arrays, f"filters/{name}", group, "response")
         if target is None and not responses:
             continue
         figure = plots.filter_plot(
@@ -64,16 +64,16 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
             formula=str(group[0].get("formula") or ""),
             legend=False,
         )
-        alt = f"{name}: the responses of {_names(responses)} over the true one."
+        alt = f"{name}: the responses of {model_names(responses)} over the true one."
         yield picture(figure, alt, models=responses)
 
 
 def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Images as filtered by each model, one picture a filter, each of another image."""
     raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
-    for number, (name, group) in enumerate(_by(entries, "filter").items()):
+    for number, (name, group) in enumerate(entries_by(entries, "filter").items()):
         true = arrays.get(f"filters/{name}/true")
-        learned = _of_models(arrays, f"filters/{name}", group, "image")
+        learned = arrays_of(arrays, f"filters/{name}", group, "image")
         if true is None or not learned:
             continue
         index = number % len(true)
@@ -85,29 +85,29 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
             sse=_errors_on(group, index),
             title=title,
         )
-        alt = f"{title}: the image, filtered truly and by {_names(learned)}, and their errors."
+        alt = f"{title}: the image, filtered truly and by {model_names(learned)}, and their errors."
         yield picture(figure, alt, wide=True)
 
 
 def filter_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Condensed attention, the mean over heads, one picture a filter."""
-    for name in _by(entries, "filter"):
+    for name in entries_by(entries, "filter"):
         yield from _attention(arrays.get(f"filters/{name}/attention"), name)
 
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Training losses, one picture a filter."""
-    for name, group in _by(entries, "filter").items():
-        curves = _of_models(arrays, f"filters/{name}", group, "curve")
+    for name, group in entries_by(entries, "filter").items():
+        curves = arrays_of(arrays, f"filters/{name}", group, "curve")
         if curves:
             figure = plots.curves_plot(curves, ylabel="training loss", title=name, legend=False)
-            alt = f"{name}: training loss of {_names(curves)} by epoch."
+            alt = f"{name}: training loss of {model_names(curves)} by epoch."
             yield picture(figure, alt, models=curves)
 
 
 def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
     """Test accuracies with intervals, one picture a data set."""
-    for name, group in _by(entries, "dataset").items():
+    for name, group in entries_by(entries, "dataset").items():
         results = {
             str(entry["model"]): entry["test"]
             for entry in group
@@ -115,12 +115,12 @@ def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
         }
         if results:
             figure = plots.accuracy_plot(results, title=name)
-            yield picture(figure, f"{name}: test accuracy of {_names(results)}.")
+            yield picture(figure, f"{name}: test accuracy of {model_names(results)}.")
 
 
 def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """What Specformer's heads learned, one picture a data set."""
-    for name in _by(entries, "dataset"):
+    for name in entries_by(entries, "dataset"):
         eigenvalues = arrays.get(f"nodes/{name}/eigenvalues")
         response = arrays.get(f"nodes/{name}/specformer/response")
         if eigenvalues is not None and response is not None:
@@ -130,19 +130,19 @@ def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
 
 def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Condensed attention, the mean over heads, one picture a data set."""
-    for name in _by(entries, "dataset"):
+    for name in entries_by(entries, "dataset"):
         yield from _attention(arrays.get(f"nodes/{name}/attention"), name)
 
 
 def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Validation accuracies, one picture a data set."""
-    for name, group in _by(entries, "dataset").items():
-        found = _of_models(arrays, f"nodes/{name}", group, "curve")
+    for name, group in entries_by(entries, "dataset").items():
+        found = arrays_of(arrays, f"nodes/{name}", group, "curve")
         curves = {model: 100 * curve[..., 2] for model, curve in found.items()}
         if curves:
             ylabel = "validation accuracy (%)"
             figure = plots.curves_plot(curves, ylabel=ylabel, log=False, title=name, legend=False)
-            alt = f"{name}: validation accuracy of {_names(curves)} by epoch."
+            alt = f"{name}: validation accuracy of {model_names(curves)} by epoch."
             yield picture(figure, alt, models=curves)
 
 
@@ -153,7 +153,7 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         counts = arrays.get("filters/counts")
         figure = plots.spectrum_plot(filters, counts=counts, title="image grid")
         yield picture(figure, "Spectrum of the image grid.", wide=True)
-    for name in _by(result.get("nodes") or (), "dataset"):
+    for name in entries_by(result.get("nodes") or (), "dataset"):
         eigenvalues = arrays.get(f"nodes/{name}/eigenvalues")
         if eigenvalues is not None:
             figure = plots.spectrum_plot(eigenvalues, title=name)
@@ -176,16 +176,18 @@ def _in_words(matrix: np.ndarray) -> str:
     return "; ".join(drawn)
 
 
-def _by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
+def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
+    """Entries grouped by what they have under a key."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(str(entry[key]), []).append(entry)
     return groups
 
 
-def _of_models(
+def arrays_of(
     arrays: Arrays, where: str, group: Sequence[Entry], what: str
 ) -> dict[str, np.ndarray]:
+    """The array of that kind of every model of a group, if it is there."""
     models = in_order(str(entry["model"]) for entry in group)
     keys = {model: f"{where}/{model}/{what}" for model in models}
     return {model: arrays[key] for model, key in keys.items() if key in arrays}
@@ -196,5 +198,6 @@ def _errors_on(group: Sequence[Entry], index: int) -> dict[str, float]:
     return {model: float(found[index]) for model, found in values.items() if index < len(found)}
 
 
-def _names(models: Mapping[str, Any]) -> str:
+def model_names(models: Mapping[str, Any]) -> str:
+    """Models' names in a row, for a picture's description."""
     return ", ".join(look(model).label for model in models) or "no model"

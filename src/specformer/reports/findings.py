@@ -9,6 +9,7 @@ from typing import Any
 from specformer.reports import numbers
 from specformer.reports.style import look
 from specformer.reports.tables import Entry, interval
+from specformer.training.graph_metrics import metric_named
 
 Ranking = dict[str, list[Entry]]
 
@@ -25,6 +26,7 @@ def summary(result: Mapping[str, Any]) -> str:
     filters = _ranked(result.get("filters"), "filter", "sse", sign=1)
     nodes = _ranked(result.get("nodes"), "dataset", "test", sign=-1)
     sentences = [_on_filters(filters)] if filters else []
+    sentences += [_on_graphs(entry) for entry in result.get("molecules") or ()]
     if nodes:
         sentences.append(_on_few(nodes) if len(nodes) <= 3 else _on_many(nodes))
     return " ".join(sentences) or "This run recorded no comparison of models."
@@ -59,6 +61,16 @@ def _on_filters(ranking: Ranking) -> str:
         span = low if low == high else f"{low} to {high}"
         times = f", {span} times below the next best model{' there' if elsewhere else ''}"
     return f"{winner} has the smallest error on {where}{times}{elsewhere}."
+
+
+def _on_graphs(entry: Entry) -> str:
+    metric, test = metric_named(str(entry["metric"])), entry["test"]
+    spread = interval(test)
+    around = "" if spread is None else f" ± {numbers.error(spread, like=test['mean'])}"
+    return (
+        f"On {entry['dataset']}, {_label(entry)} reaches a test {metric.label} of "
+        f"{numbers.error(test['mean'])}{around}."
+    )
 
 
 def _on_few(ranking: Ranking) -> str:

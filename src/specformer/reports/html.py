@@ -11,11 +11,12 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from specformer.files import write_text
-from specformer.reports import figures, numbers, tables
+from specformer.reports import figures, molecule_figures, numbers, tables
 from specformer.reports.figures import Arrays, Picture
 from specformer.reports.findings import summary
 from specformer.reports.style import Look, in_order, look, theme_css
 from specformer.reports.tables import Entry, Table
+from specformer.training.graph_metrics import metric_named
 from specformer.training.run_folder import OUTPUTS, REPORT, RunFolder
 
 
@@ -53,7 +54,11 @@ def render_report(run: RunFolder) -> str:
     """
     result = run.result()
     arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
-    sections = (*_filters(result, arrays), *_nodes(result, arrays))
+    sections = (
+        *_filters(result, arrays),
+        *_nodes(result, arrays),
+        *_molecules(result, arrays),
+    )
     return (
         _environment()
         .get_template("report.html.j2")
@@ -213,6 +218,50 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             ),
             tables.costs("What it took, over all data sets.", entries, "runs"),
         ),
+    )
+
+
+def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
+    entries: Sequence[Entry] = result.get("molecules") or ()
+    if not entries:
+        return
+    described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    yield Section(
+        anchor="molecules",
+        title="Learning from many graphs",
+        intro=(
+            "Each graph, a molecule say, has targets of its own; a model learns them from some of "
+            "the graphs, validation picks its best epoch, and it is measured on the others."
+        ),
+        notes=tuple((name, text) for name, text in described.items() if text),
+        blocks=_present(
+            *(_compared(entries, metric) for metric in dict.fromkeys(e["metric"] for e in entries)),
+            Figure(
+                "Validation",
+                "By epoch: the line is the median over runs, the tint their range.",
+                tuple(molecule_figures.validation(entries, arrays)),
+            ),
+            Figure(
+                "Training",
+                "Loss over the training graphs by epoch, on a logarithmic scale.",
+                tuple(molecule_figures.losses(entries, arrays)),
+            ),
+            tables.costs("What it took, over all data sets.", entries, "runs"),
+        ),
+    )
+
+
+def _compared(entries: Sequence[Entry], name: str) -> Table:
+    metric = metric_named(name)
+    better = "Lower" if metric.lower else "Higher"
+    return tables.comparison(
+        f"Test {metric.label}, mean over runs ± 95% interval. {better} is better; the best of a "
+        "data set is bold.",
+        [entry for entry in entries if entry["metric"] == name],
+        across="dataset",
+        metric="test",
+        lower_is_better=metric.lower,
+        write=numbers.error,
     )
 
 

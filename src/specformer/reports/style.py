@@ -86,7 +86,11 @@ _LOOKS: dict[str, Look] = {
     "pna": Look("PNA", "pink", (5, 1.4), "h"),
     "gps": Look("GPS", "blue", (6, 1.4, 1, 1.4), "p"),
     "san": Look("SAN", "green", (1, 1.2), "*"),
-    "specgn": Look("SpecGN", "sky", (2, 1), "d"),
+    "specgn": Look("Spec-GN", "sky", (2, 1), "d"),
+    "cin": Look("CIN", "olive", (6, 1.4, 1, 1.4), "v"),
+    "gin-ak+": Look("GIN-AK+", "olive", (1, 1.2), "P"),
+    "gsn": Look("GSN", "pink", (2, 1), "s"),
+    "dgn": Look("DGN", "green", (3, 1.2), "^"),
 }
 _SPARE_HUES = ("blue", "green", "pink", "olive", "sky", "plum", "slate")
 

@@ -18,7 +18,7 @@ from specformer.spectrum import Keys
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
-from specformer.training.schedule import Schedule
+from specformer.training.schedule import Schedule, moments
 from specformer.training.stacking import stack, trained_state
 
 #: What decides when a run stops and which epoch's model is kept.
@@ -176,7 +176,7 @@ def fit_nodes(
             curves.index_copy_(0, epoch.view(1), record.unsqueeze(0))
             epoch.add_(1)
 
-    state = {"epoch": epoch, "curves": curves, **_optimiser_state(optimiser)}
+    state = {"epoch": epoch, "curves": curves, **moments(optimiser)}
     for prefix, part in (
         ("model", trained_state(model)),
         ("stopping", stopping.state()),
@@ -205,15 +205,6 @@ def fit_nodes(
         stopping.epochs,
         curves[:done],
     )
-
-
-def _optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments by place and name."""
-    return {
-        f"optimiser.{place}.{name}": tensor
-        for place, moments in enumerate(optimiser.state.values())
-        for name, tensor in moments.items()
-    }
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

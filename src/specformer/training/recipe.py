@@ -10,6 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -75,6 +76,36 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
                 raise ConfigError(f"--set {assignment}: {group!r} is not a group of settings.")
         target[leaf] = value
     return changed
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes on top; a group's settings are changed one by one.
+
+    Example:
+        >>> merged({"schedule": {"epochs": 5, "warmup": 1}}, {"schedule": {"epochs": 7}})
+        {'schedule': {'epochs': 7, 'warmup': 1}}
+    """
+    merged = dict(base)
+    for key, value in change.items():
+        inner = merged.get(key)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[key] = {**inner, **value}
+        else:
+            merged[key] = value
+    return merged
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings that a YAML file holds."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML.") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
+    return content
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

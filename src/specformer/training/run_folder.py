@@ -180,21 +180,27 @@ class RunFolder:
             raise RunError(f"{path}: damaged ({error}).") from error
 
 
-_READ_EVERY = 10
-_NODE_READINGS = ("train_loss", "val_loss", "val_accuracy")
+#: What the columns of a curve ``[epochs, runs, columns]`` hold, and every how many epochs it is
+#: read, by what was learned.
+_COLUMNS = {
+    "nodes": ("train_loss", "val_loss", "val_accuracy"),
+    "molecules": ("train_loss", "val_loss", "val_metric"),
+}
+_READ_EVERY = {"filters": 10, "nodes": 10, "molecules": 1}
 
 
 def _readings(arrays: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """One object every ten epochs of every curve, a figure a run, None once a run has stopped."""
+    """An object every few epochs of every curve, a figure a run, None once a run has stopped."""
     for key, curve in arrays.items():
         if not key.endswith("/curve"):
             continue
-        for epoch in range(0, len(curve), _READ_EVERY):
+        kind = key.partition("/")[0]
+        for epoch in range(0, len(curve), _READ_EVERY.get(kind, 10)):
             reading = curve[epoch]
             columns = (
                 {"loss": reading}
                 if reading.ndim == 1
-                else dict(zip(_NODE_READINGS, reading.T, strict=True))
+                else dict(zip(_COLUMNS[kind], reading.T, strict=True))
             )
             yield {
                 "of": key.removesuffix("/curve"),

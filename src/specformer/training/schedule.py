@@ -85,14 +85,7 @@ class Schedule:
             capturable=device.type == "cuda",
             fused=True,
         )
-        # Adam makes its state at the first step; made here, a checkpoint can fill it before that.
-        for parameter in everything:
-            optimiser.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
-        return optimiser
+        return prepare_moments(optimiser)
 
     def rate(self, epoch: Tensor) -> Tensor:
         """The learning rate of an epoch, computed where ``epoch`` lives."""
@@ -110,3 +103,24 @@ class Schedule:
         """Write the rate of ``epoch`` into the optimiser without reading anything back."""
         for group in optimiser.param_groups:
             group["lr"].copy_(self.rate(epoch) * group["scale"])
+
+
+def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Give Adam the state it would make at its first step, so that a checkpoint can fill it."""
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            optimiser.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+    return optimiser
+
+
+def moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments by place and name."""
+    return {
+        f"optimiser.{place}.{name}": tensor
+        for place, moments in enumerate(optimiser.state.values())
+        for name, tensor in moments.items()
+    }

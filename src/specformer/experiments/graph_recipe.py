@@ -1,0 +1,237 @@
+r"""Settings of learning from many small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from torch import nn
+
+from specformer.datasets import GRAPH_SETS
+from specformer.errors import ConfigError
+from specformer.experiments.node_recipe import NAMED
+from specformer.graphs import GraphSet
+from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.nn import GraphSpecformer
+from specformer.training.graph_evaluation import GraphPrecision
+from specformer.training.graph_loop import GraphMonitor
+from specformer.training.graph_losses import Loss
+from specformer.training.graph_metrics import metric_named
+from specformer.training.graph_schedule import GraphSchedule
+from specformer.training.recipe import build, merged, override, read_settings
+
+#: Models of many graphs, ours first.
+GRAPH_MODELS = ("specformer",)
+
+Task = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True)
+class GraphModel:
+    """Specformer's settings, see :class:`specformer.GraphSpecformer`."""
+
+    hidden_channels: int = 64
+    num_layers: int = 4
+    num_heads: int = 4
+    sharing: Literal["small", "medium", "large"] = "small"
+    pooling: Literal["mean", "sum", "max"] = "mean"
+    num_blocks: int = 1
+    decoder: Literal["joint", "heads"] = "joint"
+    filter_activation: Literal["relu", "gelu", "tanh"] | None = None
+    epsilon: float = 100.0
+    bases_norm: Literal["batch"] | None = None
+    bases_activation: Literal["relu", "gelu", "tanh"] | None = None
+    normalise_bases: Literal["softmax"] | None = None
+    transformer_dropout: float = 0.0
+    feature_dropout: float = 0.0
+    propagation_dropout: float = 0.0
+    init_std: float | None = None
+
+
+@dataclass(frozen=True)
+class GraphRecipe:
+    """How to learn from many graphs.
+
+    Args:
+        description: one sentence for tables and reports.
+        model: Specformer's settings.
+        schedule: epochs, batches, rates.
+        task: None for a named set's own, else classification where all targets are 0 or 1.
+        loss: None for L1 in regression and binary cross-entropy in classification.
+        metric: None for a named set's own, else RMSE or ROC-AUC.
+        standardise: learn targets of mean 0 and variance 1; regression only.
+        monitor: ``"metric"`` or ``"loss"``: which validation figure picks the epoch that is kept.
+        precision: of products on a GPU: ``"highest"``, ``"high"`` (TF32) or ``"bf16"``.
+        matrix: whose eigenpairs, see :func:`specformer.spectrum.decompose_many`.
+        split: a protocol of :mod:`specformer.datasets.molecule_splits`.
+        targets: names of the columns to learn, where a file has more; None for all.
+        atoms: how many values each column of the atoms may take; None for what the data need.
+    """
+
+    description: str = ""
+    model: GraphModel = field(default_factory=GraphModel)
+    schedule: GraphSchedule = field(default_factory=GraphSchedule)
+    task: Task | None = None
+    loss: Loss | None = None
+    metric: str | None = None
+    standardise: bool = False
+    monitor: GraphMonitor = "metric"
+    precision: GraphPrecision = "highest"
+    matrix: Literal["laplacian", "adjacency-with-loops"] = "laplacian"
+    split: str = "random-80-10-10"
+    targets: list[str] | None = None
+    atoms: list[int] | None = None
+
+    def settled(self, graphs: GraphSet) -> GraphRecipe:
+        """The recipe with task, loss and metric chosen for these graphs, and checked.
+
+        Example:
+            >>> graphs = GraphSet([1, 1], [0, 0], [], y=[[0.0], [1.0]])
+            >>> GraphRecipe().settled(graphs).metric
+            'rocauc'
+        """
+        if graphs.y is None:
+            raise ConfigError(f"{graphs.name}: there are no targets to learn.")
+        known = graphs.y[~np.isnan(graphs.y)]
+        binary = bool(np.isin(known, (0.0, 1.0)).all())
+        named = GRAPH_SETS.get(graphs.name)
+        task = self.task or (named.task if named else _task(binary))
+        if task == "classification" and not binary:
+            raise ConfigError(
+                f"{graphs.name}: classification needs targets of 0 and 1; use --task regression."
+            )
+        fallback = "rmse" if task == "regression" else "rocauc"
+        own = named.metric if named and named.task == task else fallback
+        metric = self.metric or own
+        if metric_named(metric).classes and task == "regression":
+            raise ConfigError(f"metric={metric} is one of classification, not of regression.")
+        loss = self.loss or ("bce" if task == "classification" else "l1")
+        if (loss == "bce") != (task == "classification"):
+            raise ConfigError(f"loss={loss} does not go with {task}.")
+        standardise = self.standardise and task == "regression"
+        return replace(self, task=task, metric=metric, loss=loss, standardise=standardise)
+
+
+def _task(binary: bool) -> Task:
+    return "classification" if binary else "regression"
+
+
+def graph_recipe(
+    name: str | None,
+    dataset: str,
+    assignments: Sequence[str] = (),
+    model: str = "specformer",
+    task: str | None = None,
+) -> tuple[str, GraphRecipe]:
+    """The recipe's name and itself, with ``key=value`` changes.
+
+    A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
+    sets the paper has, else ``default``.
+
+    Example:
+        >>> graph_recipe(None, "zinc")[1].schedule.epochs
+        1000
+    """
+    written = _written()
+    chosen = name or ("paper" if _has("paper", dataset, model) else "default")
+    if chosen.endswith(".yaml"):
+        settings = merged(written["default"], read_settings(Path(chosen)))
+    elif chosen == "default":
+        settings = written["default"]
+    elif chosen not in NAMED:
+        names = ", ".join([*NAMED, "default"])
+        raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
+    elif not _has(chosen, dataset, model):
+        raise ConfigError(
+            f"there is no recipe {chosen} of {model} for {dataset}, only for "
+            f"{', '.join(written.get(chosen, {}).get(model, {})) or 'no set'}. "
+            "Use --recipe default."
+        )
+    else:
+        settings = merged(written["default"], written[chosen][model][dataset])
+    if task is not None:
+        settings = {**settings, "task": task}
+    return chosen, build(GraphRecipe, override(settings, assignments), f"recipe {chosen}")
+
+
+def graph_recipes_for(dataset: str, model: str) -> list[str]:
+    """The named recipes of a model on a data set, or ``default`` where it has none.
+
+    Example:
+        >>> graph_recipes_for("zinc", "specformer")
+        ['paper']
+    """
+    return [name for name in NAMED if _has(name, dataset, model)] or ["default"]
+
+
+def _has(name: str, dataset: str, model: str) -> bool:
+    return dataset in _written().get(name, {}).get(model, {})
+
+
+@cache
+def _written() -> dict[str, Any]:
+    text = resources.files("specformer.experiments") / "recipes" / "molecules.yaml"
+    content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
+    return content
+
+
+def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
+    """The graphs with the targets of these names alone, or as they are.
+
+    Example:
+        >>> graphs = GraphSet([1], [0], [], y=[[1.0, 2.0]], task_names=("a", "b"))
+        >>> chosen_targets(graphs, ["b"]).y.tolist()
+        [[2.0]]
+    """
+    if names is None or graphs.y is None:
+        return graphs
+    known = graphs.task_names or ()
+    for name in names:
+        if name not in known:
+            choices = ", ".join(map(repr, known)) or "unnamed ones"
+            raise ConfigError(f"{graphs.name}: no target {name!r}, only {choices}.")
+    columns = [known.index(name) for name in names]
+    return replace(graphs, y=graphs.y[:, columns], task_names=tuple(names))
+
+
+def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], list[int]]:
+    """How many values each column of atoms and bonds may take.
+
+    Those of a named set, of OGB's lists for SMILES, or of the graphs themselves. Graphs beyond what
+    a recipe says are refused.
+    """
+    named = GRAPH_SETS.get(graphs.name)
+    if named and len(named.atom_cardinalities) == graphs.node_feat.shape[1]:
+        atoms, bonds = named.atom_cardinalities, named.bond_cardinalities
+    elif graphs.smiles is not None and graphs.node_feat.shape[1] == len(ATOM_CARDINALITIES):
+        atoms, bonds = ATOM_CARDINALITIES, BOND_CARDINALITIES
+    else:
+        atoms, bonds = graphs.node_cardinalities, graphs.edge_cardinalities
+    columns = list(recipe.atoms or atoms)
+    if len(columns) != graphs.node_feat.shape[1]:
+        raise ConfigError(
+            f"atoms={columns}: {graphs.name} has {graphs.node_feat.shape[1]} columns of atoms."
+        )
+    beyond = graphs.outside(columns, bonds)
+    if len(beyond):
+        raise ConfigError(
+            f"{graphs.name}: graph {beyond[0]} has an atom or bond beyond atoms={columns}, "
+            f"bonds={list(bonds)}."
+        )
+    return columns, list(bonds)
+
+
+def graph_model(
+    name: str, recipe: GraphRecipe, atoms: Sequence[int], bonds: Sequence[int], tasks: int
+) -> nn.Module:
+    """A fresh model of that name."""
+    if name not in GRAPH_MODELS:
+        raise ConfigError(f"unknown model {name!r}; choose from {', '.join(GRAPH_MODELS)}.")
+    options = asdict(recipe.model)
+    return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), tasks, **options)

@@ -1,0 +1,194 @@
+r"""Predict for molecules with a trained model; what cannot be predicted is said row by row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.datasets import GRAPH_SETS, graph_set
+from specformer.errors import GraphError, RunError
+from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.molecules import predict_graphs
+from specformer.graphs import GraphSet
+from specformer.graphs.molecule_csv import read_molecule_csv
+from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
+from specformer.nn import GraphSpecformer
+from specformer.training.recipe import build
+from specformer.training.run_folder import MODEL, RunFolder
+
+#: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
+_ATOM_FEATURES = (
+    "element", "chirality", "degree", "charge", "hydrogens", "radical electrons", "hybridisation",
+    "aromaticity", "ring",
+)  # fmt: skip
+_BOND_FEATURES = ("type", "stereo", "conjugation")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """CSV text, its number of rows, and what is wrong with which of them."""
+
+    text: str
+    rows: int
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One molecule of the source: a graph's number, or an error."""
+
+    row: int
+    name: str
+    smiles: str
+    graph: int | None = None
+    error: str = ""
+
+
+def load_graph_models(run: RunFolder) -> list[GraphSpecformer]:
+    """The models of a finished run."""
+    folders = sorted((run.path / MODEL).glob("[0-9][0-9][0-9]"))
+    if not folders:
+        raise RunError(f"{run.path}: no saved models ({MODEL}/000 is missing).")
+    return [GraphSpecformer.from_pretrained(folder) for folder in folders]
+
+
+def predict_molecules(
+    run: RunFolder,
+    *,
+    smiles: Sequence[str] = (),
+    graph: str | None = None,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+) -> Predictions:
+    """Predictions for SMILES, for a file of molecules or graphs, or for those trained on.
+
+    A column ``prediction`` a target, with ``probability`` where it is a class, and ``error``.
+    """
+    result = run.result()
+    recipe = build(GraphRecipe, result["settings"], "result.json: settings")
+    graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
+    models = load_graph_models(run)
+    values: dict[int, list[float]] = {}
+    if graphs is not None:
+        _same_columns(graphs, models[0])
+        strange = _strange(graphs, result["seen"])
+        lines = [
+            line
+            if line.graph is None or not (what := strange.get(line.graph))
+            else _Line(line.row, line.name, line.smiles, None, what)
+            for line in lines
+        ]
+        known = [number for number in range(len(graphs)) if number not in strange]
+        if known:
+            found = predict_graphs(models, graphs.subset(known), recipe, device, cache)
+            values = dict(zip(known, found.tolist(), strict=True))
+    text = _csv(lines, values, result["targets"], recipe.task == "classification")
+    return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
+
+
+def _read(
+    smiles: Sequence[str], source: str, data: str | Path | None
+) -> tuple[GraphSet | None, list[_Line]]:
+    if smiles:
+        try:
+            return _lines(read_smiles(smiles))
+        except GraphError:  # not one of them can be read: each still gets its row
+            return None, _unreadable(smiles)
+    if source in GRAPH_SETS or not source.lower().endswith(".csv"):
+        graphs = graph_set(source, data)
+        texts = graphs.smiles or ("",) * len(graphs)
+        names = graphs.ids or tuple(map(str, range(len(graphs))))
+        return graphs, [
+            _Line(number, name, text, number)
+            for number, (name, text) in enumerate(zip(names, texts, strict=True))
+        ]
+    if not Path(source).is_file():
+        raise RunError(f"{source}: no such file of molecules.")
+    return _lines(read_molecule_csv(source, target_columns=()))
+
+
+def _lines(found: Molecules) -> tuple[GraphSet, list[_Line]]:
+    """A line a row of the source, in its order."""
+    graphs = found.graphs
+    assert graphs.smiles is not None
+    names = graphs.ids or tuple(map(str, found.rows))
+    good = [
+        _Line(row, name, text, number)
+        for number, (row, name, text) in enumerate(
+            zip(found.rows, names, graphs.smiles, strict=True)
+        )
+    ]
+    bad = [_Line(one.row, str(one.row), one.smiles, None, one.reason) for one in found.problems]
+    return graphs, sorted([*good, *bad], key=lambda line: line.row)
+
+
+def _unreadable(smiles: Sequence[str]) -> list[_Line]:
+    lines = []
+    for row, text in enumerate(smiles):
+        # With one good molecule beside it, reading reports what is wrong with this one.
+        (problem,) = read_smiles(["C", text], rows=[-1, row]).problems
+        lines.append(_Line(row, str(row), text, None, problem.reason))
+    return lines
+
+
+def _same_columns(graphs: GraphSet, model: GraphSpecformer) -> None:
+    for what, key, feature in (
+        ("atoms", "node_cardinalities", graphs.node_feat),
+        ("bonds", "edge_cardinalities", graphs.edge_feat),
+    ):
+        expected = len(model.config[key])
+        if feature.shape[1] != expected:
+            raise RunError(
+                f"{graphs.name}: {feature.shape[1]} features of {what}, the model was trained on "
+                f"{expected}."
+            )
+
+
+def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
+    """Graphs with an atom or bond that no graph learned from had, and in what it differs."""
+    found: dict[int, str] = {}
+    for what, feature, counts, names in (
+        ("an atom", graphs.node_feat, graphs.num_nodes, _ATOM_FEATURES),
+        ("a bond", graphs.edge_feat, graphs.num_edges, _BOND_FEATURES),
+    ):
+        owner = np.repeat(np.arange(len(graphs)), counts)
+        named = feature.shape[1] == len(names) and graphs.smiles is not None
+        for column, known in enumerate(seen[f"{what.split()[1]}s"]):
+            name = names[column] if named else f"feature {column}"
+            for number in np.unique(owner[~np.isin(feature[:, column], known)]).tolist():
+                found.setdefault(number, f"has {what} unlike any learned from ({name})")
+    return found
+
+
+def _csv(
+    lines: Sequence[_Line], values: dict[int, list[float]], targets: Sequence[str], classes: bool
+) -> str:
+    kinds = ["prediction", "probability"] if classes else ["prediction"]
+    names = [""] if len(targets) == 1 else [f"({name})" for name in targets]
+    molecules = any(line.smiles for line in lines)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = [f"{kind}{name}" for name in names for kind in kinds]
+    writer.writerow(["id", *(["smiles"] if molecules else []), *columns, "error"])
+    for line in lines:
+        cells = [""] * len(columns)
+        if line.graph is not None:
+            cells = [cell for value in values[line.graph] for cell in _cells(value, classes)]
+        writer.writerow([line.name, *([line.smiles] if molecules else []), *cells, line.error])
+    return text.getvalue()
+
+
+def _cells(value: float, classes: bool) -> list[str]:
+    return [str(int(value > 0.5)), f"{value:.6f}"] if classes else [f"{value:.6g}"]
+
+
+def _said(line: _Line) -> str:
+    return str(BadMolecule(line.row, line.smiles or line.name, line.error))

@@ -1,0 +1,34 @@
+r"""What a user's source is: signals to filter, a graph with labelled nodes, or many graphs."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+from specformer.datasets import GRAPH_SETS
+from specformer.experiments.train_filter import is_signal_source
+
+#: As results name them.
+Kind = Literal["filters", "nodes", "molecules"]
+
+
+def source_kind(source: str) -> Kind:
+    """Which kind of training a source asks for.
+
+    Example:
+        >>> source_kind("photographs"), source_kind("cora"), source_kind("zinc")
+        ('filters', 'nodes', 'molecules')
+    """
+    if is_signal_source(source):
+        return "filters"
+    many = source in GRAPH_SETS or source.lower().endswith(".csv") or _holds_many(Path(source))
+    return "molecules" if many else "nodes"
+
+
+def _holds_many(path: Path) -> bool:
+    """Whether an npz file has the keys of many graphs."""
+    if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "num_nodes_list.npy" in archive.namelist()

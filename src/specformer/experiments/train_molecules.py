@@ -1,0 +1,120 @@
+r"""Train on molecules of one's choice: the job behind ``specformer train`` for many graphs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.datasets import GRAPH_SETS, Split, graph_set
+from specformer.errors import ConfigError
+from specformer.experiments.graph_recipe import GRAPH_MODELS, chosen_targets, graph_recipe
+from specformer.experiments.molecules import (
+    GraphOutcome,
+    graph_spectra,
+    graph_splits,
+    learn_graphs,
+)
+from specformer.graphs import GraphSet
+from specformer.nn import GraphSpecformer
+from specformer.training.distributed import ALONE, Workers
+from specformer.training.progress import Progress
+from specformer.training.run_folder import MODEL, RunFolder
+
+
+def train_molecules(
+    source: str,
+    *,
+    model: str,
+    recipe_name: str | None,
+    task: str | None = None,
+    assignments: Sequence[str] = (),
+    runs: int = 1,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+    seed: int = 0,
+    progress: Progress,
+    workers: Workers = ALONE,
+    begin: Callable[[], Callable[[int], Path] | None] = lambda: None,
+) -> tuple[dict[str, Any], GraphOutcome]:
+    """Train one model a run; returns the result, with ``train``'s JSON keys, and the outcome.
+
+    ``begin`` is called once the input has been found good; it may name a checkpoint file a run.
+    """
+    if model not in GRAPH_MODELS:
+        raise ConfigError(f"unknown model {model!r}; choose from {', '.join(GRAPH_MODELS)}.")
+    if runs < 1:
+        raise ConfigError(f"--runs {runs}: at least one, please.")
+    with workers.first_before_others():  # who may download and decompose
+        graphs = graph_set(source, data)
+        chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task)
+        graphs = chosen_targets(graphs, recipe.targets)
+        recipe = recipe.settled(graphs)
+        splits = graph_splits(graphs, recipe, runs, seed)
+        started = time.perf_counter()
+        spectra = graph_spectra(graphs, recipe, device, cache)
+    outcome = learn_graphs(
+        graphs,
+        spectra,
+        splits,
+        model,
+        recipe,
+        device=device,
+        seed=seed,
+        progress=progress,
+        workers=workers,
+        checkpoint=begin(),
+    )
+    row = outcome.row
+    named = source in GRAPH_SETS
+    result = {
+        "title": f"Learning {GRAPH_SETS[source].about}"
+        if named
+        else f"Learning from {graphs.name}",
+        "dataset": graphs.name,
+        "model": model,
+        "recipe": chosen,
+        "split": recipe.split,
+        "runs": runs,
+        "task": recipe.task,
+        "metric": recipe.metric,
+        **{key: row[key] for key in ("test", "val", "test_by_loss", "test_by_metric")},
+        "parameters": row["parameters"],
+        "seconds": time.perf_counter() - started,
+        "settings": asdict(recipe),
+        "targets": _target_names(graphs),
+        "seen": _seen(graphs, splits),
+        "molecules": [{**row, "recipe": chosen}],
+    }
+    return result, outcome
+
+
+def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None:
+    """Keep every run's model in ``model/NNN``; it predicts in the targets' own units."""
+    for number, model in enumerate(models):
+        assert isinstance(model, GraphSpecformer)
+        model.save_pretrained(run.path / MODEL / f"{number:03d}")
+
+
+def _target_names(graphs: GraphSet) -> list[str]:
+    return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
+
+
+def _seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
+    """The values of each column of atoms and bonds in the graphs learned from.
+
+    Of others the embedding was never trained, so a prediction would mean nothing.
+    """
+    learned = np.logical_or.reduce([split.train for split in splits])
+    nodes = graphs.node_feat[np.repeat(learned, graphs.num_nodes)]
+    bonds = graphs.edge_feat[np.repeat(learned, graphs.num_edges)]
+    return {
+        name: [np.flatnonzero(np.bincount(column)).tolist() for column in feature.T]
+        for name, feature in (("atoms", nodes), ("bonds", bonds))
+    }

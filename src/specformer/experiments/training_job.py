@@ -1,0 +1,90 @@
+r"""What ``specformer train`` does, from a run's configuration: the source decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.errors import ConfigError
+from specformer.experiments.source_kind import Kind, source_kind
+from specformer.experiments.train_filter import train_filter
+from specformer.experiments.train_molecules import save_graph_models, train_molecules
+from specformer.experiments.train_nodes import save_models, train_nodes
+from specformer.training.distributed import ALONE, Workers
+from specformer.training.progress import Progress
+from specformer.training.run_folder import CHECKPOINT, RunFolder
+
+#: How many runs there are unless someone says; None for all signals.
+RUNS: dict[Kind, int | None] = {"filters": None, "nodes": 10, "molecules": 1}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out: a result, arrays to draw, and how to keep the models."""
+
+    kind: Kind
+    result: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    save: Callable[[RunFolder], None]
+
+
+def train_source(
+    config: dict[str, Any],
+    *,
+    data: str | Path | None,
+    cache: str | Path | None,
+    device: torch.device,
+    progress: Progress,
+    begin: Callable[[], RunFolder],
+    workers: Workers = ALONE,
+) -> Trained:
+    """Train as a configuration says: ``source``, ``model``, ``recipe``, ``set``, ``seed``, ….
+
+    ``begin`` gives the run's folder once the input is found good; only the first worker calls it.
+    """
+    kind = source_kind(config["source"])
+    common: dict[str, Any] = {
+        "model": config["model"],
+        "recipe_name": config["recipe"],
+        "assignments": config["set"],
+        "data": data,
+        "cache": cache,
+        "device": device,
+        "seed": config["seed"],
+        "progress": progress,
+    }
+    source, runs = config["source"], config["runs"]
+    if kind == "molecules":
+
+        def checkpoints() -> Callable[[int], Path] | None:
+            if not workers.is_first:
+                return lambda _: Path()  # read and written by the first worker alone
+            folder = begin().path
+            return lambda run: folder / f"{Path(CHECKPOINT).stem}-{run:03d}.safetensors"
+
+        result, learned = train_molecules(
+            source,
+            runs=runs,
+            task=config.get("task"),
+            begin=checkpoints,
+            workers=workers,
+            **common,
+        )
+        models = learned.models
+        return Trained(kind, result, learned.arrays, lambda run: save_graph_models(run, models))
+    if workers.size > 1:
+        raise ConfigError(f"{source}: only sets of many graphs train in several processes.")
+    if kind == "nodes":
+        result, outcome = train_nodes(
+            source, runs=runs, begin=lambda: begin().path / CHECKPOINT, **common
+        )
+        return Trained(kind, result, outcome.arrays, lambda run: save_models(run, outcome.models))
+    result, study = train_filter(source, filter_name=config["filter"], images=runs, **common)
+    begin()
+    trained = [model for group in study.models.values() for model in group]
+    return Trained(kind, result, study.arrays, lambda run: save_models(run, trained))

@@ -1,0 +1,138 @@
+r"""Data parallel training: several processes, each with its part of every batch.
+
+Start them with ``torchrun``. Gradients, losses and the statistics of batch norms are sums over all
+workers, so that the outcome is that of one process with the whole batch, up to rounding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from specformer.datasets.batches import Batch, Batches
+from specformer.errors import ConfigError
+from specformer.nn.batch_norm import BatchNorm
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many processes train together, and which of them this one is.
+
+    Example:
+        >>> ALONE.is_first, ALONE.sum(torch.tensor(2.0))
+        (True, tensor(2.))
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes files."""
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up over all workers, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Give every worker the sum of all workers' gradients, in one message."""
+        if self.size == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        pieces = flat.split([gradient.numel() for gradient in gradients])
+        for gradient, piece in zip(gradients, pieces, strict=True):
+            gradient.copy_(piece.view_as(gradient))
+
+    def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Give every worker the first one's values."""
+        if self.size == 1:
+            return
+        device = _message_device()
+        with torch.no_grad():
+            for tensor in tensors:
+                sent = tensor.detach().to(device)
+                dist.broadcast(sent, src=0)
+                tensor.copy_(sent)
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """Let the first worker do something, fill a cache say, before the others do it."""
+        if self.size > 1 and not self.is_first:
+            dist.barrier()
+        yield
+        if self.size > 1 and self.is_first:
+            dist.barrier()
+
+    def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
+        """This worker's part of every batch.
+
+        A last batch of fewer graphs than workers is left out.
+
+        Args:
+            epoch: the whole batches.
+            ladder: chooses the parts' shapes; made for their size.
+        """
+        if self.size == 1:
+            return list(epoch)
+        whole = [batch for batch in epoch if len(batch.index) >= self.size]
+        if not whole:
+            raise ConfigError(f"{self.size} workers are more than there are graphs to learn from.")
+        numbers = torch.cat([batch.index for batch in whole]).cpu().numpy()
+        parts, first = [], 0
+        for batch in whole:
+            count = len(batch.index)
+            low, high = count * self.rank // self.size, count * (self.rank + 1) // self.size
+            shape = ladder.shape(numbers[first + low : first + high])
+            parts.append(Batch(batch.index[low:high], shape))
+            first += count
+        return parts
+
+    def synchronise(self, model: nn.Module) -> None:
+        """Let the model's batch norms see the whole batch, and all workers start alike."""
+        if self.size == 1:
+            return
+        for module in model.modules():
+            if isinstance(module, BatchNorm):
+                module.across = self.sum
+        self.copy_from_first([*model.parameters(), *model.buffers()])
+
+
+ALONE = Workers()
+
+
+@contextmanager
+def torchrun_workers(device: torch.device) -> Iterator[tuple[Workers, torch.device]]:
+    """Join the processes that ``torchrun`` started; without it, work alone.
+
+    Gives this process's place among them and its device, the GPU of its local rank.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield ALONE, device
+        return
+    if device.type == "cuda":
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if local >= torch.cuda.device_count():
+            raise ConfigError(f"worker {local} has no GPU; start one process a GPU.")
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Workers(dist.get_rank(), dist.get_world_size()), device
+    finally:
+        dist.destroy_process_group()
+
+
+def _message_device() -> torch.device:
+    """Where messages between workers must lie."""
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

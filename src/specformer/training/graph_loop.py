@@ -1,0 +1,311 @@
+r"""Learn from many small graphs: batches of fixed shapes, the best epoch kept.
+
+On a GPU the data lie there and the step of each batch shape, from putting the batch together to the
+change of the weights, is captured once and replayed; the host waits once an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
+from specformer.datasets.packed import GraphStore
+from specformer.errors import ConfigError, RunError
+from specformer.spectrum.packed import PackedGraphs
+from specformer.training.capture import RepeatedByShape
+from specformer.training.checkpoint import Checkpoint
+from specformer.training.distributed import ALONE, Workers
+from specformer.training.graph_evaluation import Evaluation, GraphPrecision, Work
+from specformer.training.graph_losses import Loss, Scale, graph_errors, mean_error
+from specformer.training.graph_metrics import Metric, metric_named
+from specformer.training.graph_schedule import GraphSchedule
+from specformer.training.precision import matmul_precision
+from specformer.training.schedule import moments
+from specformer.training.stacking import trained_state
+
+#: What picks the epoch whose model is kept.
+GraphMonitor = Literal["metric", "loss"]
+#: Seconds between checkpoints; an epoch may take half of one or half an hour.
+SAVE_EVERY = 30.0
+
+
+@dataclass(frozen=True)
+class GraphTask:
+    """What to learn from what.
+
+    Args:
+        store: the graphs and their targets.
+        train: numbers of the graphs to learn from.
+        val: numbers of those to choose the epoch by.
+        test: numbers of those to report on.
+        loss: ``"l1"``, ``"mse"``, or ``"bce"`` for classes 0 and 1.
+        metric: one of :data:`~specformer.training.graph_metrics.METRICS`.
+        standardise: learn targets of mean 0 and variance 1 over ``train``, and give the model's
+            last layer the way back, so that it predicts in the targets' own units.
+    """
+
+    store: GraphStore
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    loss: Loss = "l1"
+    metric: str = "mae"
+    standardise: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Validation and test figure at the epoch a rule picks."""
+
+    val: float
+    test: float
+    epoch: int
+
+
+@dataclass(frozen=True)
+class GraphFit:
+    """The model at its best epoch, both rules, curves ``[epochs, 3]``, and seconds an epoch.
+
+    The curves are training loss, validation loss and validation metric.
+    """
+
+    model: nn.Module
+    by_loss: Chosen
+    by_metric: Chosen
+    curves: np.ndarray
+    seconds_per_epoch: float
+
+
+def fit_graphs(
+    model: nn.Module,
+    task: GraphTask,
+    schedule: GraphSchedule,
+    *,
+    seed: int = 0,
+    monitor: GraphMonitor = "metric",
+    precision: GraphPrecision = "highest",
+    workers: Workers = ALONE,
+    checkpoint: Checkpoint | None = None,
+    save_every: float = SAVE_EVERY,
+    capture: bool = True,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> GraphFit:
+    """Train a model for all epochs of a schedule and keep the best one.
+
+    Args:
+        model: takes :class:`~specformer.spectrum.PackedGraphs`; its last layer is ``readout``, an
+            ``nn.Linear``. It is trained where it lies, in place.
+        task: data, loss and metric.
+        schedule: epochs, batches and rates.
+        seed: with an epoch's number it decides the order of the graphs and what dropout drops.
+        monitor: keep the epoch of the best validation metric, or of the lowest validation loss.
+        precision: of products on a GPU.
+        workers: who trains together, each a part of every batch.
+        checkpoint: read at the start if it exists, and written after the epoch in which
+            ``save_every`` seconds have passed. On a CPU a run that goes on from one gives what an
+            uninterrupted run gives, to the bit.
+        save_every: seconds; 0 for every epoch.
+        capture: False to replay nothing on a GPU.
+        on_epoch: called with the epochs done and the validation metric of the last.
+    """
+    device = next(model.parameters()).device
+    metric = metric_named(task.metric)
+    task, scale = _prepared(task, metric, device)
+    workers.synchronise(model)
+    work = Work(model, precision, device, workers)
+    training = _Training(work, task, schedule, seed, capture)
+    validation = Evaluation(work, task.store, task.val, schedule.batch_size)
+    history = _History(model, schedule.epochs)
+    state = {**training.state(), **history.state()}
+    if checkpoint and workers.is_first:
+        checkpoint.restore(state)
+    workers.copy_from_first(state.values())
+
+    with matmul_precision("highest" if precision == "highest" else "high", device):
+        saved = time.perf_counter()
+        while (epoch := int(history.epochs)) < schedule.epochs:
+            began = time.perf_counter()
+            training.epoch(epoch)
+            outputs = validation.outputs()
+            loss = mean_error(task.loss, outputs, validation.targets)
+            figure = _figure(metric, outputs, validation.targets, scale)
+            history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
+            if on_epoch:
+                on_epoch(epoch + 1, figure)
+            due = time.perf_counter() - saved >= save_every or epoch + 1 == schedule.epochs
+            if checkpoint and workers.is_first and due:
+                checkpoint.save(state)
+                saved = time.perf_counter()
+        testing = Evaluation(work, task.store, task.test, schedule.batch_size)
+        chosen = {}
+        for rule in sorted(history.best, key=lambda rule: rule == monitor):  # that to keep is last
+            best = history.best[rule]
+            best.restore()
+            test = _figure(metric, testing.outputs(), testing.targets, scale)
+            chosen[rule] = Chosen(float(best.val), test, int(best.epoch))
+    scale.fold_into(cast(nn.Linear, model.readout))
+    seconds = float(history.seconds) / schedule.epochs
+    curves = history.curves.numpy()
+    return GraphFit(model.eval(), chosen["loss"], chosen["metric"], curves, seconds)
+
+
+def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
+    """The task with its data on the device and targets as they are learned; refuse what fails."""
+    if task.store.y is None:
+        raise ConfigError("the graphs have no targets to learn.")
+    for part in (task.val, task.test):
+        known = task.store.y[torch.as_tensor(part, device=task.store.device)].double().cpu().numpy()
+        metric(np.zeros_like(known), known)  # raises where it is not defined
+    store = task.store.placed(device)
+    assert store.y is not None
+    learned = store.y[torch.as_tensor(task.train, device=store.device)]
+    scale = Scale.of(learned) if task.standardise else Scale.none(store.y.shape[1], store.device)
+    return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
+
+
+def _figure(metric: Metric, outputs: Tensor, targets: Tensor, scale: Scale) -> float:
+    pair = (scale.original(outputs).numpy(), scale.original(targets).numpy())
+    # A diverged model's outputs are not numbers, which no metric takes.
+    return metric(*pair) if np.isfinite(pair[0]).all() else math.nan
+
+
+class _Training:
+    """Steps over the training graphs; all that changes is in tensors, changed in place."""
+
+    def __init__(
+        self, work: Work, task: GraphTask, schedule: GraphSchedule, seed: int, capture: bool
+    ) -> None:
+        self.work, self.store, self.loss = work, task.store, task.loss
+        self.schedule, self.seed = schedule, seed
+        self.parameters = list(work.model.parameters())
+        self.optimiser = schedule.optimiser(self.parameters, work.device)
+        self.steps = torch.zeros((), dtype=torch.long, device=work.device)
+        #: Sum of errors and number of targets of an epoch.
+        self.totals = torch.zeros(2, dtype=torch.float64, device=work.device)
+        size = schedule.batch_size
+        self.batches = Batches(task.store, task.train, size, seed=seed)
+        part = -(-size // work.workers.size)
+        self.ladder = Batches(task.store, task.train, part, seed=seed)
+        self.steps_per_epoch = len(self._batches(0))
+        alone = work.workers.size == 1  # messages between workers are not captured
+        self.repeated = RepeatedByShape(self._assemble, work.device, capture=capture and alone)
+
+    def _batches(self, number: int) -> list[Batch]:
+        return self.work.workers.shares(self.batches.epoch(number), self.ladder)
+
+    def epoch(self, number: int) -> None:
+        """One pass over all graphs."""
+        # Seeded anew each epoch: so a run can go on from any of them, and workers differ.
+        entropy = np.random.SeedSequence([self.seed, number, self.work.workers.rank])
+        torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        self.work.model.train()
+        self.totals.zero_()
+        batches = self._batches(number)
+        if self.store.device.type == self.work.device.type:
+            for batch in batches:
+                self.repeated(batch.index, batch.shape)
+        else:
+            for graphs, targets in batch_stream(self.store, batches, self.work.device):
+                assert targets is not None
+                self.step(graphs, targets)
+
+    def _assemble(self, index: Tensor, shape: BatchShape) -> None:
+        self.step(Batch(index, shape).of(self.store), self.store.labels(index))
+
+    def step(self, graphs: PackedGraphs, targets: Tensor) -> None:
+        """One change of the weights; nothing here waits for the device."""
+        for group in self.optimiser.param_groups:
+            group["lr"].copy_(self.schedule.rate(self.steps, self.steps_per_epoch))
+        self.optimiser.zero_grad(set_to_none=False)
+        errors, known = graph_errors(self.loss, self.work(graphs), targets)
+        total = errors.sum()
+        count = self.work.workers.sum(known.sum().to(total.dtype))
+        (total / count.clamp_min(1.0)).backward()
+        self.work.workers.sum_gradients(self.parameters)
+        if self.schedule.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
+        self.optimiser.step()
+        self.totals.add_(torch.stack([total.detach(), known.sum()]))
+        self.steps.add_(1)
+
+    def mean_loss(self) -> float:
+        """The last epoch's, over all workers."""
+        total, count = self.work.workers.sum(self.totals.clone()).tolist()
+        return float(total / max(count, 1.0))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a checkpoint needs, by name."""
+        model = {f"model.{name}": t for name, t in trained_state(self.work.model).items()}
+        return {"steps": self.steps, **model, **moments(self.optimiser)}
+
+
+class _History:
+    """How training went so far, and the best epochs of it."""
+
+    def __init__(self, model: nn.Module, epochs: int) -> None:
+        self.epochs = torch.zeros((), dtype=torch.long)
+        self.curves = torch.full((epochs, 3), float("nan"), dtype=torch.float64)
+        self.seconds = torch.zeros((), dtype=torch.float64)
+        self.best = {"loss": _Best(model), "metric": _Best(model)}
+
+    def add(self, reading: list[float], metric: Metric, seconds: float) -> None:
+        """One epoch's training loss, validation loss and validation figure."""
+        epoch = int(self.epochs)
+        self.curves[epoch] = torch.tensor(reading, dtype=torch.float64)
+        _, loss, figure = reading
+        self.best["loss"].update(loss, figure, epoch)
+        self.best["metric"].update(metric.score(figure), figure, epoch)
+        self.epochs += 1
+        self.seconds += seconds
+
+    def state(self) -> dict[str, Tensor]:
+        """All of it by name, for a checkpoint."""
+        best = {
+            f"best.{rule}.{name}": tensor
+            for rule, kept in self.best.items()
+            for name, tensor in kept.state().items()
+        }
+        return {"epochs": self.epochs, "curves": self.curves, "seconds": self.seconds, **best}
+
+
+class _Best:
+    """The lowest score so far, the validation figure then, and what the model then was."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._trained = trained_state(model)
+        self._kept = {name: tensor.detach().clone() for name, tensor in self._trained.items()}
+        self.score = torch.full((), float("inf"), dtype=torch.float64)
+        self.val = torch.full((), float("nan"), dtype=torch.float64)
+        self.epoch = torch.full((), -1, dtype=torch.long)
+
+    @torch.no_grad()
+    def update(self, score: float, val: float, epoch: int) -> None:
+        if not score < float(self.score):
+            return
+        for tensor, value in ((self.score, score), (self.val, val), (self.epoch, epoch)):
+            tensor.fill_(value)
+        for name, tensor in self._trained.items():
+            self._kept[name].copy_(tensor)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put the best model back."""
+        if int(self.epoch) < 0:
+            raise RunError(
+                "training diverged: no epoch had a finite validation loss; lower "
+                "schedule.learning_rate or set schedule.clip."
+            )
+        for name, tensor in self._trained.items():
+            tensor.copy_(self._kept[name])
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"kept.{name}": tensor for name, tensor in self._kept.items()}
+        return {"score": self.score, "val": self.val, "epoch": self.epoch, **kept}

@@ -1,0 +1,81 @@
+r"""What training on many graphs makes small, with missing targets left out."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+Loss = Literal["l1", "mse", "bce"]
+
+
+def graph_errors(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The error of every output, zero where the target is missing, and which targets are known.
+
+    Shapes: all ``[B, tasks]``. Outputs ``[B, 1]`` and targets ``[B]`` are refused: PyTorch would
+    compare every output with every target.
+
+    Example:
+        >>> errors, known = graph_errors("l1", torch.ones(2, 1), torch.tensor([[3.0], [torch.nan]]))
+        >>> errors.tolist(), known.tolist()
+        ([[2.0], [0.0]], [[True], [False]])
+    """
+    if outputs.shape != targets.shape:
+        raise ValueError(f"outputs {list(outputs.shape)} and targets {list(targets.shape)} differ.")
+    known = ~targets.isnan()
+    wanted = targets.nan_to_num().to(outputs.dtype)
+    if loss == "l1":
+        errors = (outputs - wanted).abs()
+    elif loss == "mse":
+        errors = (outputs - wanted).square()
+    else:
+        errors = nn.functional.binary_cross_entropy_with_logits(outputs, wanted, reduction="none")
+    return errors * known, known
+
+
+def mean_error(loss: Loss, outputs: Tensor, targets: Tensor) -> float:
+    """The mean error over all known targets."""
+    errors, known = graph_errors(loss, outputs.detach(), targets)
+    return float(errors.sum() / known.sum().clamp_min(1))
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation ``[tasks]`` of targets, to learn them without and put them back.
+
+    Example:
+        >>> scale = Scale.of(torch.tensor([[1.0], [3.0], [torch.nan]]))
+        >>> scale.standardised(torch.tensor([[3.0]])), scale.original(torch.tensor([[1.0]]))
+        (tensor([[1.]]), tensor([[3.]]))
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, targets: Tensor) -> Scale:
+        """That of known targets ``[n, tasks]``; a target that never varies is only shifted."""
+        known = ~targets.isnan()
+        count = known.sum(dim=0).clamp_min(1)
+        mean = targets.nan_to_num().sum(dim=0) / count
+        var = ((targets - mean).nan_to_num().square() * known).sum(dim=0) / count
+        std = var.sqrt()
+        return cls(mean, torch.where(std > 0, std, torch.ones_like(std)))
+
+    @classmethod
+    def none(cls, tasks: int, device: torch.device) -> Scale:
+        """The one that changes nothing."""
+        return cls(torch.zeros(tasks, device=device), torch.ones(tasks, device=device))
+
+    def standardised(self, targets: Tensor) -> Tensor:
+        return (targets - self.mean) / self.std
+
+    def original(self, outputs: Tensor) -> Tensor:
+        """Back in the targets' own units."""
+        return outputs * self.std.to(outputs) + self.mean.to(outputs)
+
+    @torch.no_grad()
+    def fold_into(self, readout: nn.Linear) -> None:
+        """Change a last layer so that it puts out the targets' own units."""
+        readout.weight.mul_(self.std.to(readout.weight).unsqueeze(-1))
+        readout.bias.copy_(self.original(readout.bias))

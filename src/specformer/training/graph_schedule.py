@@ -1,0 +1,92 @@
+r"""How long and how fast to train on many small graphs: AdamW, warm-up, cosine decay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.training.schedule import prepare_moments
+
+
+@dataclass(frozen=True)
+class GraphSchedule:
+    r"""AdamW's settings over a run; the rate changes with every step.
+
+    At step t of S an epoch, with :math:`e = t/S` epochs behind it, the rate is
+
+    .. math::
+        \eta(t) = \min\!\left(1, \frac{t+1}{wS}\right)
+        \left(\eta_{end} + (\eta - \eta_{end})\,\tfrac12(1 + \cos \pi p)\right),
+        \qquad p = \max\!\left(0, \frac{e - w}{E - w}\right)
+
+    Args:
+        epochs: E; all are run, the best of them is kept.
+        batch_size: graphs of a batch, over all workers together.
+        learning_rate: the highest rate, :math:`\eta`.
+        warmup: epochs of linear increase, w.
+        final_rate: the rate at the end, :math:`\eta_{end}`.
+        weight_decay: AdamW's, apart from the gradient.
+        beta1, beta2: memory of the gradient's mean and square.
+        clip: gradients of a larger norm are scaled down to this one; None leaves them.
+    """
+
+    epochs: int = 100
+    batch_size: int = 32
+    learning_rate: float = 0.001
+    warmup: int = 5
+    final_rate: float = 0.0
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name in ("learning_rate", "clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name}={value} must be positive.")
+        for name in ("warmup", "final_rate", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}={getattr(self, name)} must not be negative.")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
+
+    def optimiser(
+        self, parameters: Iterable[nn.Parameter], device: torch.device
+    ) -> torch.optim.Optimizer:
+        """AdamW with its rate in a tensor, so that a captured step can change it."""
+        return prepare_moments(
+            torch.optim.AdamW(
+                list(parameters),
+                lr=torch.tensor(self.learning_rate, device=device),
+                betas=(self.beta1, self.beta2),
+                weight_decay=self.weight_decay,
+                capturable=device.type == "cuda",
+                fused=True,
+            )
+        )
+
+    def rate(self, step: Tensor, steps_per_epoch: int) -> Tensor:
+        """The learning rate of a step, computed where ``step`` lives.
+
+        Example:
+            >>> schedule = GraphSchedule(epochs=4, warmup=2, learning_rate=1.0)
+            >>> schedule.rate(torch.arange(5), steps_per_epoch=1)
+            tensor([0.5000, 1.0000, 1.0000, 0.5000, 0.0000])
+        """
+        done = step.to(torch.float32)
+        decaying = max(1, self.epochs - self.warmup) * steps_per_epoch
+        progress = ((done - self.warmup * steps_per_epoch) / decaying).clamp(0.0, 1.0)
+        wave = 0.5 * (1.0 + torch.cos(torch.pi * progress))
+        rate = self.final_rate + (self.learning_rate - self.final_rate) * wave
+        if self.warmup:
+            rate = rate * ((done + 1.0) / (self.warmup * steps_per_epoch)).clamp(max=1.0)
+        return rate

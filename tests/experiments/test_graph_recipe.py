@@ -1,0 +1,133 @@
+"""Recipes: the paper's numbers, what is settled by the data, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.training.small_graphs import small_set
+
+from specformer.datasets import GRAPH_SETS
+from specformer.errors import ConfigError
+from specformer.experiments.graph_recipe import (
+    GraphRecipe,
+    cardinalities,
+    graph_model,
+    graph_recipe,
+    graph_recipes_for,
+)
+from specformer.graphs import GraphSet
+
+#: The paper's table: layers, heads, width, epochs, warm-up, batch, rate, decay, dropouts, sharing.
+PAPER = {
+    "zinc": (4, 8, 160, 1000, 50, 32, 1e-3, 5e-4, 0.1, 0.05, 0.0, "small"),
+    "molhiv": (8, 4, 80, 50, 5, 64, 1e-4, 1e-4, 0.1, 0.1, 0.3, "medium"),
+    "molpcba": (8, 8, 256, 30, 5, 64, 5e-4, 5e-3, 0.3, 0.1, 0.1, "large"),
+    "pcqm4mv2": (8, 8, 320, 150, 10, 256, 1e-4, 0.0, 0.1, 0.1, 0.1, "medium"),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_hyperparameters(name: str) -> None:
+    chosen, recipe = graph_recipe(None, name)
+    model, schedule = recipe.model, recipe.schedule
+    assert chosen == "paper"
+    assert (
+        model.num_layers, model.num_heads, model.hidden_channels,
+        schedule.epochs, schedule.warmup, schedule.batch_size,
+        schedule.learning_rate, schedule.weight_decay,
+        model.transformer_dropout, model.feature_dropout, model.propagation_dropout,
+        model.sharing,
+    ) == PAPER[name]  # fmt: skip
+    assert (schedule.beta1, schedule.beta2, model.pooling) == (0.99, 0.999, "mean")
+    assert (recipe.matrix, recipe.split, recipe.standardise) == ("laplacian", "official", False)
+
+
+def sample(name: str) -> GraphSet:
+    """One atom of a named set."""
+    entry = GRAPH_SETS[name]
+    columns, y = len(entry.atom_cardinalities), np.zeros((1, 1))
+    return GraphSet(
+        [1], [0], [], np.zeros((1, columns), int),
+        np.zeros((0, len(entry.bond_cardinalities)), int), y, name=name,
+    )  # fmt: skip
+
+
+def test_zinc_has_the_papers_number_of_parameters() -> None:
+    recipe = graph_recipe("paper", "zinc")[1]
+    model = graph_model("specformer", recipe, *cardinalities(sample("zinc"), recipe), 1)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 529_609
+
+
+@pytest.mark.parametrize(
+    ("name", "settled"),
+    [
+        ("zinc", ("regression", "mae", "l1")),
+        ("molhiv", ("classification", "rocauc", "bce")),
+        ("molpcba", ("classification", "ap", "bce")),
+        ("pcqm4mv2", ("regression", "mae", "l1")),
+    ],
+)
+def test_named_sets_bring_task_and_metric(name: str, settled) -> None:
+    recipe = graph_recipe(None, name)[1].settled(sample(name))
+    assert (recipe.task, recipe.metric, recipe.loss) == settled
+
+
+@pytest.mark.parametrize(
+    ("classes", "settings", "settled"),
+    [
+        (False, {}, ("regression", "rmse", "l1", True)),
+        (False, {"metric": "mae", "loss": "mse"}, ("regression", "mae", "mse", True)),
+        (True, {}, ("classification", "rocauc", "bce", False)),
+        (True, {"task": "regression"}, ("regression", "rmse", "l1", True)),
+        (True, {"metric": "accuracy"}, ("classification", "accuracy", "bce", False)),
+    ],
+)
+def test_own_data_settle_what_is_left_open(classes: bool, settings, settled) -> None:
+    recipe = GraphRecipe(standardise=True, **settings).settled(small_set(classes=classes))
+    assert (recipe.task, recipe.metric, recipe.loss, recipe.standardise) == settled
+
+
+@pytest.mark.parametrize(
+    ("classes", "settings", "message"),
+    [
+        (False, {"task": "classification"}, "classification needs targets of 0 and 1"),
+        (False, {"metric": "ap"}, "metric=ap is one of classification"),
+        (False, {"metric": "odd"}, "unknown metric 'odd'"),
+        (True, {"loss": "l1"}, "loss=l1 does not go with classification"),
+    ],
+)
+def test_what_does_not_fit_is_refused(classes: bool, settings, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        GraphRecipe(**settings).settled(small_set(classes=classes))
+
+
+def test_no_targets_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no targets"):
+        GraphRecipe().settled(GraphSet([1], [0], []))
+
+
+def test_atoms_make_room_or_are_refused() -> None:
+    graphs = small_set()
+    assert cardinalities(graphs, GraphRecipe()) == ([3], [2])
+    assert cardinalities(graphs, GraphRecipe(atoms=[9])) == ([9], [2])
+    with pytest.raises(ConfigError, match="beyond"):
+        cardinalities(graphs, GraphRecipe(atoms=[2]))
+    with pytest.raises(ConfigError, match="1 columns"):
+        cardinalities(graphs, GraphRecipe(atoms=[3, 3]))
+
+
+def test_assignments_and_names(tmp_path) -> None:
+    assert graph_recipe(None, "mine")[0] == "default"
+    changed = graph_recipe(None, "zinc", ["schedule.beta1=0.9", "matrix=adjacency-with-loops"])[1]
+    assert (changed.schedule.beta1, changed.matrix) == (0.9, "adjacency-with-loops")
+    (tmp_path / "own.yaml").write_text("schedule: {epochs: 3}\n")
+    assert graph_recipe(str(tmp_path / "own.yaml"), "mine")[1].schedule.epochs == 3
+    assert graph_recipes_for("mine", "specformer") == ["default"]
+    for name, dataset, message in (
+        ("odd", "zinc", "unknown recipe 'odd'"),
+        ("paper", "mine", "no recipe paper of specformer for mine"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            graph_recipe(name, dataset)
+    with pytest.raises(ConfigError, match="unknown model 'odd'"):
+        graph_model("odd", changed, [3], [2], 1)

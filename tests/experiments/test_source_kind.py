@@ -1,0 +1,32 @@
+"""What a source is: by its name, its suffix, or the keys of its file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specformer.experiments.source_kind import source_kind
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("photographs", "filters"),
+        ("mine.PNG", "filters"),
+        ("cora", "nodes"),
+        ("some-folder", "nodes"),
+        ("missing.npz", "nodes"),
+        ("molpcba", "molecules"),
+        ("mine.csv", "molecules"),
+    ],
+)
+def test_by_name(source: str, kind: str) -> None:
+    assert source_kind(source) == kind
+
+
+def test_by_the_keys_of_a_file(tmp_path) -> None:
+    np.savez(tmp_path / "one.npz", edge_index=[[0], [1]], num_nodes=2)
+    np.savez(tmp_path / "many.npz", num_nodes_list=[2], num_edges_list=[1], edge_index=[[0], [1]])
+    (tmp_path / "odd.npz").write_text("not a zip")
+    kinds = [source_kind(str(tmp_path / f"{name}.npz")) for name in ("one", "many", "odd")]
+    assert kinds == ["nodes", "molecules", "nodes"]

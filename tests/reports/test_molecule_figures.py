@@ -1,0 +1,41 @@
+"""Pictures of learning from many graphs: one a data set, from the curves there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specformer.reports import molecule_figures
+from specformer.reports.findings import summary
+
+CURVE = np.abs(np.random.default_rng(0).standard_normal((5, 2, 3))) + 0.1
+ARRAYS = {"molecules/zinc/specformer/curve": CURVE, "molecules/hiv/specformer/curve": CURVE}
+
+
+def entry(dataset: str, metric: str, **test) -> dict:
+    figures = {"mean": 0.5, "ci95": None, "values": [0.5], **test}
+    return {"dataset": dataset, "model": "specformer", "metric": metric, "test": figures}
+
+
+ENTRIES = [entry("zinc", "mae"), entry("hiv", "rocauc"), entry("other", "mae")]
+
+
+@pytest.mark.parametrize("draw", [molecule_figures.losses, molecule_figures.validation])
+def test_one_picture_a_data_set_with_curves(draw) -> None:
+    found = list(draw(ENTRIES, ARRAYS))
+    assert len(found) == 2
+    assert all(picture.models == ("specformer",) for picture in found)
+
+
+def test_pictures_say_what_they_show() -> None:
+    first, second = molecule_figures.validation(ENTRIES, ARRAYS)
+    assert "zinc: validation MAE of Specformer by epoch" in first.svg
+    assert "hiv: validation ROC-AUC of Specformer by epoch" in second.svg
+
+
+def test_the_finding_is_the_figure() -> None:
+    one = summary({"molecules": [entry("zinc", "mae", mean=0.0661)]})
+    assert one == "On zinc, Specformer reaches a test MAE of 0.0661."
+    runs = {"mean": 0.7889, "ci95": 0.0124, "values": [0.78, 0.8]}
+    many = summary({"molecules": [entry("molhiv", "rocauc", **runs)]})
+    assert many == "On molhiv, Specformer reaches a test ROC-AUC of 0.789 ± 0.012."

@@ -1,0 +1,164 @@
+"""Molecules on the command line: train, resume, predict, two processes, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.test_cli import ROW_KEYS, TRAIN_KEYS, call, environment, here  # noqa: F401
+from tests.training.small_graphs import small_set
+
+from specformer import GraphSpecformer
+from specformer.graphs import write_graph_set
+
+FAST = [
+    word
+    for setting in (
+        "model.hidden_channels=8", "model.num_heads=2", "model.num_layers=1", "schedule.epochs=2",
+    )
+    for word in ("--set", setting)
+]  # fmt: skip
+
+
+@pytest.fixture
+def chains(here: Path) -> Path:  # noqa: F811
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * n}{'O' * m},{n}" for n in range(1, 9) for m in range(1, 5)]
+    (here / "chains.csv").write_text("\n".join(["smiles,carbons", *rows]) + "\n")
+    return here / "chains.csv"
+
+
+@pytest.fixture
+def trained(call, chains: Path) -> dict:  # noqa: F811
+    status, out, err = call("train", chains, "--task", "regression", *FAST, "--json")
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def test_train_json_and_the_run_folder(trained: dict) -> None:
+    assert set(trained) >= TRAIN_KEYS
+    assert (trained["task"], trained["metric"], trained["runs"]) == ("regression", "rmse", 1)
+    run = Path(trained["run_dir"])
+    for name in ("config.yaml", "metrics.jsonl", "result.json", "outputs.npz", "report.html"):
+        assert (run / name).is_file(), name
+    model = GraphSpecformer.from_pretrained(run / "model" / "000")
+    assert sum(p.numel() for p in model.parameters()) == trained["parameters"]
+    report = (run / "report.html").read_text()
+    assert "Learning from many graphs" in report
+    assert "reaches a test RMSE of" in report
+    assert report.count("<svg") >= 2
+
+
+def test_predict_smiles(call, trained: dict) -> None:  # noqa: F811
+    words = [word for smiles in ("CCO", "C1CC", "CCN") for word in ("--smiles", smiles)]
+    status, out, err = call("predict", trained["run_dir"], *words)
+    assert status == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["smiles"] for row in rows] == ["CCO", "C1CC", "CCN"]
+    assert [bool(row["prediction"]) for row in rows] == [True, False, False]
+    assert "row 1: 'C1CC' is not valid SMILES" in err
+    assert "row 2: 'CCN' has an atom unlike any learned from" in err
+
+
+def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:  # noqa: F811
+    (here / "new.csv").write_text("smiles\nCCO\nxx\n")
+    status, out, err = call("predict", trained["run_dir"], "--graph", "new.csv", "--json")
+    assert status == 0
+    answer = json.loads(out)
+    assert answer["rows"] == 2
+    assert len(Path(answer["path"]).read_text().splitlines()) == 3
+    status, out, err = call("predict", trained["run_dir"])
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 33
+
+
+def test_the_terminal_shows_a_table(call, here: Path) -> None:  # noqa: F811
+    write_graph_set(here / "own.npz", small_set(60, classes=True))
+    status, out, err = call("train", "own.npz", *FAST, "--quiet", "--runs", 2)
+    assert (status, err) == (0, "")
+    for text in ("Many graphs", "ROC-AUC", "±", "report.html"):
+        assert text in out
+
+
+def test_a_stopped_run_resumes(call, trained: dict) -> None:  # noqa: F811
+    run = Path(trained["run_dir"])
+    (run / "result.json").unlink()
+    status, out, err = call("resume", run, "--json")
+    assert (status, err) == (0, "")
+    again = json.loads(out)
+    for key in ("test", "val", "parameters"):
+        assert again[key] == trained[key]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "odd"], "--task odd: choose regression or classification"),
+        (["--task", "classification"], "classification needs targets of 0 and 1"),
+        (["--model", "odd"], "unknown model 'odd'"),
+        (["--set", "schedule.beta=1"], "did you mean 'beta2'"),
+        (["--set", "split=odd"], "split 'odd'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(call, chains: Path, words, message: str) -> None:  # noqa: F811
+    status, out, err = call("train", chains, *words, "--quiet")
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:  # noqa: F811
+    status, _, err = call("predict", trained["run_dir"], "--smiles", "C", "--graph", "x.csv")
+    assert status == 2
+    assert "give one of them" in err
+
+
+def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "results").mkdir()
+    status, out, _ = call("table", 3, "--recorded", "--results", tmp_path / "results")
+    assert status == 0
+    assert "Nothing is recorded of table 3" in out
+    status, _, err = call("table", 3, "--images", 3)
+    assert status == 2
+    assert "--images belongs to table 1, not to table 3" in err
+
+
+def test_table_3_runs(call, here: Path) -> None:  # noqa: F811
+    graphs = small_set(30)
+    y = None if graphs.y is None else graphs.y[:, 1:]
+    write_graph_set(here / "zinc.npz", replace(graphs, y=y))
+    words = ["--datasets", "zinc", "--runs", 1, "--data", here, *FAST, "--json"]
+    status, out, err = call("table", 3, *words)
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert all(set(row) >= ROW_KEYS for row in found["rows"])
+    assert {row["recipe"] for row in found["rows"]} == {"paper", "cited"}
+    recorded = json.loads((Path(found["run_dir"]) / "result.json").read_text())
+    assert [row["recipe"] for row in recorded["rows"]] == ["paper"]  # what was run
+
+
+@pytest.mark.slow
+def test_two_processes_are_one(trained: dict, chains: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    words = ["train", str(chains), "--task", "regression", *FAST, "--out", "two", "--json"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node=2", "-m", "specformer", *words],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["val"]["mean"] == pytest.approx(trained["val"]["mean"], rel=1e-3)
+    assert torch.is_tensor(
+        GraphSpecformer.from_pretrained(tmp_path / "two" / "model" / "000").readout.weight
+    )
