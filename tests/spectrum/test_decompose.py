@@ -28,7 +28,7 @@ from torch_geometric.data import Data
 from specformer import decompose
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum.solvers import dense, lanczos
+from specformer.spectrum.solvers import chebyshev, dense, lanczos, subspace
 from specformer.testing import assert_eigenpairs
 
 # The package's name `decompose` is the function; this is the file.
@@ -161,7 +161,7 @@ def test_k_never_cuts_through_a_repeated_eigenvalue(k: Any, included: Any, exclu
         assert_eigenpairs(CUBE, spectrum, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", ["dense", "lanczos"])
+@pytest.mark.parametrize("solver", ["dense", "lanczos", "chebyshev"])
 def test_k_of_one_brings_every_component(solver: str) -> None:
     graph = adjacency(union(*[nx.path_graph(4)] * 30))
     spectrum = decompose(graph, k=1, solver=solver)  # type: ignore[arg-type]
@@ -171,13 +171,14 @@ def test_k_of_one_brings_every_component(solver: str) -> None:
     assert not spectrum.is_complete
 
 
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
 @pytest.mark.parametrize("k", [1, 3, 6, (1, 1), (2, 5)])
 @pytest.mark.parametrize("at_cut", ["include", "exclude"])
-def test_lanczos_and_dense_agree_on_the_cut(k: Any, at_cut: Any) -> None:
+def test_solvers_agree_on_the_cut(k: Any, at_cut: Any, solver: Any) -> None:
     graph = adjacency(nx.grid_2d_graph(9, 9, periodic=True))
     one = decompose(graph, k=k, at_cut=at_cut, solver="dense", dtype=torch.float64)
-    other = decompose(graph, k=k, at_cut=at_cut, solver="lanczos", dtype=torch.float64)
-    assert other.report.solver == "lanczos"
+    other = decompose(graph, k=k, at_cut=at_cut, solver=solver, dtype=torch.float64)
+    assert other.report.solver == solver
     np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, atol=1e-10)
 
 
@@ -226,7 +227,7 @@ def test_a_bad_at_cut_is_named() -> None:
 
 def test_an_unknown_solver_is_named() -> None:
     with pytest.raises(
-        SpectrumError, match="unknown solver 'magic'; choose auto, dense or lanczos"
+        SpectrumError, match="unknown solver 'magic'; choose auto, dense, lanczos, chebyshev"
     ):
         decompose(CUBE, solver="magic")  # type: ignore[arg-type]
 
@@ -235,9 +236,12 @@ def test_an_unknown_solver_is_named() -> None:
     ("solver", "n", "wanted", "chosen"),
     [
         ("auto", 2_500, 10, "dense"),
-        ("auto", 10_000, 500, "lanczos"),
-        ("auto", 10_000, 501, "dense"),
-        ("auto", 40_000, 15_000, "lanczos"),  # more nodes than LAPACK takes
+        ("auto", 10_000, 10, "chebyshev"),
+        ("auto", 10_000, 2_500, "chebyshev"),
+        ("auto", 10_000, 2_501, "dense"),
+        ("auto", 40_000, 15_000, "chebyshev"),  # more nodes than LAPACK takes
+        ("chebyshev", 1_000, 499, "chebyshev"),
+        ("chebyshev", 1_000, 500, "dense"),
         ("lanczos", 1_000, 499, "lanczos"),
         ("lanczos", 1_000, 500, "dense"),
         ("lanczos", 64, 1, "dense"),
@@ -272,6 +276,59 @@ def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(dense, "available_bytes", lambda device: 0)
     with pytest.raises(SpectrumError, match=r"No way round it: .* 0\.0 GiB are free"):
         decompose(star, k=2, solver="lanczos")
+
+
+def test_chebyshev_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subspace, "_MAX_STEPS", 1)
+    ring = closed_form("ring", 200)[0]
+    spectrum = decompose(ring, k=5, solver="chebyshev")
+    assert spectrum.report.solver == "dense"
+    assert "chebyshev gave up: " in spectrum.report.reason
+    assert spectrum.num_eigenpairs == 5
+
+
+def test_lanczos_giving_up_falls_back_to_chebyshev_where_dense_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dense, "refusal", lambda *_: "no room")
+    spectrum = decompose(closed_form("star", 100)[0], k=2, solver="lanczos")
+    assert spectrum.report.solver == "chebyshev"
+    assert spectrum.num_eigenpairs == 99
+
+
+def test_an_old_spectrum_is_refreshed() -> None:
+    old, new = nx.grid_2d_graph(9, 9), nx.grid_2d_graph(9, 9)
+    new.remove_edge((3, 3), (3, 4))
+    new.add_edges_from([((0, 0), (8, 8)), ((0, 0), "added"), ("alone", "pair")])
+    start = decompose(adjacency(old), k=12, dtype=torch.float64)
+    options: dict[str, Any] = {"k": (12, 4), "solver": "chebyshev", "dtype": torch.float64}
+    told: list[tuple[int, int]] = []
+    refreshed = decompose(
+        adjacency(new), start=start, progress=lambda *done: told.append(done), **options
+    )
+    scratch = decompose(adjacency(new), **options)
+    torch.testing.assert_close(refreshed.eigenvalues, scratch.eigenvalues, rtol=0, atol=1e-12)
+    assert_eigenpairs(adjacency(new), refreshed, atol=1e-9)
+    assert told[-1] == (16, 16)
+    with pytest.raises(SpectrumError, match="start has 84 nodes, the graph 81: a spectrum can be"):
+        decompose(adjacency(old), start=refreshed, **options)
+
+
+def test_a_solve_cut_short_goes_on_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(done: int, wanted: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
+    graph = adjacency(nx.random_geometric_graph(400, 0.1, seed=1))
+    options: dict[str, Any] = {"k": 40, "solver": "chebyshev", "cache": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        decompose(graph, progress=stop, **options)
+    spectrum = decompose(graph, **options)
+    assert_eigenpairs(graph, spectrum, atol=1e-5)
+    assert [file.suffixes for file in tmp_path.iterdir()] == [[".safetensors"]]
 
 
 def test_a_wrong_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

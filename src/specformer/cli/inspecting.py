@@ -31,7 +31,11 @@ def spectrum(
         str | None,
         typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. (default: all)"),
     ] = None,
-    solver: Annotated[str, typer.Option(help="auto, dense or lanczos.")] = "auto",
+    solver: Annotated[str, typer.Option(help="auto, dense, chebyshev or lanczos.")] = "auto",
+    warm: Annotated[
+        Path | None,
+        typer.Option(help="Spectrum of an earlier state of the graph to start from (safetensors)."),
+    ] = None,
     isolated: Annotated[
         str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")
     ] = "one",
@@ -51,13 +55,14 @@ def spectrum(
     from specformer.experiments.graph_source import graph_source
     from specformer.experiments.terminal import progress_bars, show_table
     from specformer.reports.plots import save_png, spectrum_plot
-    from specformer.spectrum import decompose
+    from specformer.spectrum import Spectrum, decompose
     from specformer.training.environment import choose_device
 
     graph, mirrors = graph_source(source, data)
+    start = Spectrum.load(warm) if warm else None
     with (
         progress_bars(quiet or json_output) as progress,
-        progress.stage(f"decomposing {graph.name}", 1, "done") as update,
+        progress.stage(f"decomposing {graph.name}", 100, "%") as update,
     ):
         found = decompose(
             graph,
@@ -67,8 +72,10 @@ def spectrum(
             device=choose_device(device),
             cache=spectra_folder(cache),
             mirrors=mirrors,
+            start=start,
+            progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
         )
-        update(1, 1.0)
+        update(100, 100.0)
     picture = plot or Path(f"{graph.name}-spectrum.png")
     save_png(spectrum_plot(found.eigenvalues.cpu().numpy()), picture)
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +20,23 @@ from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
-from specformer.spectrum.distinct import group_starts, snap
-from specformer.spectrum.solvers import dense, lanczos
+from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
+from specformer.spectrum.solvers import chebyshev, dense, lanczos, subspace
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 logger = logging.getLogger(__name__)
 
-Solver = Literal["auto", "dense", "lanczos"]
+Solver = Literal["auto", "dense", "lanczos", "chebyshev"]
+_SOLVERS = ("dense", "lanczos", "chebyshev")
 #: ``auto`` goes dense below this many nodes whatever k is: it takes about a second.
 _SMALL = 2_500
-#: ``auto`` asks ARPACK only for fewer than one pair in this many nodes.
-_FEW = 20
+#: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted.
+_MANY = 4
+#: Up to this many numbers in all eigenvectors wanted, ``chebyshev`` works in float64 whatever is
+#: asked for: it takes seconds, and repeated eigenvalues agree to twelve digits.
+_PRECISE = 2**23
+#: Above this many nodes a GPU's dense solve runs in float32, unless float64 is asked for.
+_LARGE = 25_000
 
 
 def decompose(
@@ -45,6 +52,8 @@ def decompose(
     dtype: torch.dtype = torch.float32,
     cache: str | Path | None = None,
     mirrors: Sequence[np.ndarray] = (),
+    start: Spectrum | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 
@@ -58,12 +67,17 @@ def decompose(
         at_cut: an eigenvalue repeated across the cut comes along whole (``"include"``: k is a
             least count) or is left out whole (``"exclude"``: k is an upper bound).
         isolated: what a node without edges contributes, an eigenvalue 1 or 0.
-        solver: ``"dense"``, ``"lanczos"`` or ``"auto"``.
+        solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"`` or ``"auto"``.
         device: where to solve and where the result lives.
-        dtype: precision of the result; solvers work in float64.
-        cache: folder for results, found again by the content of the graph and these options.
+        dtype: precision of the result. Solvers work in float64, but large problems in this one:
+            ``chebyshev`` then multiplies in it and sums in float64, and so does ``dense`` on a GPU.
+        cache: folder for results, found again by the content of the graph and these options. An
+            unfinished ``chebyshev`` solve is kept there too, and goes on when asked for again.
         mirrors: commuting mirror symmetries of the graph, as permutations of its nodes; a dense
             solve is split by them (:mod:`specformer.spectrum.symmetry`).
+        start: spectrum of an earlier state of this graph, with the same nodes or fewer;
+            ``chebyshev`` begins with it and is done sooner.
+        progress: called with the number of pairs that have converged and of those wanted.
 
     Returns:
         A :class:`Spectrum` whose ``report`` states solver, time, residual and orthogonality.
@@ -91,11 +105,59 @@ def decompose(
         found = spectrum_cache.fetch(cache, key)
         if found is not None:
             return found.to(target)
-    laplacian = normalised_laplacian(adjacency, isolated=isolated)
-    spectrum = _solve(laplacian, lowest, highest, at_cut, solver, target, dtype, mirrors)
+    job = _Job(
+        normalised_laplacian(adjacency, isolated=isolated),
+        np.asarray(adjacency.sum(axis=1)).ravel(),
+        lowest,
+        highest,
+        target,
+        dtype,
+        mirrors,
+        None if start is None else _starting_pairs(start, adjacency.shape[0]),
+        progress,
+        None if cache is None else Path(cache) / key,
+    )
+    spectrum = _solve(job, solver, at_cut)
     if cache is not None:
         spectrum_cache.store(cache, key, spectrum)
     return spectrum
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a solver may need to know."""
+
+    laplacian: sp.csr_array
+    degrees: np.ndarray
+    lowest: int
+    highest: int
+    device: torch.device
+    dtype: torch.dtype
+    mirrors: Sequence[np.ndarray]
+    start: tuple[np.ndarray, Tensor] | None
+    progress: Callable[[int, int], None] | None
+    state: Path | None
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.laplacian.shape[0])
+
+    @property
+    def working_dtype(self) -> torch.dtype:
+        """What ``chebyshev`` multiplies in."""
+        small = self.num_nodes * (self.lowest + self.highest) <= _PRECISE
+        return torch.float64 if small or self.dtype == torch.float64 else torch.float32
+
+    @property
+    def dense_dtype(self) -> torch.dtype:
+        """What ``dense`` solves in: float32 only where that saves half a minute and is enough."""
+        large = self.device.type == "cuda" and self.num_nodes > _LARGE and not self.mirrors
+        return torch.float32 if large and self.dtype != torch.float64 else torch.float64
+
+    def equal(self, solver: str) -> float:
+        """How near two eigenvalues of one eigenspace come out."""
+        worked_in = {"chebyshev": self.working_dtype, "dense": self.dense_dtype}
+        return subspace.EQUAL[worked_in.get(solver, torch.float64)]
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
@@ -113,42 +175,16 @@ def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
     return (n, 0) if lowest + highest >= n else (lowest, highest)
 
 
-def _solve(
-    laplacian: sp.csr_array,
-    lowest: int,
-    highest: int,
-    at_cut: str,
-    solver: str,
-    device: torch.device,
-    dtype: torch.dtype,
-    mirrors: Sequence[np.ndarray],
-) -> Spectrum:
-    n = laplacian.shape[0]
+def _solve(job: _Job, solver: str, at_cut: str) -> Spectrum:
     started = time.perf_counter()
-    name, reason = _choose(solver, n, lowest + highest, device)
-    logger.info("solver %s: %s", name, reason)
-    values: np.ndarray
-    vectors: Tensor
-    if name == "lanczos":
-        try:
-            values, columns = lanczos.solve(laplacian, lowest, highest)
-            vectors = torch.as_tensor(np.ascontiguousarray(columns))
-        except SpectrumError as error:
-            refused = dense.refusal(n, device)
-            if refused:
-                raise SpectrumError(f"{error} No way round it: {refused}.") from error
-            name, reason = "dense", f"lanczos gave up: {error}"
-            logger.warning("solver dense: %s", reason)
-    if name == "dense":
-        values, vectors = dense.solve(laplacian, device, mirrors)
-        if mirrors:
-            reason += f"; {len(mirrors)} mirror symmetries split the problem"
-    keep = _whole_groups(values, lowest, highest, at_cut)
+    name, reason, values, vectors = _answer(job, solver)
+    equal = job.equal(name)
+    keep = _whole_groups(values, job.lowest, job.highest, at_cut, equal)
     if len(keep) < len(values):
         vectors = vectors[:, torch.as_tensor(keep, device=vectors.device)]
-    eigenvalues = torch.as_tensor(snap(values[keep])).to(device=device, dtype=dtype)
-    eigenvectors = _canonical_signs(vectors.to(device=device, dtype=dtype))
-    residual = max_residual(laplacian, eigenvalues, eigenvectors)
+    eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(device=job.device, dtype=job.dtype)
+    eigenvectors = _canonical_signs(vectors.to(device=job.device, dtype=job.dtype))
+    residual = max_residual(job.laplacian, eigenvalues, eigenvectors)
     orthogonality = max_orthogonality_error(eigenvectors)
     seconds = time.perf_counter() - started
     if not (residual <= TOLERANCE and orthogonality <= TOLERANCE):
@@ -156,38 +192,102 @@ def _solve(
             f"solver {name!r} failed its checks: residual {residual:.1e}, orthogonality error "
             f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
         )
-    components, _ = connected_components(laplacian, directed=False)
+    components, _ = connected_components(job.laplacian, directed=False)
     report = SolveReport(name, reason, seconds, residual, orthogonality, components)
     return Spectrum(eigenvalues, eigenvectors, report)
 
 
+def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
+    """The name of the solver that succeeded, why it was asked, and what it found."""
+    name, reason = _choose(solver, job.num_nodes, job.lowest + job.highest, job.device)
+    logger.info("solver %s: %s", name, reason)
+    while True:
+        try:
+            return name, reason, *_ask(name, job)
+        except SpectrumError as error:
+            following = _fallback(name, job)
+            if name == "dense":
+                raise
+            if following is None:
+                refused = dense.refusal(job.num_nodes, job.device)
+                raise SpectrumError(f"{error} No way round it: {refused}.") from error
+            name, reason = following, f"{name} gave up: {error}"
+            logger.warning("solver %s: %s", name, reason)
+
+
+def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:
+    """Eigenvalues ascending and eigenvectors, at least those wanted."""
+    if name == "lanczos":
+        values, columns = lanczos.solve(job.laplacian, job.lowest, job.highest)
+        return values, torch.as_tensor(np.ascontiguousarray(columns))
+    if name == "chebyshev":
+        return chebyshev.solve(
+            job.laplacian,
+            job.lowest,
+            job.highest,
+            job.device,
+            dtype=job.working_dtype,
+            degrees=job.degrees,
+            start=job.start,
+            progress=job.progress,
+            state=job.state,
+        )
+    return dense.solve(job.laplacian, job.device, job.mirrors, job.dense_dtype)
+
+
+def _fallback(name: str, job: _Job) -> str | None:
+    """Whom to ask when a solver gave up: LAPACK where it fits, else the other iterative one."""
+    if name == "dense":
+        return None
+    if dense.refusal(job.num_nodes, job.device) is None:
+        return "dense"
+    size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
+    if name == "lanczos" and not chebyshev.refusal(*size, job.working_dtype, job.device):
+        return "chebyshev"
+    return None
+
+
 def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str, str]:
     """A solver's name and why it was chosen."""
-    if solver in ("dense", "lanczos"):
+    if solver in _SOLVERS:
         few = wanted < n // 2 and n > 64
-        if solver == "lanczos" and not few:
-            return "dense", f"{wanted} of {n} pairs are too many for a Krylov method"
+        if solver != "dense" and not few:
+            return "dense", f"{wanted} of {n} pairs are too many for solver {solver!r}"
         return solver, "as asked for"
     if solver != "auto":
-        raise SpectrumError(f"unknown solver {solver!r}; choose auto, dense or lanczos.")
+        raise SpectrumError(f"unknown solver {solver!r}; choose auto, {', '.join(_SOLVERS)}.")
     if n <= _SMALL:
         return "dense", f"{n:,} nodes are few"
-    if wanted * _FEW <= n:
-        return "lanczos", f"{wanted:,} of {n:,} pairs are few"
+    if wanted * _MANY <= n:
+        return "chebyshev", f"{wanted:,} of {n:,} pairs are few enough for a block of vectors"
     refused = dense.refusal(n, device)
     if refused:
         if wanted < n // 2:
-            return "lanczos", refused
+            return "chebyshev", refused
         raise SpectrumError(f"{refused}; ask for fewer eigenpairs with k=….")
     return "dense", f"{wanted:,} of {n:,} pairs, and {n:,} nodes fit in memory"
 
 
-def _whole_groups(values: np.ndarray, lowest: int, highest: int, at_cut: str) -> np.ndarray:
+def _starting_pairs(start: Spectrum, n: int) -> tuple[np.ndarray, Tensor]:
+    """Pairs of an older spectrum, zero on nodes that were added since."""
+    if start.num_nodes > n:
+        raise SpectrumError(
+            f"start has {start.num_nodes:,} nodes, the graph {n:,}: a spectrum can be refreshed "
+            "after nodes were added, not after they were removed."
+        )
+    vectors = start.eigenvectors.detach()
+    padded = torch.nn.functional.pad(vectors, (0, 0, 0, n - start.num_nodes))
+    return start.eigenvalues.detach().double().cpu().numpy(), padded
+
+
+def _whole_groups(
+    values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float = EQUAL_TOLERANCE
+) -> np.ndarray:
     """Positions to keep so that no group of equal eigenvalues is cut."""
     if at_cut not in ("include", "exclude"):
         raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     count = len(values)
-    edges = np.append(group_starts(values), count)
+    edges = np.append(group_starts(values, equal), count)
     if at_cut == "include":
         low = edges[np.searchsorted(edges, min(lowest, count), side="left")]
         high = edges[np.searchsorted(edges, max(count - highest, 0), side="right") - 1]

@@ -11,6 +11,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
+from specformer.spectrum.checks import max_residual
 from specformer.spectrum.solvers import dense
 
 CPU = torch.device("cpu")
@@ -37,13 +38,25 @@ class TestDense(SolverContract):
         np.testing.assert_allclose(self.check(graph, n, 0, exact), exact, atol=1e-12)
 
 
+def test_float32_is_refined() -> None:
+    laplacian = normalised_laplacian(closed_form("ring", 300)[0])
+    exact = closed_form("ring", 300)[1]
+    values, vectors = dense.solve(laplacian, CPU, dtype=torch.float32)
+    assert vectors.dtype == torch.float32
+    np.testing.assert_allclose(values, exact, atol=1e-8)
+    plain = torch.linalg.eigvalsh(torch.tensor(laplacian.toarray()).float()).double().numpy()
+    assert np.abs(plain - exact).max() > 1e-8
+    assert max_residual(laplacian, torch.tensor(values).float(), vectors) < 1e-5
+    assert dense.required_bytes(1000, torch.float32) == 16_000_000
+
+
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "available_bytes", lambda device: 3 * 2**30)
     message = "a dense decomposition of 20,000 nodes needs about 11.9 GiB on cpu, 3.0 GiB are free"
     assert dense.refusal(20_000, CPU) == message
     assert dense.refusal(5_000, CPU) is None
     monkeypatch.setattr(dense, "available_bytes", lambda device: 1000)
-    with pytest.raises(SpectrumError, match=r"needs about 0\.0 GiB.*with solver='lanczos'"):
+    with pytest.raises(SpectrumError, match=r"needs about 0\.0 GiB.*with solver='chebyshev'"):
         dense.solve(normalised_laplacian(SMALL["grid"]), CPU)
 
 

@@ -1,0 +1,162 @@
+r"""Chebyshev filters of a normalised adjacency S = I − L, or of −S: make its top stand out.
+
+A polynomial of degree d that stays below 1 on [−1, c] and grows as fast as any beyond,
+:math:`T_d((S - e) / h)` with e = (c − 1)/2 and h = (c + 1)/2, damps every eigenvector below the
+edge c against those above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.spectrum.sparse import to_torch
+
+#: Columns filtered at once, by kind of device: few enough that a product's rows stay in the cache.
+COLUMNS = {"cpu": 128, "cuda": 256}
+
+
+class Operator:
+    """A symmetric matrix with eigenvalues in [−1, 1] and its products with blocks."""
+
+    def __init__(self, matrix: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
+        n = matrix.shape[0]
+        # A diagonal that is stored, zeros and all, can be shifted in place of an extra sum.
+        # Entries are at most 1 in magnitude: adding 4 lets none of them cancel.
+        pattern = sp.csr_array(matrix + 4.0 * sp.eye_array(n, format="csr"))
+        pattern.sort_indices()
+        rows = np.repeat(np.arange(n), np.diff(pattern.indptr))
+        diagonal = rows == pattern.indices
+        pattern.data = pattern.data - 4.0 * diagonal
+        wide = to_torch(pattern, device, dtype)
+        # Half the indices' memory, and cuSPARSE's and MKL's quicker way.
+        self._crow, self._col = wide.crow_indices().int(), wide.col_indices().int()
+        self._matrix = self._with(wide.values())
+        self._diagonal = torch.as_tensor(np.flatnonzero(diagonal)).to(device)
+        #: Columns multiplied so far: what a solve costs, whatever the machine.
+        self.products = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self._matrix.shape[0], self._matrix.shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return self._matrix.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._matrix.dtype
+
+    def columns(self, width: int, step: int | None = None) -> list[slice]:
+        """Ranges of a block's columns to be multiplied one after another."""
+        step = step or COLUMNS.get(self.device.type, 128)
+        return [slice(start, min(start + step, width)) for start in range(0, width, step)]
+
+    def ranges(self, degrees: np.ndarray) -> list[slice]:
+        """Ranges of columns to be filtered at once: much alike in degree, or too few to split."""
+        most = COLUMNS.get(self.device.type, 128)
+        least = most // 4
+        bounds, highest = [0], 0.0
+        for column, degree in enumerate(degrees):
+            width = column - bounds[-1]
+            lower, upper = sorted((degree, highest))
+            if width == most or (width and upper and not lower):
+                split = True
+            else:
+                split = width >= least and lower < 0.8 * upper
+            if split:
+                bounds.append(column)
+            highest = degree if split or not width else max(highest, degree)
+        bounds.append(len(degrees))
+        return [slice(one, two) for one, two in pairwise(bounds) if two > one]
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        self.products += block.shape[1]
+        return self._matrix @ block.contiguous()
+
+    def filter(self, block: Tensor, edge: float, degree: int) -> Tensor:
+        r"""A degree-d Chebyshev polynomial of S applied to ``[n, m]``, scaled to 1 at S = 1.
+
+        .. math::
+            Y_{j+1} = 2 \sigma_{j+1} \frac{S - e}{h} Y_j - \sigma_j \sigma_{j+1} Y_{j-1}
+        """
+        centre, half = (edge - 1.0) / 2.0, (edge + 1.0) / 2.0
+        matrix = self._mapped(centre, half)
+        first = sigma = half / (1.0 - centre)
+        before = block.clone(memory_format=torch.contiguous_format)
+        now = matrix @ before
+        now *= sigma
+        for _ in range(degree - 1):
+            following = 1.0 / (2.0 / first - sigma)
+            torch.addmm(
+                before, matrix, now, beta=-sigma * following, alpha=2.0 * following, out=before
+            )
+            before, now, sigma = now, before, following
+        self.products += degree * block.shape[1]
+        return now
+
+    def _mapped(self, centre: float, half: float) -> Tensor:
+        """(S − centre) / half."""
+        values = self._matrix.values() / half
+        values[self._diagonal] -= centre / half
+        return self._with(values)
+
+    def _with(self, values: Tensor) -> Tensor:
+        """The same pattern with other values."""
+        size = (len(self._crow) - 1,) * 2
+        return torch.sparse_csr_tensor(
+            self._crow, self._col, values, size=size, check_invariants=False
+        )
+
+
+def growth(values: np.ndarray | float, edge: float) -> np.ndarray:
+    """By what power of e one degree lifts eigenvalues above the damped interval [−1, edge].
+
+    Example:
+        >>> growth(1.0, 0.0).round(4), growth(-0.5, 0.0)
+        (np.float64(1.7627), np.float64(0.0))
+    """
+    centre, half = (edge - 1.0) / 2.0, (edge + 1.0) / 2.0
+    return np.arccosh(np.maximum((np.asarray(values) - centre) / half, 1.0))
+
+
+def estimate_values(
+    operator: Operator,
+    ranks: Sequence[int],
+    generator: torch.Generator,
+    probes: int = 16,
+    steps: int = 60,
+) -> list[float]:
+    """About the largest eigenvalues of these ranks, from Lanczos quadrature of random vectors."""
+    n = operator.shape[0]
+    steps = min(steps, n - 1)
+    vector = torch.randn(
+        n, probes, generator=generator, dtype=operator.dtype, device=operator.device
+    )
+    vector = vector / vector.norm(dim=0)
+    before, size = torch.zeros_like(vector), vector.new_zeros(probes)
+    tridiagonal = torch.zeros(probes, steps, steps, dtype=torch.float64, device=operator.device)
+    for step in range(steps):
+        product = torch.addcmul(operator @ vector, before, size, value=-1.0)
+        along = (product * vector).sum(dim=0)
+        product = torch.addcmul(product, vector, along, value=-1.0)
+        size = product.norm(dim=0)
+        # A vector that met few eigenvalues is done early: from there on its matrix is zero.
+        alive = size > 1e-6
+        before, vector = vector, torch.where(alive, product / size, 0.0)
+        size = torch.where(alive, size, 0.0)
+        tridiagonal[:, step, step] = along.double()
+        if step + 1 < steps:
+            tridiagonal[:, step, step + 1] = tridiagonal[:, step + 1, step] = size.double()
+    nodes, frames = torch.linalg.eigh(tridiagonal.cpu())
+    weights = frames[:, 0].square().flatten() * (n / probes)
+    ordered, place = nodes.flatten().sort(descending=True)
+    wanted = torch.tensor(ranks, dtype=torch.float64)
+    above = torch.searchsorted(weights[place].cumsum(0), wanted)
+    return [float(value) for value in ordered[above.clamp(max=len(ordered) - 1)]]

@@ -1,0 +1,95 @@
+r"""An unfinished solve on disk, so that one that was killed goes on where it stood."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specformer.files import replacing
+from specformer.spectrum.checksum import checksum
+
+logger = logging.getLogger(__name__)
+
+FORMAT = "specformer.subspace/1"
+
+
+@dataclass(frozen=True)
+class SubspaceState:
+    """Ritz vectors ``[n, m]`` and values ``[m]``, the first ``locked`` of them converged."""
+
+    basis: Tensor
+    values: np.ndarray
+    residuals: np.ndarray
+    locked: int
+    reach: float
+    estimates: tuple[float, float]
+
+
+class StateFile:
+    """Where one end of a spectrum keeps its state; without a path nothing is ever written."""
+
+    def __init__(self, path: Path | None, every: float) -> None:
+        self.path = path
+        self._every = every
+        self._last = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        return self.path is not None and time.monotonic() - self._last >= self._every
+
+    def save(self, state: SubspaceState) -> None:
+        """Write a state, atomically and with a checksum."""
+        assert self.path is not None
+        tensors = {
+            "basis": state.basis.cpu().contiguous(),
+            "values": torch.as_tensor(state.values.copy()),
+            "residuals": torch.as_tensor(state.residuals.copy()),
+        }
+        text = json.dumps([state.locked, state.reach, state.estimates])
+        header = {"format": FORMAT, "state": text, "checksum": checksum(tensors, text)}
+        with replacing(self.path) as part:
+            save_file(tensors, part, metadata=header)
+        self._last = time.monotonic()
+
+    def finish(self, state: Callable[[], SubspaceState]) -> None:
+        """Save once more where an earlier save shows that it is worth it: the other end follows."""
+        if self.path is not None and self.path.exists():
+            self.save(state())
+
+    def load(self, num_nodes: int, dtype: torch.dtype) -> SubspaceState | None:
+        """The state saved last, or None; a file that is damaged or of another solve is ignored."""
+        if self.path is None or not self.path.is_file():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                header: dict[str, Any] = file.metadata() or {}
+                names = ("basis", "values", "residuals")
+                tensors = {name: file.get_tensor(name) for name in names}
+        except (SafetensorError, OSError, ValueError) as error:
+            logger.warning("%s: damaged state (%s); the solve starts anew.", self.path, error)
+            return None
+        text, basis = header.get("state", ""), tensors["basis"]
+        whole = header.get("format") == FORMAT and header.get("checksum") == checksum(tensors, text)
+        if not whole or basis.shape[0] != num_nodes or basis.dtype != dtype:
+            logger.warning("%s: not a state of this solve; it starts anew.", self.path)
+            return None
+        locked, reach, estimates = json.loads(text)
+        values, residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
+        return SubspaceState(basis, values, residuals, locked, reach, tuple(estimates))
+
+    def remove(self) -> None:
+        """Delete the file, if any."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
