@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import inspecting, learning, ledger, tables, tuning
+from specformer.cli import benching, inspecting, learning, ledger, tables, tuning
 from specformer.errors import SpecformerError
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ for command in (
     tables.table,
     inspecting.spectrum,
     inspecting.report,
+    benching.bench,
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="results")

@@ -1,0 +1,1 @@
+"""How fast, beside what: plain versions of our models, the peers, measured in one process."""

@@ -1,0 +1,196 @@
+r"""Many small graphs: a training step of ours beside the plain version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.benchmarks.floor import Peaks, graph_work
+from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
+from specformer.benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
+from specformer.benchmarks.plain_loop import step_plainly
+from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
+from specformer.experiments.graph_recipe import (
+    GraphRecipe,
+    cardinalities,
+    graph_model,
+    graph_recipe,
+)
+from specformer.nn import GraphSpecformer
+from specformer.spectrum import decompose_many
+from specformer.training.capture import RepeatedByShape
+from specformer.training.graph_evaluation import Work
+from specformer.training.graph_losses import graph_errors
+from specformer.training.precision import matmul_precision
+from specformer.training.progress import Progress
+
+DATASETS = ("zinc",)
+#: How many batches the steps go through, again and again.
+_BATCHES = 64
+
+
+@dataclass(frozen=True)
+class GraphCase:
+    """A store in the host's memory, numbers of the graphs to train on, a recipe, and model sizes.
+
+    Args:
+        name: the row's.
+        store: the graphs with spectra and targets.
+        train: numbers of the graphs that batches are made of.
+        recipe: with its loss chosen.
+        atoms, bonds: how many values each column of theirs may take.
+    """
+
+    name: str
+    store: GraphStore
+    train: np.ndarray
+    recipe: GraphRecipe
+    atoms: list[int]
+    bonds: list[int]
+
+    def batches(self, store: GraphStore) -> list[Batch]:
+        """The first batches of an epoch, on the device of ``store``."""
+        return Batches(store, self.train, self.recipe.schedule.batch_size).epoch(0)[:_BATCHES]
+
+    def fresh(self) -> GraphSpecformer:
+        """An untrained model, always the same."""
+        torch.manual_seed(0)
+        assert self.store.y is not None
+        tasks = self.store.y.shape[1]
+        model = graph_model("specformer", self.recipe, self.atoms, self.bonds, tasks)
+        return cast(GraphSpecformer, model)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean error over the known targets."""
+        assert self.recipe.loss is not None
+        errors, known = graph_errors(self.recipe.loss, outputs, targets)
+        return errors.sum() / known.sum().clamp_min(1)
+
+
+def graph_case(
+    source: str,
+    *,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+) -> GraphCase:
+    """A data set by name or a file of graphs, with its recipe; the device decomposes it."""
+    graphs = graph_set(source, data)
+    recipe = graph_recipe(None, source)[1].settled(graphs)
+    spectra = decompose_many(graphs, matrix=recipe.matrix, device=device, cache=cache)
+    store = GraphStore.build(graphs, spectra, "cpu")
+    train = np.flatnonzero(graph_split(graphs, recipe.split, seed=0).train)
+    return GraphCase(graphs.name, store, train, recipe, *cardinalities(graphs, recipe))
+
+
+def bench_graphs(
+    sources: Sequence[str] = DATASETS,
+    *,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+    plan: Plan,
+    peaks: Peaks,
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """A row a data set: the time of one training step."""
+    rows = []
+    for source in sources:
+        with progress.stage(f"bench {source}", plan.repeats + 1, "round") as update:
+            case = graph_case(source, data=data, cache=cache, device=device)
+            contestants = [ours(case, device), reference(case, device)]
+            found = measure(contestants, device, plan, update)
+            batch = case.recipe.schedule.batch_size
+            rows.append(bench_row(case.name, found, graph_floor(case, peaks), batch=batch))
+    return rows
+
+
+def graph_floor(case: GraphCase, peaks: Peaks) -> float:
+    """The floor of a step, the mean over the batches, in the precision ours works in."""
+    model = case.fresh()
+    floors = [
+        graph_work(model, case.store.host_sizes[batch.index.numpy()]).floor_ms(
+            peaks, case.recipe.precision
+        )
+        for batch in case.batches(case.store)
+    ]
+    return float(np.mean(floors))
+
+
+def ours(case: GraphCase, device: torch.device) -> Contestant:
+    """Batches cut on the device from the whole data set, steps captured, one for each shape.
+
+    The step is that of :func:`specformer.training.graph_loop.fit_graphs`, without its validation.
+    """
+
+    def build() -> Runner:
+        store = case.store.to(device)
+        batches = case.batches(store)
+        model = case.fresh().to(device)
+        work = Work(model, case.recipe.precision, device)
+        optimiser = case.recipe.schedule.optimiser(model.parameters(), device)
+        model.train()
+
+        def step(index: Tensor, shape: BatchShape) -> None:
+            optimiser.zero_grad(set_to_none=False)
+            case.loss(work(Batch(index, shape).of(store)), store.labels(index)).backward()
+            optimiser.step()
+
+        repeated = RepeatedByShape(step, device)
+
+        def run(steps: int) -> None:
+            with matmul_precision("highest" if work.precision == "highest" else "high", device):
+                for number in range(steps):
+                    batch = batches[number % len(batches)]
+                    repeated(batch.index, batch.shape)
+
+        # A shape is captured when it comes again: here, and not among the steps that are timed.
+        for _ in range(2 if device.type == "cuda" else 0):
+            run(len(batches))
+        return run
+
+    return Contestant("ours", build)
+
+
+def reference(case: GraphCase, device: torch.device) -> Contestant:
+    """The plain version in the plain loop, its padded batches laid out on the device before."""
+
+    def build() -> Runner:
+        loaded = []
+        for batch in case.batches(case.store):
+            packed = case.store.exact(batch.index).to(device)
+            loaded.append((PlainBatch.of(packed), case.store.labels(batch.index).to(device)))
+        model = PlainGraphSpecformer.of(case.fresh()).to(device)
+
+        def loss(number: int) -> Tensor:
+            batch, targets = loaded[number % len(loaded)]
+            return case.loss(model(batch), targets)
+
+        return plain_steps(case, model, loss, device)
+
+    return Contestant("reference", build)
+
+
+def plain_steps(
+    case: GraphCase, model: nn.Module, loss: Callable[[int], Tensor], device: torch.device
+) -> Runner:
+    """Steps of the plain loop in float32."""
+    schedule = case.recipe.schedule
+
+    def run(steps: int) -> None:
+        with matmul_precision("highest", device):
+            step_plainly(
+                model,
+                loss,
+                steps=steps,
+                learning_rate=schedule.learning_rate,
+                weight_decay=schedule.weight_decay,
+            )
+
+    return run

@@ -1,0 +1,71 @@
+"""Speed and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specformer.cli.options import (
+    Cache,
+    Data,
+    Device,
+    Json,
+    Quiet,
+    print_json,
+    repeat_command,
+    spectra_folder,
+    split_names,
+)
+
+
+def bench(
+    suite: Annotated[str, typer.Argument(help="node, graph, spectrum or overhead.")] = "node",
+    datasets: Annotated[
+        str | None, typer.Option(help="Comma-separated. (default: the suite's own)")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs or steps a repeat. (default: by device)")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Interleaved repeats. (default: by device)")
+    ] = None,
+    data: Data = None,
+    cache: Cache = None,
+    json_output: Json = False,
+    quiet: Quiet = False,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="File to record the result in, results/bench/NAME.json.")
+    ] = None,
+) -> None:
+    """Measure speed and memory: ours beside the plain version, the peers, and the floor."""
+    from rich.markup import escape
+
+    from specformer.benchmarks.record import record
+    from specformer.benchmarks.suites import bench as run
+    from specformer.experiments.bench_tables import bench_grid
+    from specformer.experiments.terminal import progress_bars, show_table
+    from specformer.training.environment import choose_device
+
+    target = choose_device(device)
+    with progress_bars(quiet or json_output) as progress:
+        result = run(
+            suite,
+            split_names(datasets),
+            data=data,
+            cache=spectra_folder(cache),
+            device=target,
+            epochs=epochs,
+            repeats=repeats,
+            progress=progress,
+        )
+    if out:
+        record(out, result, repeat_command(), target)
+    if json_output:
+        print_json(result)
+        return
+    header, lines = bench_grid(result)
+    cells = [[escape(cell) for cell in line] for line in lines]
+    show_table(f"bench {suite} · {result['device']}", header, cells, left=1)
