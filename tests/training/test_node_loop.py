@@ -216,12 +216,15 @@ def test_a_validation_accuracy_of_zero_is_an_accuracy():
 
 def test_progress_is_told():
     told = []
-    schedule = Schedule(epochs=60)
-    fit_nodes(
-        specformers(), task_of(), SPECTRUM, schedule, on_progress=lambda *one: told.append(one)
-    )
-    assert [done for done, _ in told] == [50, 60]
-    assert all(0 <= accuracy <= 1 for _, accuracy in told)
+
+    def listen(done, accuracy, **others):
+        told.append((done, accuracy, others))
+
+    fit = fit_nodes(specformers(), task_of(), SPECTRUM, Schedule(epochs=60), on_progress=listen)
+    assert [done for done, _, _ in told] == [50, 60]
+    assert all(0 <= accuracy <= 1 for _, accuracy, _ in told)
+    assert told[-1][2]["loss"] == pytest.approx(float(fit.curves[-1, :, 0].mean()))
+    assert told[-1][2]["runs_left"] == RUNS
 
 
 @makers

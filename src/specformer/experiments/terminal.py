@@ -47,8 +47,12 @@ class _Shown:
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
         task = self._bars.add_task(label, total=total, figure="")
 
-        def update(done: int, figure: float) -> None:
-            self._bars.update(task, completed=done, figure=f"{unit} {figure:.3g}")
+        def update(done: int, figure: float, **others: float) -> None:
+            shown = {unit: figure, **others}
+            text = " · ".join(
+                f"{name.replace('_', ' ')} {value:.3g}" for name, value in shown.items()
+            )
+            self._bars.update(task, completed=done, figure=text)
 
         yield update
         # Early stopping ends a stage before its last epoch.

@@ -2,7 +2,7 @@ r"""Full-batch node classification: every split a run of its own, all trained as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from specformer.spectrum import Keys
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
+from specformer.training.progress import Update
 from specformer.training.schedule import Schedule, moments
 from specformer.training.stacking import stack, trained_state
 
@@ -127,7 +128,7 @@ def fit_nodes(
     monitor: Monitor = "loss",
     landmarks: Keys | None = None,
     checkpoint: Checkpoint | None = None,
-    on_progress: Callable[[int, float], None] | None = None,
+    on_progress: Update | None = None,
 ) -> NodeFit:
     """Train one model a split, all at once, with early stopping on the validation nodes.
 
@@ -141,7 +142,8 @@ def fit_nodes(
         landmarks: attention's keys in training steps, for Specformer; evaluation is exact.
         checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
             a resumed run gives what an uninterrupted one gives, to the bit.
-        on_progress: called with the epochs done and the mean validation accuracy.
+        on_progress: called with the epochs done, the mean validation accuracy at the best epochs,
+            the mean training loss (``loss``) and how many runs still train (``runs_left``).
     """
     device = task.x.device
     model = stack(models).to(device)
@@ -192,7 +194,12 @@ def fit_nodes(
         if done % _READ_EVERY == 0 or done == schedule.epochs:
             if on_progress:
                 chosen = by_loss if monitor == "loss" else by_accuracy
-                on_progress(done, float(chosen.val.mean()))
+                on_progress(
+                    done,
+                    float(chosen.val.mean()),
+                    loss=float(curves[done - 1, :, 0].mean()),
+                    runs_left=float(stopping.active.sum()),
+                )
             if not stopping.active.any():
                 break
         if checkpoint and done % _SAVE_EVERY == 0:

@@ -2,12 +2,15 @@ r"""Telling whoever waits how far a long job is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-#: Called with steps done and a figure worth showing, such as the mean loss.
-Update = Callable[[int, float], None]
+
+class Update(Protocol):
+    """Called with steps done, a figure worth showing, and perhaps others by name."""
+
+    def __call__(self, done: int, figure: float, **others: float) -> None: ...
 
 
 class Progress(Protocol):
@@ -23,4 +26,4 @@ class Silent:
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:  # noqa: ARG002
-        yield lambda _done, _figure: None
+        yield lambda done, figure, **others: None  # noqa: ARG005

@@ -65,9 +65,9 @@ class Tracked:
                 return
             with Tracker(run.path / EVENTS / _LIVE) as tracker:
 
-                def update(done: int, figure: float) -> None:
-                    show(done, figure)
-                    tracker.scalars(done, {unit: figure})
+                def update(done: int, figure: float, **others: float) -> None:
+                    show(done, figure, **others)
+                    tracker.scalars(done, {unit: figure, **others})
                     tracker.flush()
 
                 yield update
