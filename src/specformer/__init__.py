@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from specformer.nn import Specformer as Specformer
     from specformer.nn import SpectralConv as SpectralConv
     from specformer.nn import SpectralFilter as SpectralFilter
+    from specformer.spectrum import ImplicitSpectrum as ImplicitSpectrum
     from specformer.spectrum import Spectrum as Spectrum
+    from specformer.spectrum import approximate as approximate
     from specformer.spectrum import decompose as decompose
     from specformer.spectrum.transform import AddSpectrum as AddSpectrum
 
@@ -31,11 +33,13 @@ _HOMES = {
     "Graph": "specformer.graphs",
     "GraphError": "specformer.errors",
     "GraphSpecformer": "specformer.nn",
+    "ImplicitSpectrum": "specformer.spectrum",
     "SpecformerError": "specformer.errors",
     "Specformer": "specformer.nn",
     "SpectralConv": "specformer.nn",
     "SpectralFilter": "specformer.nn",
     "Spectrum": "specformer.spectrum",
+    "approximate": "specformer.spectrum",
     "as_graph": "specformer.graphs",
     "decompose": "specformer.spectrum",
     "read_graph": "specformer.graphs",

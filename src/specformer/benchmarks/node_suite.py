@@ -15,6 +15,7 @@ from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, m
 from specformer.benchmarks.plain_loop import PlainTask, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features, make_splits, node_graph
+from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
 from specformer.experiments.nodes import fresh_models, node_spectrum, node_task
 from specformer.graphs import Graph
@@ -55,6 +56,8 @@ def node_case(
     graph = node_graph(source, data)
     recipe = timed_recipe(_LIKE.get(source, source), changes)
     spectrum = node_spectrum(graph, recipe, device, cache).cpu()
+    if not isinstance(spectrum, Spectrum):
+        raise ConfigError("spectrum=density: this suite measures decomposed spectra.")
     splits = make_splits(graph, recipe.split, RUNS, seed=0)
     return NodeCase(graph.name, graph, spectrum, splits, recipe)
 

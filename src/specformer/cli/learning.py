@@ -227,6 +227,12 @@ def predict(
     smiles: Annotated[
         list[str] | None, typer.Option(help="A molecule; as often as you like.")
     ] = None,
+    spectrum: Annotated[
+        str | None, typer.Option(help="Nodes: decomposed, or density for large graphs.")
+    ] = None,
+    degree: Annotated[
+        int | None, typer.Option(help="Nodes: degree of filters, with --spectrum density.")
+    ] = None,
     data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
@@ -248,6 +254,8 @@ def predict(
     if finished.result().get("kind") == "molecules":
         if smiles and graph:
             raise ConfigError("--smiles and --graph: give one of them.")
+        if spectrum or degree:
+            raise ConfigError(f"--spectrum, --degree: {run} was trained on molecules.")
         # A handful of molecules is solved faster than looked up; a file may come again.
         folder = None if smiles else spectra_folder(cache)
         found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
@@ -257,7 +265,9 @@ def predict(
     else:
         if smiles:
             raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
-        text, rows = predict_nodes(finished, cache=spectra_folder(cache), **common)
+        text, rows = predict_nodes(
+            finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
+        )
     if out is None:
         typer.echo(text, nl=False)
         return

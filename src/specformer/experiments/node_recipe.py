@@ -2,7 +2,7 @@ r"""Settings of node classification."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
@@ -17,7 +17,7 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.training.node_loop import Monitor
 from specformer.training.precision import Precision
-from specformer.training.recipe import build, override
+from specformer.training.recipe import build, merged, override, read_settings
 from specformer.training.schedule import Schedule
 
 #: Models for node classification, ours first.
@@ -73,7 +73,10 @@ class NodeRecipe:
         precision: of float32 products on a GPU, see :mod:`specformer.training.precision`.
         split: a protocol of :mod:`specformer.datasets.splits`.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them.
+        spectrum: ``"decomposed"`` into eigenpairs, or its ``"density"`` alone, with filters as
+            interpolants (:func:`specformer.approximate`).
         k: how many eigenpairs, as in :func:`specformer.decompose`.
+        degree: of the interpolants, where there are no eigenpairs.
         landmarks: Specformer's attention keys while training; None for all distinct eigenvalues.
     """
 
@@ -85,8 +88,15 @@ class NodeRecipe:
     precision: Precision = "medium"
     split: str = "random-60-20-20"
     features: Literal["rows", "none"] = "rows"
+    spectrum: Literal["decomposed", "density"] = "decomposed"
     k: int | list[int] | None = None
+    degree: int = 128
     landmarks: int | None = None
+
+    @property
+    def spectrum_key(self) -> str:
+        """Recipes of one key ask for the same spectrum of a graph."""
+        return f"density {self.degree}" if self.spectrum == "density" else f"pairs {self.k}"
 
 
 def node_recipe(
@@ -103,10 +113,10 @@ def node_recipe(
         0.0002
     """
     written = _written()
-    default = _merged(written["default"], written["sets"].get(dataset, {}))
+    default = merged(written["default"], written["sets"].get(dataset, {}))
     chosen = name or ("paper" if _has("paper", dataset, model) else "default")
     if chosen.endswith(".yaml"):
-        settings = _merged(default, _read_file(Path(chosen)))
+        settings = merged(default, read_settings(Path(chosen)))
     elif chosen == "default":
         settings = default
     elif chosen not in NAMED:
@@ -118,7 +128,7 @@ def node_recipe(
             f"{', '.join(written[chosen].get(model, {})) or 'no set'}. Use --recipe default."
         )
     else:
-        settings = _merged(default, written[chosen][model][dataset])
+        settings = merged(default, written[chosen][model][dataset])
     return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
 
 
@@ -143,18 +153,6 @@ def _written() -> dict[str, Any]:
     return content
 
 
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML.") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
-    return content
-
-
 def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: int) -> nn.Module:
     """A fresh model of that name."""
     if name == "specformer":
@@ -170,14 +168,3 @@ def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: in
         out_channels,
         dropout=settings.dropout,
     )
-
-
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in change.items():
-        inner = merged.get(key)
-        if isinstance(inner, Mapping) and isinstance(value, Mapping):
-            merged[key] = {**inner, **value}
-        else:
-            merged[key] = value
-    return merged

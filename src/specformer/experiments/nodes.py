@@ -198,7 +198,7 @@ def predict_nodes(
 def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum) -> float:
     """The largest of the models' interpolation errors, with a warning where it is large."""
     error = max(
-        model.to(spectrum.device).interpolation_error(spectrum)
+        model.to(spectrum.device).eval().interpolation_error(spectrum)
         for model in models
         if isinstance(model, Specformer)
     )

@@ -17,7 +17,7 @@ from specformer.experiments.node_recipe import NODE_MODELS, node_recipe, recipes
 from specformer.experiments.nodes import classify_nodes, node_spectrum
 from specformer.experiments.paper import TABLE_2
 from specformer.experiments.tables import table_row
-from specformer.spectrum import Spectrum
+from specformer.spectrum import AnySpectrum
 from specformer.training.progress import Progress
 
 #: The paper's small data sets, heterophilic ones first.
@@ -54,16 +54,17 @@ def table2(
     spectra: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for name, graph in graphs.items():
-        decomposed: dict[str, Spectrum] = {}
+        known: dict[str, AnySpectrum] = {}
         for model, chosen in _contestants(name, models, recipes):
             _, recipe = node_recipe(chosen, name, assignments, model)
             used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
             spectrum = None
             if model == "specformer":
-                if str(recipe.k) not in decomposed:
-                    decomposed[str(recipe.k)] = node_spectrum(graph, recipe, device, cache)
-                    spectra.append({"name": name, **decomposed[str(recipe.k)].summary()})
-                spectrum = decomposed[str(recipe.k)]
+                key = recipe.spectrum_key
+                if key not in known:
+                    known[key] = node_spectrum(graph, recipe, device, cache)
+                    spectra.append({"name": name, **known[key].summary()})
+                spectrum = known[key]
             splits = make_splits(graph, recipe.split, runs, seed)
             outcome = classify_nodes(
                 graph, spectrum, splits, model, recipe, device=device, seed=seed, progress=progress

@@ -135,10 +135,14 @@ def predict(
     data: str | Path | None = None,
     cache: str | Path | None = None,
     device: torch.device,
+    spectrum: str | None = None,
+    degree: int | None = None,
 ) -> tuple[str, int]:
     """Predictions as CSV text (id, prediction, a probability a class) and their number.
 
     ``graph`` names another graph with the same features; without it, the one trained on.
+    ``spectrum`` and ``degree`` replace those of the run's recipe: a model that was trained with a
+    decomposition can predict without one.
     """
     result = run.result()
     if result.get("kind") != "nodes":
@@ -151,11 +155,11 @@ def predict(
             f"{result['num_features']}."
         )
     models = load_models(run)
-    recipe = _recipe(result)
-    spectrum = None
+    recipe = _recipe(result, spectrum=spectrum, degree=degree)
+    found_spectrum = None
     if result["model"] == "specformer":
-        spectrum = node_spectrum(found, recipe, device, cache)
-    operator = node_operator(result["model"], found, spectrum, device)
+        found_spectrum = node_spectrum(found, recipe, device, cache)
+    operator = node_operator(result["model"], found, found_spectrum, device)
     chances = predict_nodes(models, found, operator, recipe, device)
     names = result["classes"]
     text = io.StringIO()
@@ -168,8 +172,9 @@ def predict(
     return text.getvalue(), found.num_nodes
 
 
-def _recipe(result: dict[str, Any]) -> NodeRecipe:
-    return build(NodeRecipe, result["settings"], "result.json: settings")
+def _recipe(result: dict[str, Any], **changes: Any) -> NodeRecipe:
+    changed = {key: value for key, value in changes.items() if value is not None}
+    return build(NodeRecipe, {**result["settings"], **changed}, "result.json: settings")
 
 
 def _class_names(graph: Graph) -> list[str]:

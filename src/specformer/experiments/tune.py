@@ -26,7 +26,7 @@ from specformer.experiments.nodes import (
 )
 from specformer.files import write_text
 from specformer.graphs import Graph
-from specformer.spectrum import Spectrum
+from specformer.spectrum import AnySpectrum
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeTask, fit_nodes
 from specformer.training.precision import matmul_precision
@@ -78,7 +78,7 @@ class Search:
         self.graph: Graph = node_graph(source, data)
         self.done = _read(self.path)
         self._tasks: dict[tuple[str, int], NodeTask] = {}
-        self._spectra: dict[str, Spectrum] = {}
+        self._spectra: dict[str, AnySpectrum] = {}
 
     def run(
         self, trials: int, splits: int, finalists: int, runs: int, progress: Progress
@@ -175,8 +175,8 @@ class Search:
         chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
         return chosen.val.tolist(), float(fit.epochs.double().mean())
 
-    def _spectrum(self, recipe: NodeRecipe) -> Spectrum:
-        key = str(recipe.k)
+    def _spectrum(self, recipe: NodeRecipe) -> AnySpectrum:
+        key = recipe.spectrum_key
         if key not in self._spectra:
             self._spectra[key] = node_spectrum(self.graph, recipe, self.device, self.cache)
         return self._spectra[key]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.linear import Linear
-from specformer.spectrum import Spectrum
+from specformer.spectrum import AnySpectrum, Spectrum
 
 BasesKind = Literal["linear", "ffn"]
 #: The entry-wise network holds n·n·channels numbers; beyond this many it is refused.
@@ -23,7 +23,7 @@ class LinearBases(nn.Module):
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
 
     No basis is ever built: weights and responses are combined first, so that all heads and
-    channels go through two products with U.
+    channels go through two products with U, or K with L where there is no U.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]``, output as x.
     """
@@ -38,21 +38,19 @@ class LinearBases(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
 
-    def forward(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
+    def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         if self.training and self.dropout > 0:
             return self._with_dropout(x, response, spectrum)
         identity = self.weight[..., :1, :]
-        filtered = spectrum.igft(self.gains(response) * spectrum.gft(x))
-        return identity * x + filtered
+        return identity * x + spectrum.filter(x, self.gains(response))
 
     def gains(self, response: Tensor) -> Tensor:
         """The combined response of the bases, ``[..., q, channels]``, without the identity."""
         return response @ self.weight[..., 1:, :]
 
-    def _with_dropout(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
+    def _with_dropout(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         """Each of the M + 1 filtered copies loses entries of its own, then they are combined."""
-        coefficients = spectrum.gft(x).unsqueeze(-2) * response.unsqueeze(-1)  # [..., q, M, c]
-        filtered = spectrum.igft(coefficients.flatten(-2)).unflatten(-1, (self.num_heads, -1))
+        filtered = spectrum.filter_bank(x, response)
         identity = x.unsqueeze(-2).expand(*filtered.shape[:-2], 1, -1)
         copies = nn.functional.dropout(torch.cat([identity, filtered], dim=-2), self.dropout)
         return (copies * self.weight.unsqueeze(-3)).sum(dim=-2)
@@ -80,7 +78,9 @@ class FeedForwardBases(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
+    def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
+        if not isinstance(spectrum, Spectrum):
+            raise ConfigError("bases='ffn' needs eigenvectors; decompose the graph.")
         n = spectrum.num_nodes
         entries = n * n * self.channels
         if entries > _ENTRY_LIMIT:

@@ -11,7 +11,7 @@ from specformer.nn.activation import Activation, activation_module
 from specformer.nn.bases import FeedForwardBases, LinearBases
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.linear import LayerNorm, Linear
-from specformer.spectrum import Spectrum
+from specformer.spectrum import AnySpectrum
 
 Norm = Literal["batch", "layer"] | None
 
@@ -57,7 +57,7 @@ class SpectralConv(nn.Module):
             transform or norm or activation or residual
         )
 
-    def forward(self, x: Tensor, response: Tensor, spectrum: Spectrum) -> Tensor:
+    def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         filtered = self.bases(x, response, spectrum)
         out: Tensor = self.activation(self.norm(self.transform(filtered)))
         return out + x if self.residual else out

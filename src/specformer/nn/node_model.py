@@ -210,7 +210,8 @@ class Specformer(Pretrained):
             \Big( \sum_i \omega_i\,(p(\theta_i) - g(\theta_i))^2 \Big/
             \sum_i \omega_i\, g(\theta_i)^2 \Big)^{1/2}
 
-        over the density's points: the relative error that white noise suffers when filtered.
+        over the density's points: the relative error that white noise suffers when filtered. For
+        models in evaluation mode.
         """
         values, weights = spectrum.tokens.values, spectrum.tokens.weights.unsqueeze(-1)
         worst = 0.0
@@ -246,8 +247,10 @@ class Specformer(Pretrained):
 
     def condensed_attention(self, spectrum: AnySpectrum) -> Tensor:
         """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
-        implicit = isinstance(spectrum, ImplicitSpectrum)
-        tokens = spectrum.tokens if implicit else spectrum.distinct.tokens
+        if isinstance(spectrum, ImplicitSpectrum):
+            tokens = spectrum.tokens
+        else:
+            tokens = spectrum.distinct.tokens
         encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
         return torch.stack([encoder.condensed_attention(tokens) for encoder in encoders])
 

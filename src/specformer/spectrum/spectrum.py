@@ -143,7 +143,8 @@ class Spectrum:
         Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
         """
         coefficients = self.gft(x).unsqueeze(-2) * responses.unsqueeze(-1)  # [..., q, M, c]
-        return self.igft(coefficients.flatten(-2)).unflatten(-1, (responses.shape[-1], -1))
+        filtered: Tensor = self.igft(coefficients.flatten(-2))
+        return filtered.reshape(*filtered.shape[:-1], responses.shape[-1], x.shape[-1])
 
     def landmarks(self, count: int, points: int | None = None) -> Landmarks:
         """At most ``count`` weighted points that integrate like the whole spectrum.

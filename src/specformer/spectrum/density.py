@@ -1,0 +1,191 @@
+r"""A spectrum's density without its eigenvectors: stochastic Lanczos quadrature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import Tokens, group_starts
+from specformer.spectrum.quadrature import gauss_quadrature
+from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
+from specformer.spectrum.sparse import to_torch
+
+#: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
+_HELD = 2**28
+#: A remainder this short ends a probe's recurrence: what it would still find has no weight.
+_EXHAUSTED = 1e-10
+#: Points nearer than this to their neighbour are one: a probe finds an eigenvalue of which it holds
+#: little with an error of this size.
+_EQUAL = 1e-6
+#: Points with a smaller share of all weight are rounding errors.
+_WEIGHTLESS = 1e-14
+
+
+def spectral_density(
+    laplacian: sp.csr_array,
+    *,
+    probes: int = 16,
+    steps: int = 128,
+    degrees: np.ndarray | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Tokens:
+    r"""Weighted points :math:`(\theta_i, \omega_i)` that integrate like all eigenvalues.
+
+    .. math::
+        \sum_i \omega_i\, p(\theta_i) \approx \mathrm{tr}\; p(L) = \sum_j p(\lambda_j), \qquad
+        \sum_i \omega_i = n
+
+    Every probe z, a vector of random signs, gives by ``steps`` Lanczos steps the Gauss rule of
+    :math:`p \mapsto z^\top p(L)\, z`, exact below degree ``2 * steps``. The mean over the probes
+    estimates the trace, with an error that falls like :math:`1/\sqrt{n \cdot \mathrm{probes}}`; its
+    own Gauss rule of ``steps`` points is what comes back (Golub and Welsch, 1969; Ubaru, Chen and
+    Saad, 2017).
+
+    What is known of the spectrum is taken out of the probes and put back exactly: the eigenvalue 0
+    with one copy for each component that has an edge, 2 with one for each bipartite component, and
+    nodes without edges. With ``probes`` at least n the nodes themselves are the probes: then no
+    chance is left, and with as many steps as there are distinct eigenvalues the density is exact.
+
+    Args:
+        laplacian: normalised, as :func:`specformer.graphs.normalised_laplacian` gives it.
+        probes: random vectors.
+        steps: of Lanczos' recurrence, in float64, each vector made orthogonal to all before it.
+        degrees: of the nodes, where edges have weights.
+        device: where to multiply.
+        dtype: of the result.
+        seed: of the probes.
+
+    Returns:
+        Tokens in ascending order, at most ``steps`` and the three known values.
+
+    Example:
+        >>> ring = sp.csr_array(np.array([[1, -0.5, -0.5], [-0.5, 1, -0.5], [-0.5, -0.5, 1]]))
+        >>> spectral_density(ring)
+        Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
+    """
+    if probes < 1 or steps < 1:
+        raise SpectrumError(f"probes={probes}, steps={steps}: both must be at least 1.")
+    target = torch.device(device or "cpu")
+    n = int(laplacian.shape[0])
+    shifted = sp.csr_array(laplacian - sp.eye_array(n))
+    shifted.eliminate_zeros()
+    known = (known_vectors(-shifted, 1, degrees), known_vectors(-shifted, -1, degrees))
+    lonely = np.diff(shifted.indptr) == 0
+    rest = _Rest(known, lonely, target)
+    values, weights = np.empty(0), np.empty(0)
+    if rest.size > 0:
+        operator = to_torch(shifted, target, torch.float64)
+        steps = min(steps, rest.size)
+        averaged = _averaged(operator, rest, probes, steps, seed)
+        values, weights = gauss_quadrature(*averaged, steps)
+    exact = [0.0, 2.0, 1.0], [*(float(vectors.count) for vectors in known), float(lonely.sum())]
+    values, weights = _merged(np.append(values, exact[0]), np.append(weights, exact[1]))
+    return Tokens(
+        torch.as_tensor(values).to(target, dtype), torch.as_tensor(weights).to(target, dtype)
+    )
+
+
+class _Rest:
+    """The part of space that no known eigenvector takes up."""
+
+    def __init__(
+        self, known: Iterable[KnownVectors], lonely: np.ndarray, device: torch.device
+    ) -> None:
+        self.known = [
+            (
+                torch.as_tensor(np.maximum(vectors.column, 0)).to(device),
+                torch.as_tensor(vectors.entry).to(device),
+                vectors.count,
+            )
+            for vectors in known
+            if vectors.count
+        ]
+        self.lonely = torch.as_tensor(lonely).to(device)
+        self.size = len(lonely) - int(lonely.sum()) - sum(count for _, _, count in self.known)
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """The part of ``[rows, n]`` in it."""
+        for column, entry, count in self.known:
+            shares = vectors.new_zeros(len(vectors), count).index_add_(1, column, vectors * entry)
+            vectors = vectors - entry * shares[:, column]
+        return vectors.masked_fill(self.lonely, 0.0)
+
+
+def _averaged(
+    operator: Tensor, rest: _Rest, probes: int, steps: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The points of all probes' Gauss rules, with weights that sum to the rest's dimension."""
+    n = operator.shape[0]
+    generator = np.random.default_rng(seed)
+    values, weights = [], []
+    count, rows = min(probes, n), max(1, _HELD // (n * steps))
+    for first in range(0, count, rows):
+        last = min(first + rows, count)
+        start = np.zeros((last - first, n), dtype=np.int8)
+        if count == n:
+            start[np.arange(last - first), np.arange(first, last)] = 1
+        else:
+            start = 2 * generator.integers(0, 2, start.shape, dtype=np.int8) - 1
+        vectors = torch.as_tensor(start).to(operator.device, operator.dtype)
+        theta, omega = _gauss_rules(operator, rest, vectors, steps)
+        values.append(theta.ravel())
+        weights.append(omega.ravel())
+    joined = np.concatenate(weights)
+    return _merged(np.concatenate(values), joined * (rest.size / joined.sum()))
+
+
+def _gauss_rules(
+    operator: Tensor, rest: _Rest, start: Tensor, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each start vector's own Gauss rule: values and weights ``[rows, steps]``.
+
+    A recurrence that is exhausted goes on with zero vectors, which have no weight.
+    """
+    start = rest.project(start)
+    norms = start.norm(dim=1, keepdim=True)
+    basis = start.new_zeros(len(start), steps, start.shape[1])
+    diagonal, beside = start.new_zeros(len(start), steps), start.new_zeros(len(start), steps)
+    basis[:, 0] = _direction(start, norms)
+    for step in range(steps):
+        vector = (operator @ basis[:, step].mT.contiguous()).mT.contiguous()
+        diagonal[:, step] = (vector * basis[:, step]).sum(dim=1)
+        if step + 1 == steps:
+            break
+        # Left alone, rounding would let known eigenvalues grow back and take points for themselves.
+        vector = rest.project(vector)
+        before = basis[:, : step + 1]
+        for _ in range(2):  # twice is enough to stay orthogonal to rounding
+            vector -= torch.bmm(torch.bmm(vector[:, None], before.mT), before)[:, 0]
+        length = vector.norm(dim=1, keepdim=True)
+        basis[:, step + 1] = _direction(vector, length)
+        beside[:, step] = torch.where(length > _EXHAUSTED, length, 0.0)[:, 0]
+    jacobi = torch.diag_embed(diagonal)
+    for offset in (-1, 1):
+        jacobi += torch.diag_embed(beside[:, :-1], offset=offset)
+    theta, vectors = np.linalg.eigh(jacobi.cpu().numpy())
+    return theta + 1.0, (norms.cpu().numpy() * vectors[:, 0]) ** 2
+
+
+def _direction(vectors: Tensor, lengths: Tensor) -> Tensor:
+    """Unit vectors, or zero where nothing but rounding is left."""
+    return torch.where(lengths > _EXHAUSTED, vectors / lengths.clamp_min(_EXHAUSTED), 0.0)
+
+
+def _merged(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points ascending in [0, 2], equal ones as one, without those that carry no weight."""
+    keep = weights > _WEIGHTLESS * weights.sum()
+    order = np.argsort(values[keep])
+    values, weights = values[keep][order].clip(0.0, 2.0), weights[keep][order]
+    starts = group_starts(values, _EQUAL)
+    sums = np.add.reduceat(weights, starts)
+    means = np.add.reduceat(weights * values, starts) / sums
+    for exact in (0.0, 1.0, 2.0):  # as in distinct.snap
+        means[np.abs(means - exact) <= _EQUAL] = exact
+    return means, sums
