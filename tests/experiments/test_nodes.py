@@ -11,7 +11,13 @@ import torch
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.nodes import NodeOutcome, classify_nodes, node_spectrum, predict_nodes
+from specformer.experiments.nodes import (
+    NodeOutcome,
+    classify_nodes,
+    node_landmarks,
+    node_spectrum,
+    predict_nodes,
+)
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum
 from specformer.training.progress import Silent
@@ -92,3 +98,18 @@ def test_what_a_recipe_may_say() -> None:
         for changes in ([], ["k=5"], ["spectrum=density"], ["spectrum=density", "degree=9"])
     }
     assert len(keys) == 4
+
+
+def test_landmarks_are_checked_against_exact_attention():
+    graph = csbm(0.6, num_nodes=200, num_features=8, seed=3)
+    _, recipe = node_recipe(None, "mine", ["landmarks=60", "model.epsilon=10", "schedule.epochs=5"])
+    spectrum = node_spectrum(graph, recipe, CPU, None)
+    points = node_landmarks(spectrum, recipe)
+    assert (len(points.values), len(points.points)) == (60, 120)
+    splits = make_splits(graph, recipe.split, 2, 0)
+    outcome = classify_nodes(
+        graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
+    )
+    assert 0 < outcome.row["landmark_error"] < 1e-3
+    with pytest.raises(ConfigError, match="landmarks=0 must be at least 1"):
+        node_landmarks(spectrum, node_recipe(None, "mine", ["landmarks=0"])[1])

@@ -244,20 +244,14 @@ def test_monitoring_accuracy_keeps_the_model_of_the_highest(make):
         assert val == pytest.approx(float(fit.by_accuracy.val[run]), abs=1e-6)
 
 
-def test_landmarks_change_training_but_not_evaluation():
+def test_landmarks_stand_for_the_spectrum():
     task = task_of()
     schedule = Schedule(learning_rate=0.02, epochs=4)
     exact = fit_nodes(specformers(), task, SPECTRUM, schedule)
     every = fit_nodes(specformers(), task, SPECTRUM, schedule, landmarks=SPECTRUM.distinct.tokens)
     few = fit_nodes(specformers(), task, SPECTRUM, schedule, landmarks=SPECTRUM.landmarks(3))
     torch.testing.assert_close(exact.curves, every.curves)
-    assert not torch.allclose(exact.curves[1:], few.curves[1:], rtol=1e-9, atol=0)
-    last = few.curves[-1, :, 1]
-    if bool((few.by_loss.epoch == 3).all()):  # the kept model is the last: its loss is exact
-        log = few.model(task.x, SPECTRUM).log_softmax(dim=-1)
-        picked = -log.gather(-1, task.y.expand(RUNS, -1).unsqueeze(-1)).squeeze(-1)
-        val = (picked * task.val).sum(dim=-1) / task.val.sum(dim=-1)
-        torch.testing.assert_close(val, last)
+    assert not torch.allclose(exact.curves, few.curves, rtol=1e-9, atol=0)
 
 
 def test_a_filter_has_rates_of_its_own():

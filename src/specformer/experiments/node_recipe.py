@@ -77,7 +77,8 @@ class NodeRecipe:
             interpolants (:func:`specformer.approximate`).
         k: how many eigenpairs, as in :func:`specformer.decompose`.
         degree: of the interpolants, where there are no eigenpairs.
-        landmarks: Specformer's attention keys while training; None for all distinct eigenvalues.
+        landmarks: how many points of the spectrum stand for it in Specformer's attention while
+            training; None for all. What that changed is recorded as ``landmark_error``.
     """
 
     description: str = ""

@@ -76,14 +76,17 @@ def node_operator(
 
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
-    """Attention's keys in training steps, where a recipe asks for fewer than there are tokens."""
+    """What attention looks at while training, where a recipe asks for less than all tokens.
+
+    Interpolation needs about twice as many points as quadrature for the same error.
+    """
     if not isinstance(operator, Spectrum) or recipe.landmarks is None:
         return None
     if recipe.landmarks < 1:
         raise ConfigError(f"landmarks={recipe.landmarks} must be at least 1, or empty.")
     if recipe.landmarks >= len(operator.distinct.values):
         return None
-    return operator.landmarks(recipe.landmarks)
+    return operator.landmarks(recipe.landmarks, points=2 * recipe.landmarks)
 
 
 def node_task(
@@ -134,6 +137,7 @@ def classify_nodes(
     task = node_task(graph, splits, recipe, device, model)
     fresh = fresh_models(model, recipe, graph, task.runs, seed)
     operator = node_operator(model, graph, spectrum, device)
+    landmarks = node_landmarks(operator, recipe)
     with (
         matmul_precision(recipe.precision, device),
         progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update,
@@ -144,7 +148,7 @@ def classify_nodes(
             operator,
             recipe.schedule,
             monitor=recipe.monitor,
-            landmarks=node_landmarks(operator, recipe),
+            landmarks=landmarks,
             checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
             if checkpoint
             else None,
@@ -171,12 +175,25 @@ def classify_nodes(
         arrays |= _pictures(graph.name, models[0], operator)
     if isinstance(operator, ImplicitSpectrum):
         row["interpolation_error"] = interpolation_error(models, operator)
+    if isinstance(operator, Spectrum) and landmarks is not None:
+        row["landmark_error"] = _landmark_error(models, operator, landmarks)
     return NodeOutcome(row, arrays, models)
 
 
 def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int) -> str:
     """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
     return json.dumps([model, asdict(recipe), [split.fingerprint for split in splits], seed])
+
+
+@torch.no_grad()
+def _landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: Keys) -> float:
+    """How far the trained filters are from exact attention's, relative to their largest value."""
+    errors = []
+    for model in models:
+        assert isinstance(model, Specformer)
+        exact, near = (torch.stack(model.responses(spectrum, k)) for k in (None, landmarks))
+        errors.append(float((near - exact).abs().max() / exact.abs().max().clamp_min(1e-12)))
+    return max(errors)
 
 
 @torch.no_grad()

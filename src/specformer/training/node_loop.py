@@ -139,7 +139,7 @@ def fit_nodes(
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept: the lowest validation loss or
             the highest validation accuracy.
-        landmarks: attention's keys in training steps, for Specformer; evaluation is exact.
+        landmarks: what Specformer's attention looks at instead of every eigenvalue.
         checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
             a resumed run gives what an uninterrupted one gives, to the bit.
         on_progress: called with the epochs done, the mean validation accuracy at the best epochs,
@@ -167,7 +167,7 @@ def fit_nodes(
         optimiser.step()
         model.eval()
         with torch.no_grad():
-            logits = model(task.x, operator)
+            logits = model(task.x, operator, *points)
             val_loss = _mean_over(task.val, _cross_entropy(logits, task.y))
             right = (logits.argmax(dim=-1) == task.y).to(logits.dtype)
             val, test = _mean_over(task.val, right), _mean_over(task.test, right)
