@@ -203,7 +203,10 @@ def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     logger.info("solver %s: %s", name, reason)
     while True:
         try:
-            return name, reason, *_ask(name, job)
+            found = _ask(name, job)
+            if name == "dense" and job.mirrors:
+                reason += f"; {len(job.mirrors)} mirror symmetries split the problem"
+            return name, reason, *found
         except SpectrumError as error:
             following = _fallback(name, job)
             if name == "dense":
