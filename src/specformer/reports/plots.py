@@ -6,14 +6,12 @@ headings; a legend is drawn unless the page has one for all pictures.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -21,6 +19,22 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from specformer.files import replacing
 from specformer.reports import numbers
+from specformer.reports.drawing import (
+    above_hills,
+    draw_density,
+    draw_line,
+    draw_tile,
+    eigenvalue_axis,
+    eigenvalue_limits,
+    even,
+    held,
+    histogram,
+    label_width,
+    power,
+    response_limits,
+    styled,
+    thin,
+)
 from specformer.reports.style import (
     HEAT,
     INK,
@@ -59,19 +73,8 @@ BANDS = ("Low", "Medium", "High")
 #: Inches. Three fit beside each other on a page without their text becoming small.
 _PANEL = (3.6, 2.6)
 
-_Parameters = ParamSpec("_Parameters")
 
-
-def _styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
-    @functools.wraps(draw)
-    def styled(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Figure:
-        with matplotlib.rc_context(RC):
-            return draw(*args, **kwargs)
-
-    return styled
-
-
-@_styled
+@styled
 def filter_plot(
     eigenvalues: np.ndarray,
     target: np.ndarray | None,
@@ -95,7 +98,7 @@ def filter_plot(
         legend: name the lines.
     """
     figure, (axis,) = panels(*_PANEL)
-    _density(axis, eigenvalues, counts)
+    draw_density(axis, eigenvalues, counts)
     if target is not None:
         true = thin(eigenvalues, target)
         axis.plot(*true, color=INK, alpha=0.22, lw=6.5, solid_capstyle="round", label="true filter")
@@ -104,11 +107,11 @@ def filter_plot(
         runs = np.atleast_2d(responses[model])
         if len(runs) > 1:
             low, high = np.nanmin(runs, axis=0), np.nanmax(runs, axis=0)
-            (x, lower), (_, upper) = _even(eigenvalues, low), _even(eigenvalues, high)
+            (x, lower), (_, upper) = even(eigenvalues, low), even(eigenvalues, high)
             axis.fill_between(x, lower, upper, color=style.color, alpha=0.15, lw=0)
-        _line(axis, *thin(eigenvalues, np.nanmedian(runs, axis=0)), style)
-    axis.set_ylim(*_response_limits(target, responses))
-    _eigenvalue_axis(axis, eigenvalues)
+        draw_line(axis, *thin(eigenvalues, np.nanmedian(runs, axis=0)), style)
+    axis.set_ylim(*response_limits(target, responses))
+    eigenvalue_axis(axis, eigenvalues)
     axis.set_ylabel("response")
     titled(axis, title, formula)
     if legend:
@@ -116,22 +119,22 @@ def filter_plot(
     return figure
 
 
-@_styled
+@styled
 def heads_plot(eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "") -> Figure:
     """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``."""
     figure, (axis,) = panels(*_PANEL)
-    _density(axis, eigenvalues, None)
+    draw_density(axis, eigenvalues, None)
     for style, response in zip(head_looks(responses.shape[1]), responses.T, strict=True):
-        _line(axis, *thin(eigenvalues, response), style)
-    _eigenvalue_axis(axis, eigenvalues)
+        draw_line(axis, *thin(eigenvalues, response), style)
+    eigenvalue_axis(axis, eigenvalues)
     axis.set_ylabel("response")
-    axis.set_ylim(*_above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
+    axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
     titled(axis, title)
     keyed(figure, axis)
     return figure
 
 
-@_styled
+@styled
 def image_grid(
     raw: np.ndarray | None,
     true: np.ndarray,
@@ -163,15 +166,15 @@ def image_grid(
     axis.set_axis_off()
     grey = {"cmap": "gray", "vmin": np.nanmin(true), "vmax": np.nanmax(true)}
     if raw is not None:
-        _tile(axis, raw, 0, upper, "raw", cmap="gray")
-    _tile(axis, true, 1, upper, "true", **grey)
+        draw_tile(axis, raw, 0, upper, "raw", cmap="gray")
+    draw_tile(axis, true, 1, upper, "true", **grey)
     gaps = {model: np.abs(learned[model] - true) for model in models}
     scale = max((float(np.nanmax(gap)) for gap in gaps.values()), default=0.0) or 1.0
     for column, model in enumerate(models, start=2):
         shown = (sse or {}).get(model, float(np.nansum(gaps[model] ** 2)))
         name, weight = look(model).label, "bold" if model == OURS else "normal"
-        _tile(axis, learned[model], column, upper, name, weight, **grey)
-        _tile(axis, gaps[model], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
+        draw_tile(axis, learned[model], column, upper, name, weight, **grey)
+        draw_tile(axis, gaps[model], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
         text = f"SSE {numbers.error(shown)}"
         axis.text(1.07 * column + 0.5, lower[1] + 0.04, text, ha="center", va="top", fontsize=8)
     text = f"absolute error\nblack 0, bright {numbers.error(scale)}"
@@ -181,7 +184,7 @@ def image_grid(
     return figure
 
 
-@_styled
+@styled
 def attention_heatmap(matrix: np.ndarray, *, title: str = "") -> Figure:
     """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
 
@@ -215,7 +218,7 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "") -> Figure:
     return figure
 
 
-@_styled
+@styled
 def curves_plot(
     curves: Mapping[str, np.ndarray],
     *,
@@ -232,18 +235,18 @@ def curves_plot(
     figure, (axis,) = panels(*_PANEL)
     for model in in_order(curves):
         style = look(model)
-        runs = _held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
+        runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
         if not len(runs):
             continue
         epochs = np.arange(1, len(runs) + 1)
         if runs.shape[1] > 1:
-            (x, low), (_, high) = _even(epochs, runs.min(axis=1)), _even(epochs, runs.max(axis=1))
+            (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
             axis.fill_between(x, low, high, color=style.color, alpha=0.12, lw=0)
-        _line(axis, *thin(epochs, np.median(runs, axis=1)), style)
+        draw_line(axis, *thin(epochs, np.median(runs, axis=1)), style)
     if log:
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(numticks=6))
-        axis.yaxis.set_major_formatter(FuncFormatter(_power))
+        axis.yaxis.set_major_formatter(FuncFormatter(power))
         axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -257,7 +260,7 @@ def curves_plot(
     return figure
 
 
-@_styled
+@styled
 def spectrum_plot(
     eigenvalues: np.ndarray, *, counts: np.ndarray | None = None, title: str = ""
 ) -> Figure:
@@ -265,14 +268,16 @@ def spectrum_plot(
     figure, (left, right) = panels(7.2, 2.7, 2)
     values = np.sort(eigenvalues if counts is None else np.repeat(eigenvalues, counts))
     color = look("gprgnn").color
-    heights, edges = _histogram(values, None)
+    heights, edges = histogram(values, None)
     left.stairs(heights, edges, fill=True, color=color, alpha=0.3, lw=0)
     left.stairs(heights, edges, color=color, lw=1.1)
     left.set_ylim(bottom=0)
-    _eigenvalue_axis(left, values)
+    eigenvalue_axis(left, values)
     left.set_ylabel("eigenvalues in a bin")
-    _line(right, *thin(np.arange(1, len(values) + 1), values), Look("sorted", "blue", width=1.6))
-    right.set(xlabel="rank", ylabel="eigenvalue λ", ylim=_eigenvalue_limits(values))
+    draw_line(
+        right, *thin(np.arange(1, len(values) + 1), values), Look("sorted", "blue", width=1.6)
+    )
+    right.set(xlabel="rank", ylabel="eigenvalue λ", ylim=eigenvalue_limits(values))
     right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     right.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     right.grid(axis="y", color=RULE, lw=0.5)
@@ -281,7 +286,7 @@ def spectrum_plot(
     return figure
 
 
-@_styled
+@styled
 def accuracy_plot(
     results: Mapping[str, Mapping[str, Any]], *, title: str = "", xlabel: str = "test accuracy (%)"
 ) -> Figure:
@@ -296,7 +301,7 @@ def accuracy_plot(
     figure, (axis,) = panels(
         _PANEL[0],
         0.85 + 0.31 * max(2, len(models)),
-        left=_label_width(look(m).label for m in models),
+        left=label_width(look(m).label for m in models),
     )
     for row, model in enumerate(models):
         style, result = look(model), results[model]
@@ -325,7 +330,7 @@ def accuracy_plot(
     return figure
 
 
-@_styled
+@styled
 def errors_plot(
     errors: Mapping[str, Mapping[str, float]],
     *,
@@ -334,7 +339,7 @@ def errors_plot(
 ) -> Figure:
     """Every model's error on every filter at a glance, on a logarithmic scale: left is better."""
     models = in_order(model for row in errors.values() for model in row)
-    figure, (axis,) = panels(5.6, 0.8 + 0.36 * len(errors), left=_label_width(errors))
+    figure, (axis,) = panels(5.6, 0.8 + 0.36 * len(errors), left=label_width(errors))
     for row, found in enumerate(errors.values()):
         drawn = [value for value in found.values() if value > 0]
         if drawn:
@@ -361,7 +366,7 @@ def errors_plot(
         )
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(numticks=9))
-    axis.xaxis.set_major_formatter(FuncFormatter(_power))
+    axis.xaxis.set_major_formatter(FuncFormatter(power))
     axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     axis.grid(axis="x", color=RULE, lw=0.5)
     axis.set_yticks(range(len(errors)), list(errors))
@@ -379,124 +384,3 @@ def save_png(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
     with matplotlib.rc_context(RC), replacing(path) as part:
         figure.savefig(part, format="png", dpi=dpi, facecolor="white")
     return Path(path)
-
-
-def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
-    """At most about ``limit`` points of a line, no spike lost.
-
-    It keeps the ends, and the lowest and the highest of every stretch.
-
-    Example:
-        >>> x, y = thin(np.arange(10_000), np.eye(1, 10_000, 777).ravel(), limit=100)
-        >>> len(x) <= 102, float(y.max())
-        (True, 1.0)
-    """
-    x, y = np.asarray(x), np.asarray(y)
-    if len(x) <= limit:
-        return x, y
-    kept = {0, len(x) - 1}
-    for part in np.array_split(np.arange(len(x)), limit // 2):
-        values = np.nan_to_num(y[part])
-        kept.update((int(part[values.argmin()]), int(part[values.argmax()])))
-    index = np.array(sorted(kept))
-    return x[index], y[index]
-
-
-def _even(x: np.ndarray, y: np.ndarray, limit: int = 160) -> tuple[np.ndarray, np.ndarray]:
-    """The edge of a tint: evenly taken points, the same for both edges."""
-    index = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).round().astype(int))
-    return np.asarray(x)[index], np.asarray(y)[index]
-
-
-def _held(runs: np.ndarray) -> np.ndarray:
-    """Carry each run's last reading on to the end; drop epochs after the last run's."""
-    alive = np.isfinite(runs)
-    if not alive.any():
-        return runs[:0, :0]
-    runs = runs[: int(np.flatnonzero(alive.any(axis=1))[-1]) + 1, alive.any(axis=0)]
-    alive = np.isfinite(runs)
-    last = np.maximum.accumulate(np.where(alive, np.arange(len(runs))[:, None], -1), axis=0)
-    first = alive.argmax(axis=0)
-    rows = np.where(last < 0, first[None, :], last)
-    return np.take_along_axis(runs, rows, axis=0)
-
-
-def _line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
-    axis.plot(
-        x,
-        y,
-        color=style.color,
-        lw=style.width,
-        ls=style.linestyle,
-        zorder=style.zorder,
-        label=style.label,
-    )
-
-
-def _tile(
-    axis: Axes,
-    image: np.ndarray,
-    column: int,
-    rows: tuple[float, float],
-    title: str = "",
-    weight: str = "normal",
-    **how: Any,
-) -> None:
-    left, (top, bottom) = 1.07 * column, rows
-    axis.imshow(image, interpolation="none", extent=(left, left + 1, bottom, top), **how)
-    axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
-
-
-def _density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:
-    heights, edges = _histogram(eigenvalues, counts)
-    hills = 0.13 * heights / (heights.max() or 1.0)
-    where = axis.get_xaxis_transform()
-    axis.stairs(hills, edges, fill=True, color=MUTED, alpha=0.28, lw=0, transform=where, zorder=0)
-
-
-def _histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    heights, edges = np.histogram(values, 64, range=_eigenvalue_limits(values), weights=weights)
-    return heights.astype(float), edges
-
-
-def _eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
-    low = min(0.0, float(np.min(values, initial=0.0)))
-    return low, max(2.0, float(np.max(values, initial=2.0)))
-
-
-def _eigenvalue_axis(axis: Axes, values: np.ndarray) -> None:
-    low, high = _eigenvalue_limits(values)
-    axis.set_xlim(low - 0.01, high + 0.01)
-    if (low, high) == (0.0, 2.0):
-        axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2"])
-    axis.set_xlabel("eigenvalue λ")
-    axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-
-
-def _response_limits(
-    target: np.ndarray | None, responses: Mapping[str, np.ndarray]
-) -> tuple[float, float]:
-    """Room for everything, but a wild response may not flatten the true one."""
-    drawn = [np.nanmedian(np.atleast_2d(response), axis=0) for response in responses.values()]
-    everything = np.concatenate([*drawn, *([] if target is None else [target]), [0.0]])
-    low, high = float(np.nanmin(everything)), float(np.nanmax(everything))
-    if target is not None:
-        floor, top = float(np.min(target)), float(np.max(target))
-        room = 0.45 * ((top - floor) or 1.0)
-        low, high = max(low, floor - room), min(high, top + room)
-    return _above_hills(low, high)
-
-
-def _above_hills(low: float, high: float) -> tuple[float, float]:
-    """Limits that leave the bottom of the panel to the eigenvalues' density."""
-    height = (high - low) or 1.0
-    return low - 0.22 * height, high + 0.06 * height
-
-
-def _label_width(labels: Iterable[str]) -> float:
-    """Inches that the labels of rows need."""
-    return 0.2 + 0.083 * max(map(len, labels), default=0)
-
-
-def _power(value: float, _: Any = None) -> str:
-    return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""

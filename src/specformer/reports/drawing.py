@@ -1,0 +1,161 @@
+r"""Pieces that pictures are made of: the house style, lines, tiles, hills and axes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from specformer.reports import numbers
+from specformer.reports.style import (
+    MUTED,
+    RC,
+    Look,
+)
+
+_Parameters = ParamSpec("_Parameters")
+
+
+def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
+    """Draw in the house style, whatever the caller's settings are."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Figure:
+        with matplotlib.rc_context(RC):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
+    """At most about ``limit`` points of a line, no spike lost.
+
+    It keeps the ends, and the lowest and the highest of every stretch.
+
+    Example:
+        >>> x, y = thin(np.arange(10_000), np.eye(1, 10_000, 777).ravel(), limit=100)
+        >>> len(x) <= 102, float(y.max())
+        (True, 1.0)
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    if len(x) <= limit:
+        return x, y
+    kept = {0, len(x) - 1}
+    for part in np.array_split(np.arange(len(x)), limit // 2):
+        values = np.nan_to_num(y[part])
+        kept.update((int(part[values.argmin()]), int(part[values.argmax()])))
+    index = np.array(sorted(kept))
+    return x[index], y[index]
+
+
+def even(x: np.ndarray, y: np.ndarray, limit: int = 160) -> tuple[np.ndarray, np.ndarray]:
+    """The edge of a tint: evenly taken points, the same for both edges."""
+    index = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).round().astype(int))
+    return np.asarray(x)[index], np.asarray(y)[index]
+
+
+def held(runs: np.ndarray) -> np.ndarray:
+    """Carry each run's last reading on to the end; drop epochs after the last run's."""
+    alive = np.isfinite(runs)
+    if not alive.any():
+        return runs[:0, :0]
+    runs = runs[: int(np.flatnonzero(alive.any(axis=1))[-1]) + 1, alive.any(axis=0)]
+    alive = np.isfinite(runs)
+    last = np.maximum.accumulate(np.where(alive, np.arange(len(runs))[:, None], -1), axis=0)
+    first = alive.argmax(axis=0)
+    rows = np.where(last < 0, first[None, :], last)
+    return np.take_along_axis(runs, rows, axis=0)
+
+
+def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
+    """A curve in a model's look."""
+    axis.plot(
+        x,
+        y,
+        color=style.color,
+        lw=style.width,
+        ls=style.linestyle,
+        zorder=style.zorder,
+        label=style.label,
+    )
+
+
+def draw_tile(
+    axis: Axes,
+    image: np.ndarray,
+    column: int,
+    rows: tuple[float, float],
+    title: str = "",
+    weight: str = "normal",
+    **how: Any,
+) -> None:
+    """One image of a row, at its column, with a title."""
+    left, (top, bottom) = 1.07 * column, rows
+    axis.imshow(image, interpolation="none", extent=(left, left + 1, bottom, top), **how)
+    axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
+
+
+def draw_density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:
+    """Grey hills at the foot of an axis where eigenvalues lie."""
+    heights, edges = histogram(eigenvalues, counts)
+    hills = 0.13 * heights / (heights.max() or 1.0)
+    where = axis.get_xaxis_transform()
+    axis.stairs(hills, edges, fill=True, color=MUTED, alpha=0.28, lw=0, transform=where, zorder=0)
+
+
+def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """How many eigenvalues lie in each of 64 bins, and the bins' edges."""
+    heights, edges = np.histogram(values, 64, range=eigenvalue_limits(values), weights=weights)
+    return heights.astype(float), edges
+
+
+def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
+    """[0, 2], or more where a value lies outside."""
+    low = min(0.0, float(np.min(values, initial=0.0)))
+    return low, max(2.0, float(np.max(values, initial=2.0)))
+
+
+def eigenvalue_axis(axis: Axes, values: np.ndarray) -> None:
+    """The x axis of everything drawn over eigenvalues."""
+    low, high = eigenvalue_limits(values)
+    axis.set_xlim(low - 0.01, high + 0.01)
+    if (low, high) == (0.0, 2.0):
+        axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2"])
+    axis.set_xlabel("eigenvalue λ")
+    axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+def response_limits(
+    target: np.ndarray | None, responses: Mapping[str, np.ndarray]
+) -> tuple[float, float]:
+    """Room for everything, but a wild response may not flatten the true one."""
+    drawn = [np.nanmedian(np.atleast_2d(response), axis=0) for response in responses.values()]
+    everything = np.concatenate([*drawn, *([] if target is None else [target]), [0.0]])
+    low, high = float(np.nanmin(everything)), float(np.nanmax(everything))
+    if target is not None:
+        floor, top = float(np.min(target)), float(np.max(target))
+        room = 0.45 * ((top - floor) or 1.0)
+        low, high = max(low, floor - room), min(high, top + room)
+    return above_hills(low, high)
+
+
+def above_hills(low: float, high: float) -> tuple[float, float]:
+    """Limits that leave the bottom of the panel to the eigenvalues' density."""
+    height = (high - low) or 1.0
+    return low - 0.22 * height, high + 0.06 * height
+
+
+def label_width(labels: Iterable[str]) -> float:
+    """Inches that the labels of rows need."""
+    return 0.2 + 0.083 * max(map(len, labels), default=0)
+
+
+def power(value: float, _: Any = None) -> str:
+    """A power of ten as a tick's label."""
+    return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""
