@@ -31,10 +31,16 @@ def spectrum(
         str | None,
         typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. (default: all)"),
     ] = None,
-    solver: Annotated[str, typer.Option(help="auto, dense, chebyshev or lanczos.")] = "auto",
+    solver: Annotated[str, typer.Option(help="auto, dense, chebyshev, lanczos or slepc.")] = "auto",
     warm: Annotated[
         Path | None,
         typer.Option(help="Spectrum of an earlier state of the graph to start from (safetensors)."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, help="MPI processes for slepc. (default: one a core)")
+    ] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option(help="Machines for slepc, as mpirun reads them.")
     ] = None,
     isolated: Annotated[
         str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")
@@ -73,6 +79,8 @@ def spectrum(
             cache=spectra_folder(cache),
             mirrors=mirrors,
             start=start,
+            ranks=ranks,
+            hostfile=hostfile,
             progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
         )
         update(100, 100.0)

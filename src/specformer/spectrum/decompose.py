@@ -21,13 +21,13 @@ from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
-from specformer.spectrum.solvers import chebyshev, dense, lanczos, subspace
+from specformer.spectrum.solvers import chebyshev, dense, lanczos, slepc, subspace
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 logger = logging.getLogger(__name__)
 
-Solver = Literal["auto", "dense", "lanczos", "chebyshev"]
-_SOLVERS = ("dense", "lanczos", "chebyshev")
+Solver = Literal["auto", "dense", "lanczos", "chebyshev", "slepc"]
+_SOLVERS = ("dense", "lanczos", "chebyshev", "slepc")
 #: ``auto`` goes dense below this many nodes whatever k is: it takes about a second.
 _SMALL = 2_500
 #: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted.
@@ -53,6 +53,8 @@ def decompose(
     cache: str | Path | None = None,
     mirrors: Sequence[np.ndarray] = (),
     start: Spectrum | None = None,
+    ranks: int | None = None,
+    hostfile: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
@@ -67,7 +69,8 @@ def decompose(
         at_cut: an eigenvalue repeated across the cut comes along whole (``"include"``: k is a
             least count) or is left out whole (``"exclude"``: k is an upper bound).
         isolated: what a node without edges contributes, an eigenvalue 1 or 0.
-        solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"`` or ``"auto"``.
+        solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"``, ``"slepc"`` or ``"auto"``, which
+            chooses between the first and the third.
         device: where to solve and where the result lives.
         dtype: precision of the result. Solvers work in float64, but large problems in this one:
             ``chebyshev`` then multiplies in it and sums in float64, and so does ``dense`` on a GPU.
@@ -77,6 +80,8 @@ def decompose(
             solve is split by them (:mod:`specformer.spectrum.symmetry`).
         start: spectrum of an earlier state of this graph, with the same nodes or fewer;
             ``chebyshev`` begins with it and is done sooner.
+        ranks, hostfile: MPI processes for ``slepc`` and the machines they run on, as ``mpirun``
+            reads them.
         progress: called with the number of pairs that have converged and of those wanted.
 
     Returns:
@@ -114,6 +119,8 @@ def decompose(
         dtype,
         mirrors,
         None if start is None else _starting_pairs(start, adjacency.shape[0]),
+        ranks,
+        hostfile,
         progress,
         None if cache is None else Path(cache) / key,
     )
@@ -135,6 +142,8 @@ class _Job:
     dtype: torch.dtype
     mirrors: Sequence[np.ndarray]
     start: tuple[np.ndarray, Tensor] | None
+    ranks: int | None
+    hostfile: str | Path | None
     progress: Callable[[int, int], None] | None
     state: Path | None
 
@@ -209,7 +218,7 @@ def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
             return name, reason, *found
         except SpectrumError as error:
             following = _fallback(name, job)
-            if name == "dense":
+            if name in ("dense", "slepc"):  # a missing MPI is told, not hidden behind dense
                 raise
             if following is None:
                 refused = dense.refusal(job.num_nodes, job.device)
@@ -223,6 +232,17 @@ def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:
     if name == "lanczos":
         values, columns = lanczos.solve(job.laplacian, job.lowest, job.highest)
         return values, torch.as_tensor(np.ascontiguousarray(columns))
+    if name == "slepc":
+        values, columns = slepc.solve(
+            job.laplacian,
+            job.lowest,
+            job.highest,
+            degrees=job.degrees,
+            ranks=job.ranks,
+            hostfile=job.hostfile,
+            progress=job.progress,
+        )
+        return values, torch.as_tensor(columns)
     if name == "chebyshev":
         return chebyshev.solve(
             job.laplacian,
