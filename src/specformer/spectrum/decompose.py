@@ -80,8 +80,8 @@ def decompose(
             solve is split by them (:mod:`specformer.spectrum.symmetry`).
         start: spectrum of an earlier state of this graph, with the same nodes or fewer;
             ``chebyshev`` begins with it and is done sooner.
-        ranks, hostfile: MPI processes for ``slepc`` and the machines they run on, as ``mpirun``
-            reads them.
+        ranks: MPI processes for ``slepc``.
+        hostfile: machines they run on, as ``mpirun`` reads them.
         progress: called with the number of pairs that have converged and of those wanted.
 
     Returns:
