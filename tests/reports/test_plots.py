@@ -187,3 +187,16 @@ def test_no_figure_needs_pyplot():
     # A figure that pyplot knows of is never freed. Others' tests may have imported it.
     if "matplotlib.pyplot" in sys.modules:
         assert sys.modules["matplotlib.pyplot"].get_fignums() == []
+
+
+def test_a_narrow_logarithmic_axis_has_more_than_one_label():
+    figure = plots.curves_plot({"specformer": np.geomspace(1.6, 0.5, 40)})
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    low, high = axis.get_ylim()
+    shown = [
+        label.get_text()
+        for place, label in zip(axis.get_yticks(), axis.get_yticklabels(), strict=True)
+        if low <= place <= high
+    ]
+    assert shown == ["0.5", "1"]
