@@ -86,7 +86,13 @@ def test_lower_wins_on_zinc_and_higher_on_the_others() -> None:
 
 def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
     result, arrays = table3(
-        datasets=["zinc"], runs=2, assignments=FAST, data=data, device=CPU, progress=Silent()
+        datasets=["zinc"],
+        models=["specformer"],
+        runs=2,
+        assignments=FAST,
+        data=data,
+        device=CPU,
+        progress=Silent(),
     )
     (found,) = result["rows"]
     assert (found["model"], found["recipe"], found["metric"]) == ("specformer", "paper", "mae")
@@ -104,7 +110,14 @@ def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
 
 
 def test_a_stopped_table_goes_on(tmp_path: Path, data: Path) -> None:
-    common = {"datasets": ["zinc"], "runs": 2, "assignments": FAST, "data": data, "device": CPU}
+    common = {
+        "datasets": ["zinc"],
+        "models": ["specformer"],
+        "runs": 2,
+        "assignments": FAST,
+        "data": data,
+        "device": CPU,
+    }
     folder = tmp_path / "run"
     first, _ = table3(begin=lambda: folder, progress=Silent(), **common)
     (folder / "checkpoint-zinc-specformer-paper-001.safetensors").unlink()

@@ -2,7 +2,8 @@ r"""Settings of learning from many small graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -13,6 +14,7 @@ import numpy as np
 import yaml
 from torch import nn
 
+from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NAMED
@@ -27,7 +29,7 @@ from specformer.training.graph_schedule import GraphSchedule
 from specformer.training.recipe import build, merged, override, read_settings
 
 #: Models of many graphs, ours first.
-GRAPH_MODELS = ("specformer",)
+GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
 
 Task = Literal["regression", "classification"]
 
@@ -52,6 +54,23 @@ class GraphModel:
     feature_dropout: float = 0.0
     propagation_dropout: float = 0.0
     init_std: float | None = None
+
+
+@dataclass(frozen=True)
+class BaselineModel:
+    """A baseline's settings, see :mod:`specformer.baselines.graph_level`; None for its own."""
+
+    hidden_channels: int = 64
+    num_layers: int = 4
+    dropout: float = 0.0
+    pooling: Literal["mean", "sum", "max"] | None = None
+    num_heads: int | None = None
+    attention_dropout: float | None = None
+    towers: int | None = None
+    average_log_degree: float | None = None
+    walk_steps: int | None = None
+    walk_channels: int | None = None
+    gamma: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,13 @@ class GraphRecipe:
         return replace(self, task=task, metric=metric, loss=loss, standardise=standardise)
 
 
+@dataclass(frozen=True)
+class BaselineRecipe(GraphRecipe):
+    """The same with a baseline's settings: Specformer's own recipes stay as they are recorded."""
+
+    model: BaselineModel = field(default_factory=BaselineModel)  # type: ignore[assignment]
+
+
 def _task(binary: bool) -> Task:
     return "classification" if binary else "regression"
 
@@ -132,18 +158,20 @@ def graph_recipe(
     """The recipe's name and itself, with ``key=value`` changes.
 
     A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
-    sets the paper has, else ``default``.
+    sets the paper has, else ``default``, which baselines have for each of those sets.
 
     Example:
         >>> graph_recipe(None, "zinc")[1].schedule.epochs
         1000
+        >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
+        16
     """
-    written = _written()
+    written, default = _written(), _default(dataset, model)
     chosen = name or ("paper" if _has("paper", dataset, model) else "default")
     if chosen.endswith(".yaml"):
-        settings = merged(written["default"], read_settings(Path(chosen)))
+        settings = merged(default, read_settings(Path(chosen)))
     elif chosen == "default":
-        settings = written["default"]
+        settings = default
     elif chosen not in NAMED:
         names = ", ".join([*NAMED, "default"])
         raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
@@ -154,10 +182,28 @@ def graph_recipe(
             "Use --recipe default."
         )
     else:
-        settings = merged(written["default"], written[chosen][model][dataset])
+        settings = merged(default, written[chosen][model][dataset])
     if task is not None:
         settings = {**settings, "task": task}
-    return chosen, build(GraphRecipe, override(settings, assignments), f"recipe {chosen}")
+    return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
+
+
+def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:
+    """A model's recipe from plain settings, checked."""
+    kind = BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe
+    return build(kind, settings, where)
+
+
+def _default(dataset: str, model: str) -> dict[str, Any]:
+    """The settings that a model's recipes start from."""
+    written = _written()
+    default: dict[str, Any] = written["default"]
+    if model not in GRAPH_BASELINES:
+        return default
+    baselines = written["baselines"]
+    shared = {**default, "description": baselines["description"], "model": {}}
+    of_set = merged(shared, baselines["sets"].get(dataset, {}))
+    return merged(of_set, baselines["models"][model].get(dataset, {}))
 
 
 def graph_recipes_for(dataset: str, model: str) -> list[str]:
@@ -234,4 +280,19 @@ def graph_model(
     if name not in GRAPH_MODELS:
         raise ConfigError(f"unknown model {name!r}; choose from {', '.join(GRAPH_MODELS)}.")
     options = asdict(recipe.model)
+    if name in GRAPH_BASELINES:
+        return _baseline(name, options, atoms, bonds, tasks)
     return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), tasks, **options)
+
+
+def _baseline(
+    name: str, options: dict[str, Any], atoms: Sequence[int], bonds: Sequence[int], tasks: int
+) -> nn.Module:
+    kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
+    known = inspect.signature(kind).parameters
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            raise ConfigError(f"model.{option}: {name} has no such setting.")
+    columns = {"node_cardinalities": atoms, "edge_cardinalities": bonds}
+    return kind(**columns, out_channels=tasks, **given)

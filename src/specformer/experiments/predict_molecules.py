@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import GraphError, RunError
-from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.graph_recipe import built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.graphs import GraphSet
 from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
 from specformer.nn import GraphSpecformer
-from specformer.training.recipe import build
+from specformer.nn.pretrained import Pretrained
 from specformer.training.run_folder import MODEL, RunFolder
 
 #: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
@@ -51,12 +52,14 @@ class _Line:
     error: str = ""
 
 
-def load_graph_models(run: RunFolder) -> list[GraphSpecformer]:
+def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
+    name = run.result()["model"]
+    kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
     folders = sorted((run.path / MODEL).glob("[0-9][0-9][0-9]"))
     if not folders:
         raise RunError(f"{run.path}: no saved models ({MODEL}/000 is missing).")
-    return [GraphSpecformer.from_pretrained(folder) for folder in folders]
+    return [kind.from_pretrained(folder) for folder in folders]
 
 
 def predict_molecules(
@@ -73,7 +76,7 @@ def predict_molecules(
     A column ``prediction`` a target, with ``probability`` where it is a class, and ``error``.
     """
     result = run.result()
-    recipe = build(GraphRecipe, result["settings"], "result.json: settings")
+    recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
     models = load_graph_models(run)
     values: dict[int, list[float]] = {}
@@ -139,7 +142,7 @@ def _unreadable(smiles: Sequence[str]) -> list[_Line]:
     return lines
 
 
-def _same_columns(graphs: GraphSet, model: GraphSpecformer) -> None:
+def _same_columns(graphs: GraphSet, model: Pretrained) -> None:
     for what, key, feature in (
         ("atoms", "node_cardinalities", graphs.node_feat),
         ("bonds", "edge_cardinalities", graphs.edge_feat),

@@ -13,7 +13,11 @@ import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import GRAPH_MODELS, graph_recipe, graph_recipes_for
+from specformer.experiments.graph_recipe import (
+    GRAPH_MODELS,
+    graph_recipe,
+    graph_recipes_for,
+)
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import TABLE_3
 from specformer.experiments.tables import table_row

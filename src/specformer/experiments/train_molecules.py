@@ -21,7 +21,7 @@ from specformer.experiments.molecules import (
     learn_graphs,
 )
 from specformer.graphs import GraphSet
-from specformer.nn import GraphSpecformer
+from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import MODEL, RunFolder
@@ -98,7 +98,7 @@ def train_molecules(
 def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None:
     """Keep every run's model in ``model/NNN``; it predicts in the targets' own units."""
     for number, model in enumerate(models):
-        assert isinstance(model, GraphSpecformer)
+        assert isinstance(model, Pretrained)
         model.save_pretrained(run.path / MODEL / f"{number:03d}")
 
 

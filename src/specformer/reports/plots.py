@@ -245,8 +245,8 @@ def curves_plot(
         draw_line(axis, *thin(epochs, np.median(runs, axis=1)), style)
     if log:
         axis.set_yscale("log")
-        low, high = axis.get_ylim()
-        narrow = high < 30 * low  # powers of ten alone would leave one label, or none
+        bottom, top = axis.get_ylim()
+        narrow = top < 30 * bottom  # powers of ten alone would leave one label, or none
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
         axis.yaxis.set_major_formatter("{x:.3g}" if narrow else FuncFormatter(power))
         axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))

@@ -1,0 +1,148 @@
+r"""The bonds of a batch: who is joined to whom, as weights over all pairs of nodes.
+
+A list of bonds has a length that only the data know. All pairs with a weight of one or zero have a
+fixed shape instead, so that a step can be captured; a molecule has few enough pairs for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from specformer.nn.batch_norm import CountedRows
+from specformer.nn.graph_bases import Layout
+from specformer.nn.graph_conv import filtered_sum
+from specformer.nn.segments import Segments, scattered_segments, widened
+from specformer.spectrum.packed import PackedGraphs
+
+
+@dataclass(frozen=True)
+class Bonds:
+    """What message passing needs of a batch, worked out once for all layers.
+
+    Args:
+        layout: where rows and pairs lie.
+        weight: ``[P, 1]`` one for a bond, zero for any other pair.
+        degree: ``[N, 1]`` bonds of each node.
+        counted: which pairs are bonds, for normalisation.
+        by_source: pairs by the node that they come from.
+        node_slot: ``[N]`` a node's place among ``[B * max_nodes]``; one past the end for padding.
+        shape: B and max_nodes.
+    """
+
+    layout: Layout
+    weight: Tensor
+    degree: Tensor
+    counted: CountedRows
+    by_source: Segments
+    node_slot: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
+        """The bonds of a batch, weights in the given precision."""
+        layout = Layout.of(batch, dtype)
+        joined = (batch.bond > 0) & batch.pair_mask
+        weight = joined.to(dtype).unsqueeze(-1)
+        shape = (batch.num_graphs, batch.max_nodes)
+        slot = batch.graph * batch.max_nodes + batch.position
+        return cls(
+            layout=layout,
+            weight=weight,
+            degree=layout.by_target.sum(weight),
+            counted=CountedRows.of(joined, dtype),
+            by_source=scattered_segments(batch.source, len(batch.graph)),
+            node_slot=slot.masked_fill(~batch.node_mask, shape[0] * shape[1]),
+            shape=shape,
+        )
+
+    @property
+    def lonely(self) -> Tensor:
+        """``[N, 1]`` true for a node without bonds."""
+        return self.degree == 0
+
+    @property
+    def token_bias(self) -> Tensor:
+        """``[B, 1, 1, max_nodes]`` what keeps attention from padding: 0 or minus infinity."""
+        return self.layout.tokens.weights.log()[:, None, None]
+
+    def sum(self, messages: Tensor, gates: Tensor | None = None) -> Tensor:
+        r"""What a node's neighbours send it, :math:`\sum_{j \sim i} g_{ij} \odot m_j`.
+
+        Shapes: messages ``[N, channels]``, gates ``[P, channels]`` or ``[P, 1]``, zero but for
+        bonds (None: one for each of them); output as messages.
+        """
+        gates = self.weight if gates is None else widened(gates)
+        return filtered_sum(widened(messages), gates, self.by_source, self.layout.by_target)
+
+    def sum_by_kind(self, messages: Tensor, gates: Tensor | None = None) -> Tensor:
+        r"""The same of messages that differ by kind of bond, ``[N, kinds, channels]``."""
+        layout, flat = self.layout, widened(messages).flatten(0, 1)
+        gates = self.weight if gates is None else widened(gates)
+        return filtered_sum(flat, gates, layout.by_message, layout.by_target)
+
+    def of_kinds(self, kinds: Tensor) -> Tensor:
+        """Every pair's own of values by kind ``[kinds, channels]``, zeros for no bond.
+
+        They go through rows by source and kind, of which each has few pairs: one sum over all pairs
+        of a kind would be a long one.
+        """
+        by_source = kinds.expand(len(self.node_slot), *kinds.shape).flatten(0, 1)
+        return spread(by_source, self.layout.by_message) * self.weight
+
+    def square(self, pairs: Tensor) -> Tensor:
+        """Values of all pairs ``[P, channels]`` as ``[B, channels, max_nodes, max_nodes]``."""
+        graphs, size = self.shape
+        flat = pairs.new_zeros(graphs * size * size + 1, pairs.shape[1])
+        flat = flat.index_copy(0, self.layout.pair_slot, pairs)
+        return flat[:-1].view(graphs, size, size, -1).movedim(-1, 1)
+
+    def pairs(self, square: Tensor) -> Tensor:
+        """The way back from :meth:`square`, zeros for padding."""
+        flat = nn.functional.pad(square.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
+        return flat.index_select(0, self.layout.pair_slot)
+
+    def adjacency(self) -> Tensor:
+        """``[B, max_nodes, max_nodes]`` ones and zeros."""
+        return self.square(self.weight).squeeze(1)
+
+    def dense(self, nodes: Tensor) -> Tensor:
+        """Rows of nodes ``[N, channels]`` as ``[B, max_nodes, channels]``, zeros for padding."""
+        graphs, size = self.shape
+        flat = nodes.new_zeros(graphs * size + 1, nodes.shape[1])
+        return flat.index_copy(0, self.node_slot, nodes)[:-1].view(graphs, size, -1)
+
+    def rows(self, dense: Tensor) -> Tensor:
+        """The way back from :meth:`dense`, zeros for padding."""
+        flat = nn.functional.pad(dense.flatten(0, 1), (0, 0, 0, 1))
+        return flat.index_select(0, self.node_slot)
+
+
+def spread(values: Tensor, segments: Segments) -> Tensor:
+    """Each row's own of the values ``[S, channels]``, zeros for a row of no segment.
+
+    Gradients are summed segment by segment, in the same order each time.
+
+    Example:
+        >>> spread(torch.tensor([[1.0], [2.0]]), scattered_segments(torch.tensor([1, 0, 1]), 2))
+        tensor([[2.],
+                [1.],
+                [2.]])
+    """
+    return cast(Tensor, _Spread.apply(values, segments))
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, segments: Segments) -> Tensor:
+        ctx.segments = segments
+        return segments.spread(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.segments.sum(gradients[0]).to(gradients[0].dtype), None

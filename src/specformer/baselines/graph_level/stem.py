@@ -1,0 +1,117 @@
+r"""What the graph-level baselines share: embeddings, pooling, and the last layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graph_level.bonds import Bonds
+from specformer.errors import ConfigError
+from specformer.nn.batch_norm import BatchNorm, CountedRows
+from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.pooling import POOLINGS, Pooling, pool
+from specformer.nn.pretrained import Pretrained
+from specformer.nn.segments import widened
+from specformer.spectrum.packed import PackedGraphs
+
+
+class GraphBaseline(Pretrained, ABC):
+    r"""Embedded atoms, a vector for each graph, an MLP, one output row a graph.
+
+    A model says in :meth:`pooled` how it comes to a vector for each graph. The MLP has two hidden
+    layers of half and a quarter of the width, as in `"Benchmarking Graph Neural
+    Networks" <https://arxiv.org/abs/2003.00982>`_.
+
+    Args:
+        arguments: those of the model's constructor, from :func:`given`.
+        atom_channels: width of the embedded atoms; None for ``hidden_channels``.
+
+    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], atom_channels: int | None = None) -> None:
+        super().__init__()
+        self.config = dict(arguments)
+        _check(self.config)
+        width = self.config["hidden_channels"]
+        self.pooling: Pooling = self.config.get("pooling", "mean")
+        self.dropout = nn.Dropout(self.config["dropout"])
+        self.atoms = FeatureEmbedding(self.config["node_cardinalities"], atom_channels or width)
+        half, quarter = max(width // 2, 1), max(width // 4, 1)
+        self.head: nn.Module = nn.Sequential(
+            nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU()
+        )
+        self.readout = nn.Linear(quarter, self.config["out_channels"])
+
+    @abstractmethod
+    def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        """One vector a graph, ``[B, hidden_channels]``."""
+
+    def forward(self, batch: PackedGraphs) -> Tensor:
+        vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
+        with torch.autocast(vectors.device.type, enabled=False):  # predictions keep their digits
+            return cast(Tensor, self.readout(self.head(vectors)))
+
+
+class PooledBaseline(GraphBaseline):
+    """A :class:`GraphBaseline` whose layers give vectors of nodes, which are then pooled."""
+
+    @abstractmethod
+    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        """The nodes after all layers, ``[N, hidden_channels]``."""
+
+    def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        return pool(self.encode(batch, bonds), bonds.layout.by_graph, self.pooling)
+
+
+class BondEmbedding(FeatureEmbedding):
+    """Vectors for kinds of bonds alone: the row of "no bond" has no meaning here.
+
+    Shapes: the table of kinds ``[kinds, columns]`` as batches have it, output
+    ``[kinds, channels]``.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward((features - 1).clamp_min(0))
+
+
+def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
+    """Rows normalised over those that count, in float32 or better."""
+    return cast(Tensor, norm(widened(rows), counted))
+
+
+def given(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A constructor's arguments from its ``locals()``, sequences as lists.
+
+    Example:
+        >>> given({"self": None, "__class__": None, "sizes": (3, 4), "width": 8})
+        {'sizes': [3, 4], 'width': 8}
+    """
+    return {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in scope.items()
+        if name not in ("self", "__class__")
+    }
+
+
+def check_heads(channels: int, num_heads: int) -> None:
+    """Refuse a width that its heads cannot share."""
+    if num_heads < 1 or channels % num_heads:
+        raise ConfigError(
+            f"hidden_channels={channels} cannot be split evenly over num_heads={num_heads}."
+        )
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    if config.get("pooling", "mean") not in POOLINGS:
+        raise ConfigError(f"pooling={config['pooling']!r}: choose {' or '.join(POOLINGS)}.")
+    for name in ("hidden_channels", "out_channels", "num_layers"):
+        if config[name] < 1:
+            raise ConfigError(f"{name}={config[name]} must be at least 1.")
+    for name in ("dropout", "attention_dropout"):
+        if not 0.0 <= config.get(name, 0.0) <= 1.0:
+            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")

@@ -1,0 +1,57 @@
+"""A small model of every name, and the bonds of a batch as PyG has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tests.nn.molecules import EDGE_CARDINALITIES, NODE_CARDINALITIES
+from tests.nn.plain_twin import scrambled
+
+from specformer.baselines.graph_level import GRAPH_BASELINES, GraphBaseline
+from specformer.spectrum.packed import PackedGraphs
+
+COLUMNS = (NODE_CARDINALITIES, EDGE_CARDINALITIES)
+#: What a width of 8 needs.
+SMALL: dict[str, dict[str, Any]] = {
+    "gcn": {},
+    "gin": {},
+    "gatedgcn": {"walk_steps": 3},
+    "pna": {"towers": 2},
+    "gps": {"num_heads": 2, "walk_steps": 4, "walk_channels": 3},
+    "graphormer": {"num_heads": 2, "max_distance": 3, "max_hops": 2},
+    "san": {"num_heads": 2, "spectrum_channels": 4, "frequencies": 4},
+    "dgn": {},
+    "gin-ak+": {"hops": 2},
+}
+
+
+def fresh(name: str, columns: Any = COLUMNS, **options: Any) -> GraphBaseline:
+    """Width 8, three outputs, two layers."""
+    torch.manual_seed(0)
+    options = {"num_layers": 2, **SMALL[name], **options}
+    model = GRAPH_BASELINES[name](*columns, 8, 3, **options)
+    if name == "san":
+        model.spectrum.eval()  # type: ignore[union-attr,operator]  # no signs flipped at random
+    return model
+
+
+def model_of(name: str, **options: Any) -> GraphBaseline:
+    """The same in float64, with no parameter at 0 or 1."""
+    return scrambled(fresh(name, **options))  # type: ignore[return-value]
+
+
+def edge_index(batch: PackedGraphs) -> torch.Tensor:
+    """PyG's ``[2, E]``, from source to target."""
+    joined = batch.bond > 0
+    return torch.stack([batch.source[joined], batch.target[joined]])
+
+
+def edge_kinds(batch: PackedGraphs) -> torch.Tensor:
+    """The kind of each of these bonds."""
+    return batch.bond[batch.bond > 0]
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import torch
+import torch_geometric.nn as pyg
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, random
+from tests.nn.molecules import MOLECULES, pack
+from tests.nn.plain_twin import assert_twins, scrambled
+
+from specformer.baselines.graph_level.bonds import Bonds
+from specformer.baselines.graph_level.gin import GINLayer
+
+
+def test_layer_against_pyg() -> None:
+    batch = pack(MOLECULES)
+    layer = scrambled(GINLayer(5))
+    network = torch.nn.Sequential(
+        layer.first, torch.nn.BatchNorm1d(10).double(), torch.nn.ReLU(), layer.second
+    )
+    network[1].weight, network[1].bias = layer.norm.weight, layer.norm.bias
+    oracle = pyg.GINEConv(network, train_eps=True)
+    oracle.eps = layer.epsilon
+    x = random(len(batch.graph), 5).requires_grad_()
+    kinds = random(len(batch.bond_table), 5, seed=1).requires_grad_()
+    bonds = Bonds.of(batch, torch.float64)
+
+    def plain() -> torch.Tensor:
+        return oracle(x, edge_index(batch), kinds[edge_kinds(batch)])
+
+    assert_twins(layer, lambda: layer(x, kinds, bonds), plain, x, kinds)
