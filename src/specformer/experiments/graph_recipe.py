@@ -5,19 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from importlib import resources
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 from torch import nn
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError
-from specformer.experiments.node_recipe import NAMED
+from specformer.experiments.recipe_book import RecipeBook
 from specformer.graphs import GraphSet
 from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.nn import GraphSpecformer
@@ -26,10 +22,11 @@ from specformer.training.graph_loop import GraphMonitor
 from specformer.training.graph_losses import Loss
 from specformer.training.graph_metrics import metric_named
 from specformer.training.graph_schedule import GraphSchedule
-from specformer.training.recipe import build, merged, override, read_settings
+from specformer.training.recipe import build, merged, override
 
 #: Models of many graphs, ours first.
 GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
+_BOOK = RecipeBook("molecules.yaml")
 
 Task = Literal["regression", "classification"]
 
@@ -166,23 +163,7 @@ def graph_recipe(
         >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
         16
     """
-    written, default = _written(), _default(dataset, model)
-    chosen = name or ("paper" if _has("paper", dataset, model) else "default")
-    if chosen.endswith(".yaml"):
-        settings = merged(default, read_settings(Path(chosen)))
-    elif chosen == "default":
-        settings = default
-    elif chosen not in NAMED:
-        names = ", ".join([*NAMED, "default"])
-        raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
-    elif not _has(chosen, dataset, model):
-        raise ConfigError(
-            f"there is no recipe {chosen} of {model} for {dataset}, only for "
-            f"{', '.join(written.get(chosen, {}).get(model, {})) or 'no set'}. "
-            "Use --recipe default."
-        )
-    else:
-        settings = merged(default, written[chosen][model][dataset])
+    chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
     if task is not None:
         settings = {**settings, "task": task}
     return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
@@ -196,7 +177,7 @@ def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRe
 
 def _default(dataset: str, model: str) -> dict[str, Any]:
     """The settings that a model's recipes start from."""
-    written = _written()
+    written = _BOOK.written
     default: dict[str, Any] = written["default"]
     if model not in GRAPH_BASELINES:
         return default
@@ -213,18 +194,7 @@ def graph_recipes_for(dataset: str, model: str) -> list[str]:
         >>> graph_recipes_for("zinc", "specformer")
         ['paper']
     """
-    return [name for name in NAMED if _has(name, dataset, model)] or ["default"]
-
-
-def _has(name: str, dataset: str, model: str) -> bool:
-    return dataset in _written().get(name, {}).get(model, {})
-
-
-@cache
-def _written() -> dict[str, Any]:
-    text = resources.files("specformer.experiments") / "recipes" / "molecules.yaml"
-    content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
-    return content
+    return _BOOK.names(dataset, model)
 
 
 def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
 from torch import nn
 
 from specformer.baselines import BASELINES
 from specformer.errors import ConfigError
+from specformer.experiments.recipe_book import RecipeBook
 from specformer.nn import Specformer
 from specformer.training.node_loop import Monitor
 from specformer.training.precision import Precision
-from specformer.training.recipe import build, merged, override, read_settings
+from specformer.training.recipe import build, merged, override
 from specformer.training.schedule import Schedule
 
 #: Models for node classification, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
-#: Recipes by data set: the paper's settings, and those that did best on validation nodes.
-NAMED = ("paper", "best")
+_BOOK = RecipeBook("nodes.yaml")
 
 
 @dataclass(frozen=True)
@@ -113,23 +109,9 @@ def node_recipe(
         >>> node_recipe(None, "cora")[1].schedule.learning_rate
         0.0002
     """
-    written = _written()
+    written = _BOOK.written
     default = merged(written["default"], written["sets"].get(dataset, {}))
-    chosen = name or ("paper" if _has("paper", dataset, model) else "default")
-    if chosen.endswith(".yaml"):
-        settings = merged(default, read_settings(Path(chosen)))
-    elif chosen == "default":
-        settings = default
-    elif chosen not in NAMED:
-        names = ", ".join([*NAMED, "default"])
-        raise ConfigError(f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file.")
-    elif not _has(chosen, dataset, model):
-        raise ConfigError(
-            f"there is no recipe {chosen} of {model} for {dataset}, only for "
-            f"{', '.join(written[chosen].get(model, {})) or 'no set'}. Use --recipe default."
-        )
-    else:
-        settings = merged(default, written[chosen][model][dataset])
+    chosen, settings = _BOOK.settings(name, dataset, model, default)
     return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
 
 
@@ -140,18 +122,7 @@ def recipes_for(dataset: str, model: str) -> list[str]:
         >>> recipes_for("cora", "graphormer")
         ['default']
     """
-    return [name for name in NAMED if _has(name, dataset, model)] or ["default"]
-
-
-def _has(name: str, dataset: str, model: str) -> bool:
-    return dataset in _written().get(name, {}).get(model, {})
-
-
-@cache
-def _written() -> dict[str, Any]:
-    text = resources.files("specformer.experiments") / "recipes" / "nodes.yaml"
-    content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
-    return content
+    return _BOOK.names(dataset, model)
 
 
 def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: int) -> nn.Module:

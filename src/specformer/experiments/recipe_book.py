@@ -1,0 +1,69 @@
+r"""Recipes in a file of this package, found by name, model and data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specformer.errors import ConfigError
+from specformer.training.recipe import merged, read_settings
+
+#: Recipes by data set: the paper's settings, and those that did best on validation data.
+NAMED = ("paper", "best")
+
+
+class RecipeBook:
+    """A YAML file with ``default`` settings and, under each name, changes by model and data set.
+
+    Example:
+        >>> RecipeBook("nodes.yaml").names("cora", "specformer")
+        ['paper', 'best']
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """All that the file holds."""
+        text = resources.files("specformer.experiments") / "recipes" / self.file
+        content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
+        return content
+
+    def names(self, dataset: str, model: str) -> list[str]:
+        """The named recipes of a model on a data set, or ``default`` where it has none."""
+        return [name for name in NAMED if dataset in self._sets(name, model)] or ["default"]
+
+    def settings(
+        self, name: str | None, dataset: str, model: str, default: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """A recipe's name and its settings: ``default`` with what the recipe changes.
+
+        A name that ends in ``.yaml`` is a file. Without a name, ``paper`` where there is one.
+        """
+        chosen = name or ("paper" if dataset in self._sets("paper", model) else "default")
+        if chosen.endswith(".yaml"):
+            return chosen, merged(default, read_settings(Path(chosen)))
+        if chosen == "default":
+            return chosen, dict(default)
+        if chosen not in NAMED:
+            names = ", ".join([*NAMED, "default"])
+            raise ConfigError(
+                f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file."
+            )
+        known = self._sets(chosen, model)
+        if dataset not in known:
+            raise ConfigError(
+                f"there is no recipe {chosen} of {model} for {dataset}, only for "
+                f"{', '.join(known) or 'no set'}. Use --recipe default."
+            )
+        return chosen, merged(default, known[dataset])
+
+    def _sets(self, name: str, model: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.written.get(name, {}).get(model, {})
+        return found
