@@ -71,6 +71,10 @@ def train_nodes(
         checkpoint=begin(),
     )
     row, by_loss = outcome.row, recipe.monitor == "loss"
+    kept = {
+        "test": row["test"] if by_loss else row["test_by_accuracy"],
+        "val": row["val"] if by_loss else row["val_by_accuracy"],
+    }
     result = {
         "title": f"Classifying the nodes of {graph.name}",
         "dataset": graph.name,
@@ -79,9 +83,7 @@ def train_nodes(
         "split": recipe.split,
         "runs": runs,
         "metric": "accuracy",
-        # Those of the models that are kept, then of both rules.
-        "test": row["test"] if by_loss else row["test_by_accuracy"],
-        "val": row["val"] if by_loss else row["val_by_accuracy"],
+        **kept,  # of the models that are kept; then of both rules
         "test_by_loss": row["test"],
         "test_by_accuracy": row["test_by_accuracy"],
         "parameters": row["parameters"],
@@ -89,7 +91,7 @@ def train_nodes(
         "settings": asdict(recipe),
         "classes": _class_names(graph),
         "num_features": graph.num_features,
-        "nodes": [{**row, "recipe": chosen}],
+        "nodes": [{**row, **kept, "recipe": chosen}],
     }
     if spectrum is not None:
         result["spectra"] = [{"name": graph.name, **spectrum.summary()}]
