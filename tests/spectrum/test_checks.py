@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from tests.spectrum.known_graphs import SMALL
 
@@ -37,6 +39,28 @@ def test_blocks_leave_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.tensor(laplacian.diagonal())
     values[4] += 7.0
     assert max_residual(laplacian, values, torch.eye(5, dtype=torch.float64)) == 7.0
+
+
+def test_float32_vectors_are_summed_in_float64() -> None:
+    degrees = np.random.default_rng(0).pareto(1.5, 500_000) + 1.0
+    unit = np.sqrt(degrees / degrees.sum())[:, None].astype(np.float32)
+    exact = abs(float((unit.astype(np.float64) ** 2).sum()) - 1.0)
+    assert exact < 1e-7
+    one_by_one = np.cumsum(unit**2, dtype=np.float32)[-1]  # as a thread of a GPU adds
+    assert abs(one_by_one - 1.0) > 1e-5
+    assert max_orthogonality_error(torch.as_tensor(unit)) == pytest.approx(exact, abs=1e-12)
+
+
+def test_a_residual_is_not_that_of_its_own_rounding() -> None:
+    spokes = np.stack([np.zeros(200_000, dtype=np.int64), np.arange(1, 200_001)])
+    half = sp.coo_array((np.ones(200_000), spokes), (200_001, 200_001))
+    star = sp.csr_array(half + half.T)
+    laplacian = normalised_laplacian(star)
+    unit = torch.as_tensor(np.sqrt(star.sum(axis=1) / star.sum())).unsqueeze(1)
+    exact = laplacian @ unit.float().double().numpy()  # what storing it in float32 costs
+    found = max_residual(laplacian, torch.zeros(1), unit.float())
+    assert found == pytest.approx(float(np.linalg.norm(exact)), rel=1e-6)
+    assert found < 1e-7
 
 
 def test_not_a_number_is_never_small() -> None:

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.solvers import dense
+from specformer.spectrum.solvers.blocks import WIDE, block_width
 from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.solvers.filtering import Operator
 from specformer.spectrum.solvers.orthogonal import SLAB, orthonormalise
-from specformer.spectrum.solvers.subspace import EQUAL, WIDE, Progress, Search, block_width
+from specformer.spectrum.solvers.subspace import EQUAL, Progress, Search
 from specformer.spectrum.solvers.subspace_state import StateFile
 
 #: Seconds between saved states.

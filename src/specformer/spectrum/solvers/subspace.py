@@ -12,7 +12,8 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import EQUAL_TOLERANCE
-from specformer.spectrum.solvers import dense
+from specformer.spectrum.solvers.blocks import WIDE, block_width, empty_block, fill_randomly
+from specformer.spectrum.solvers.degrees import Watch, allowed, lock_limits, needed
 from specformer.spectrum.solvers.exact import KnownVectors
 from specformer.spectrum.solvers.filtering import Operator, estimate_values, growth
 from specformer.spectrum.solvers.orthogonal import gram, orthonormalise, permute_columns, rotate
@@ -28,27 +29,14 @@ RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
 #: By precision: eigenvalues nearer than this are equal. An eigenvalue's error is the square of
 #: its residual over the distance to what lies outside the block.
 EQUAL = {torch.float32: 1e-7, torch.float64: EQUAL_TOLERANCE}
-#: How much more a filter may lift the top than a Ritz vector at the edge. Rounding brings the top
-#: into every column; taking it out again leaves ε² times this as noise.
-_LIFT = {torch.float32: 3e8, torch.float64: 1e15}
-#: The same for a block of random columns, where the edge itself must survive rounding.
+#: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
 _FIRST_LIFT = 1e6
 _MIN_DEGREE, _MAX_DEGREE = 6, 400
 _MAX_STEPS = 100
+#: How often a stalled solve is helped before it gives up.
+_MAX_STALLS = 4
 #: For so many steps the edge is where random probes put it, whatever Ritz values say.
 _TRUSTING = 2
-#: Columns multiplied at once where the product is used for sums only.
-WIDE = 1024
-
-
-def block_width(count: int) -> int:
-    """Columns for ``count`` pairs: some beyond the cut make the last of them converge sooner.
-
-    Example:
-        >>> block_width(10), block_width(200), block_width(5000)
-        (26, 250, 5466)
-    """
-    return count + max(16, min(count // 4, 50 + count // 12))
 
 
 class Search:
@@ -75,7 +63,7 @@ class Search:
         self._progress = progress
         self._generator = torch.Generator(operator.device).manual_seed(seed)
         dtype = operator.dtype
-        self._tolerance, self._equal, self._lift = RESIDUAL[dtype], EQUAL[dtype], _LIFT[dtype]
+        self._tolerance, self._equal = RESIDUAL[dtype], EQUAL[dtype]
         self._basis = torch.empty(0)
         self._locked = 0
         self._values = self._residuals = np.empty(0)
@@ -83,6 +71,9 @@ class Search:
         self._reach = 0.0
         #: Where random probes put the cut and the end of the block.
         self._cut = self._estimate = 0.0
+        #: Where the last filter began to damp.
+        self._damped = 0.0
+        self._watch = Watch()
 
     def run(self, start: Tensor | None = None) -> tuple[np.ndarray, Tensor]:
         """Eigenvalues ``[q]`` descending and eigenvectors ``[n, q]``."""
@@ -103,13 +94,12 @@ class Search:
                 self._saves.save(self._state())
             if len(self._values) in (end, self._locked) or self._too_narrow(end):
                 self._widen()
+            elif self._watch.stalled(self._locked, self._pending(end)):
+                self._unstick(end)
             else:
                 self._improve(end)
-        missing = end - self._locked
-        raise SpectrumError(
-            f"chebyshev: {missing:,} of {end:,} eigenpairs had not converged after {_MAX_STEPS} "
-            "steps."
-        )
+        missing = f"{end - self._locked:,} of {end:,} eigenpairs had not converged"
+        raise SpectrumError(f"chebyshev: {missing} after {_MAX_STEPS} steps.")
 
     # --- the block ------------------------------------------------------------------------------
 
@@ -122,39 +112,21 @@ class Search:
         """Whether the basis spans the whole space: then its Ritz vectors are eigenvectors."""
         return self._basis.shape[1] == self.operator.shape[0]
 
+    def _value_at(self, rank: int) -> float:
+        """The Ritz value of this rank, counted from the top; the last one if there are fewer."""
+        return float(-np.sort(-self._values)[min(rank, len(self._values)) - 1])
+
     def _allocate(self, width: int) -> None:
         """A basis of known vectors and random columns."""
         self._basis = self._room(width)
         self._locked = self.known.count
         self.known.write(self._basis)
-        self._fill(self._locked)
+        fill_randomly(self._active, self._generator)
         self._values, self._residuals = np.ones(width), np.zeros(width)
 
     def _room(self, width: int) -> Tensor:
-        """An empty block, if there is memory for one this wide."""
-        shape, dtype, device = (
-            (self.operator.shape[0], width),
-            self.operator.dtype,
-            self.operator.device,
-        )
-        need, free = math.prod(shape) * dtype.itemsize, dense.available_bytes(device)
-        if need > free:
-            raise SpectrumError(
-                f"the eigenvalue at the cut is repeated so often that {width:,} vectors, "
-                f"{need / 2**30:.1f} GiB, are needed on {device}; {free / 2**30:.1f} GiB are free. "
-                "Ask for fewer eigenpairs."
-            )
-        return torch.empty(shape, dtype=dtype, device=device)
-
-    def _fill(self, first: int) -> None:
-        """Random numbers for the columns from ``first`` on."""
-        block = self._basis[:, first:]
-        for columns in self.operator.columns(block.shape[1], WIDE):
-            part = block[:, columns]
-            drawn = torch.randn(
-                part.shape, generator=self._generator, dtype=part.dtype, device=part.device
-            )
-            block[:, columns] = drawn / math.sqrt(part.shape[0])
+        operator = self.operator
+        return empty_block(operator.shape[0], width, operator.dtype, operator.device)
 
     def _begin(self, start: Tensor | None) -> None:
         n, found = self.operator.shape[0], self.known.count
@@ -192,38 +164,57 @@ class Search:
         wider = self._room(width + extra)
         wider[:, :width] = self._basis
         self._basis = wider
-        self._fill(width)
+        fill_randomly(self._basis[:, width:], self._generator)
         self._values = np.append(self._values, np.zeros(extra))
         self._residuals = np.append(self._residuals, np.ones(extra))
         self._probe()
         self._reach = 0.0
         self._filter_first()
 
+    def _pending(self, end: int) -> np.ndarray:
+        """Residuals of the wanted pairs that are not locked, of the next pair if all are."""
+        wanted = int((self._values[self._locked :] >= self._value_at(end)).sum())
+        return self._residuals[self._locked :][: max(wanted, 1)]
+
+    def _unstick(self, end: int) -> None:
+        """Change something where steps bring nothing, and say so."""
+        stalls, pending = self._watch.stalls, len(self._pending(end))
+        if stalls > _MAX_STALLS:
+            raise SpectrumError(
+                f"chebyshev: {pending:,} of {end:,} eigenpairs stay above a residual of "
+                f"{self._tolerance:.0e}, after {self.steps} steps."
+            )
+        change = "rotating all pairs anew" if stalls % 2 else "widening the block"
+        logger.info("chebyshev: step %d, %d pairs stay behind: %s", self.steps, pending, change)
+        if stalls % 2:
+            self._locked = self.known.count
+            self._ritz()
+        else:
+            self._widen()
+
     # --- one step -------------------------------------------------------------------------------
 
     def _improve(self, end: int) -> None:
         """Filter the active block, each range of columns as far as its residuals ask for."""
         values, residuals = self._values[self._locked :], self._residuals[self._locked :]
-        cut = float(-np.sort(-self._values)[end - 1])
+        cut = self._value_at(end)
         wanted = int((values >= cut).sum())
         edge = self._edge(wanted)
         # A Ritz value is a lower bound: at first the probes know better how fast pairs converge.
         likely = np.maximum(values, self._cut) if self.steps < _TRUSTING else values
         rate = growth(likely, edge)
-        target = np.full(len(values), 0.3 * self._tolerance)
+        target = 0.3 * self._lock_limits(cut, edge)
         if wanted <= 0:  # only the pair after the group is in doubt
             wanted = 1
             target[0] = max(0.05 * (cut - values[0]), target[0])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            need = np.log(np.maximum(residuals / target, 1.0)) / rate
-            allowed = math.log(self._lift) / (float(growth(1.0, edge)) - rate)
-        need[np.isnan(need)] = 0.0
-        need[wanted:] = need[:wanted].max()
+        need = needed(residuals, target, rate, wanted)
         missing = self._reach_needed - self._reach
         lift = float(growth(cut, edge))
         if missing > 0.0 and lift > 0.0:
             need[wanted:] = np.maximum(need[wanted:], missing / lift)
-        degrees = np.clip(np.minimum(need, allowed), _MIN_DEGREE, _MAX_DEGREE)
+        found = (self._values[: self._locked], self._residuals[: self._locked])
+        most = allowed(values, edge, found, self._tolerance, self.operator.dtype)
+        degrees = np.clip(np.minimum(need, most), _MIN_DEGREE, _MAX_DEGREE)
         span = f"edge {edge:.6f}, degrees {degrees.min():.0f} to {degrees.max():.0f}"
         logger.debug("chebyshev: step %d, %d of %d, %s", self.steps, self._locked, end, span)
         self._filter(edge, np.ceil(degrees))
@@ -244,15 +235,14 @@ class Search:
 
     def _filter(self, edge: float, degrees: np.ndarray) -> None:
         """Filter the active block in place and take its Ritz vectors."""
-        block = self._active
+        block, self._damped = self._active, edge
         for columns in self.operator.ranges(degrees):
             degree = int(degrees[columns].max())
             if degree:
                 part = self.operator.filter(block[:, columns], edge, degree)
                 block[:, columns] = part / part.norm(dim=0).clamp(min=1e-30)
         self._ritz()
-        cut = -np.sort(-self._values)[min(self.count, len(self._values)) - 1]
-        self._reach += float(degrees[-1] * growth(cut, edge))
+        self._reach += float(degrees[-1] * growth(self._value_at(self.count), edge))
 
     def _ritz(self) -> None:
         """Orthonormalise, rotate the active block to Ritz vectors, and measure their residuals."""
@@ -277,9 +267,17 @@ class Search:
         self._values[self._locked :] = theta.cpu().numpy()
         self._residuals[self._locked :] = residuals.cpu().numpy()
 
+    def _lock_limits(self, cut: float, edge: float) -> np.ndarray:
+        values, dtype = self._values[self._locked :], self.operator.dtype
+        return lock_limits(values, cut, edge, self._tolerance, dtype)
+
     def _lock(self) -> None:
         """Move converged pairs to the front of the active block and count them as locked."""
-        done = self._residuals[self._locked :] <= self._tolerance
+        values, residuals = self._values[self._locked :], self._residuals[self._locked :]
+        cut = self._value_at(self.count)
+        done = residuals <= self._tolerance
+        if not done[values >= cut].all():  # those that still converge must not suffer
+            done &= residuals <= self._lock_limits(cut, self._damped)
         if not done.any():
             return
         order = np.argsort(~done, kind="stable")
@@ -314,8 +312,8 @@ class Search:
 
     def _too_narrow(self, end: int) -> bool:
         """Whether the block ends so near the cut that no filter can tell them apart."""
-        values = -np.sort(-self._values)
-        return float(growth(values[end - 1], self._inside(values[-1]))) * _MAX_DEGREE < 2.0
+        edge = self._inside(float(self._values.min()))
+        return float(growth(self._value_at(end), edge)) * _MAX_DEGREE < 2.0
 
     def _take(self, end: int) -> tuple[np.ndarray, Tensor]:
         order = np.argsort(-self._values, kind="stable")
@@ -345,5 +343,6 @@ class Search:
         self._values, self._residuals = state.values, state.residuals
         self._locked, self._reach = state.locked, state.reach
         self._cut, self._estimate = state.estimates
+        self._damped = self._inside(self._estimate)
         logger.info("chebyshev: goes on with %d pairs converged", self._locked)
         return True
