@@ -26,6 +26,7 @@ from specformer.nn.attention import (
     condense,
     masked_attention,
 )
+from specformer.nn.remembered import Remembered
 from specformer.spectrum import Tokens
 
 
@@ -136,16 +137,34 @@ def test_condensing_by_hand() -> None:
 
 
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
-def test_both_ways_to_weight_keys_agree(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("apart", [False, True], ids=["own keys", "other keys"])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_both_ways_to_weight_keys_agree(lead: tuple[int, ...], apart: bool, dtype: torch.dtype):
     torch.manual_seed(0)
-    shapes = (2, 3, 7, 5), (2, 3, 11, 5), (2, 3, 11, 5)
-    inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
-    bias = torch.arange(1, 12, dtype=dtype).log()
-    outputs = [way(*inputs, bias) for way in (masked_attention, carried_attention)]
-    torch.testing.assert_close(*outputs)
-    gradients = [torch.autograd.grad(out.square().sum(), inputs) for out in outputs]
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other)
+    shapes = [(*lead, 7, 1, 3, 5), (*lead, 11, 2, 3, 5)] if apart else [(*lead, 11, 3, 3, 5)]
+    packed = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    weights = torch.arange(1, 12, dtype=dtype)
+    operands = [part.transpose(-2, -3) for each in packed for part in each.unbind(-3)]
+    masked = masked_attention(*operands, weights.log(), 0.3)
+    known = Remembered()
+    for _ in range(2):  # with what the first call left, too
+        carried = carried_attention(packed, weights, 0.3, dtype, known)
+        torch.testing.assert_close(carried, masked)
+        gradients = [
+            torch.autograd.grad(out.square().sum(), packed, retain_graph=True)
+            for out in (carried, masked)
+        ]
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_bfloat16_keeps_multiplicities() -> None:
+    """Queries of zero leave nothing but the weights, whose logarithms bfloat16 cannot hold."""
+    weights = torch.tensor([1.0, 1000.0, 3.0])
+    packed = torch.zeros(1, 3, 3, 2, 4)
+    packed[:, :, 2, :, 0] = torch.eye(3)[0, :, None]  # values: the first key's share
+    out = carried_attention([packed], weights, 0.5, torch.bfloat16, Remembered())
+    torch.testing.assert_close(out[..., 0], torch.full((1, 2, 3), 1 / 1004.0), rtol=2**-7, atol=0)
 
 
 @pytest.mark.parametrize("lead", [(), (2,)])

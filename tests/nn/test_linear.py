@@ -6,7 +6,14 @@ import pytest
 import torch
 from tests.nn.plain_twin import BOTH_DTYPES, random
 
-from specformer.nn.linear import LayerNorm, Linear
+from specformer.nn.linear import (
+    LayerNorm,
+    Linear,
+    affine,
+    column_sums,
+    ones_product,
+    pieced_product,
+)
 from specformer.training.stacking import stack
 
 
@@ -17,6 +24,73 @@ def test_linear_is_torchs(dtype: torch.dtype, bias: bool) -> None:
     theirs.load_state_dict(ours.state_dict())
     x = random(2, 7, 3, dtype=dtype)
     torch.testing.assert_close(ours(x), theirs(x))
+
+
+def gradients(out: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    factors = random(*out.shape, seed=3)
+    return torch.autograd.grad((out * factors).sum(), inputs)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(7, 3), (2, 7, 3), (2, 4, 7, 3)])
+def test_gradients_of_linear_are_torchs(shape: tuple[int, ...], bias: bool) -> None:
+    ours = Linear(3, 5, bias).double()
+    x = random(*shape).requires_grad_()
+    inputs = [x, *ours.parameters()]
+    plain = torch.nn.functional.linear(x, ours.weight, ours.bias)
+    for one, other in zip(gradients(ours(x), inputs), gradients(plain, inputs), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("make", [lambda: Linear(4, 4), lambda: LayerNorm(4)])
+def test_gradients_of_runs_are_those_of_each(make, shared: bool, runs: int) -> None:
+    layers = [make().double() for _ in range(runs)]
+    for layer in layers:
+        torch.nn.init.normal_(layer.weight)
+    stacked = stack(layers)
+    x = random(5, 4) if shared else random(runs, 5, 4)
+    x.requires_grad_()
+    inputs = [x.clone() for _ in layers] if shared else list(x.clone())
+    alone = torch.stack([layer(each) for layer, each in zip(layers, inputs, strict=True)])
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    expected = gradients(alone, [*inputs, *parameters])
+    found = gradients(stacked(x), [x, *stacked.parameters()])
+    to_inputs = torch.stack(expected[:runs])
+    torch.testing.assert_close(found[0], to_inputs.sum(dim=0) if shared else to_inputs)
+    for place, name in enumerate(("weight", "bias")):
+        each = torch.stack(expected[runs + place :: 2])
+        torch.testing.assert_close(found[1 + place], each, msg=name)
+
+
+def test_gradients_of_gradients() -> None:
+    for layer in (Linear(3, 2).double(), stack([Linear(3, 2).double() for _ in range(2)])):
+        inputs = (random(4, 3).requires_grad_(), layer.weight, layer.bias)
+        assert torch.autograd.gradcheck(affine, inputs)
+        assert torch.autograd.gradgradcheck(affine, inputs)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (1, 5, 3), (2, 9, 3), (2, 4, 5, 3), (0, 3), (1, 1)])
+def test_sums_as_products(shape: tuple[int, ...]) -> None:
+    rows = random(*shape)
+    expected = rows.sum(dim=-2, keepdim=True)
+    for way in (column_sums, ones_product):
+        torch.testing.assert_close(way(rows), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 13, 12, 64, 0])
+def test_long_sums_in_pieces(rows: int) -> None:
+    left, right = random(3, rows, 4), random(3, rows, 5, seed=1)
+    torch.testing.assert_close(pieced_product(left, right), left.mT @ right)
+
+
+def test_no_gradient_is_computed_that_nobody_wants() -> None:
+    layer = Linear(3, 2)
+    layer.weight.requires_grad_(False)
+    layer(torch.randn(4, 3)).sum().backward()
+    assert layer.weight.grad is None
+    torch.testing.assert_close(layer.bias.grad, torch.full((2,), 4.0))
 
 
 def test_layer_norm_is_torchs() -> None:

@@ -111,3 +111,13 @@ def test_filters_take_their_own_rate_and_decay():
     decays = {id(group["params"][0]): group["weight_decay"] for group in optimiser.param_groups}
     assert rates[id(gains)] == pytest.approx(rates[id(weights)] / 10)
     assert (decays[id(weights)], decays[id(gains)]) == (0.5, 0.0)
+
+
+def test_equal_settings_are_one_group():
+    weights, gains = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    same = Schedule(learning_rate=0.1, weight_decay=0.5, filter_weight_decay=0.5)
+    (group,) = same.optimiser([gains, weights], torch.device("cpu"), [gains]).param_groups
+    assert [id(each) for each in group["params"]] == [id(weights), id(gains)]
+    own = Schedule(learning_rate=0.1, weight_decay=0.5, filter_learning_rate=0.2)
+    groups = own.optimiser([gains, weights], torch.device("cpu"), [gains]).param_groups
+    assert [group["lr"].item() for group in groups] == pytest.approx([0.1, 0.2])

@@ -2,13 +2,16 @@ r"""Multi-head attention over weighted eigenvalue tokens."""
 
 from __future__ import annotations
 
-from typing import cast
+import math
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.linear import Linear
+from specformer.nn.linear import Linear, affine
+from specformer.nn.remembered import Remembered
 from specformer.spectrum import Tokens
 
 #: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.
@@ -41,79 +44,164 @@ class WeightedAttention(nn.Module):
             )
         self.channels = channels
         self.num_heads = num_heads
+        self.scale = 1.0 / math.sqrt(channels // num_heads)
         self.query = Linear(channels, channels)
         self.key = Linear(channels, channels)
         self.value = Linear(channels, channels)
+        self._known = Remembered()
 
     def heads(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
         """The attention output of every head, before any projection."""
-        queries, keyed, values = self._project(tokens, keys)
-        if queries.dim() == 3:  # fused kernels want a batch axis; without it all scores are held
-            return _attend(queries[None], keyed[None], values[None], weights)[0]
-        return _attend(queries, keyed, values, weights)
+        packed = self._project(tokens, keys)
+        # Small sets in a batch have padding, whose bias of minus infinity only a mask can hold.
+        if tokens.device.type == "cpu" or weights.dim() > 1:
+            bias = weights.log().to(packed[0].dtype)
+            return masked_attention(*_unpacked(packed), bias, self.scale)
+        kind = packed[0].dtype
+        if kind == torch.float32 and torch.get_float32_matmul_precision() == "medium":
+            kind = torch.bfloat16
+        return carried_attention(packed, weights, self.scale, kind, self._known)
 
     def weights(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
         """The attention matrix itself, ``[..., heads, p, r]``: only for looking at it."""
-        queries, keyed, _ = self._project(tokens, keys)
+        queries, keyed, _ = _unpacked(self._project(tokens, keys))
         bias = weights.log().to(queries.dtype)[..., None, None, :]
-        return (queries @ keyed.mT + bias).softmax(dim=-1)
+        return (self.scale * queries @ keyed.mT + bias).softmax(dim=-1)
 
-    def _project(self, tokens: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        width = self.channels // self.num_heads
-        query, key, value = (
-            projected.unflatten(-1, (self.num_heads, width)).transpose(-2, -3)
-            for projected in (self.query(tokens), self.key(keys), self.value(keys))
-        )
-        return query * width**-0.5, key, value
+    def _project(self, tokens: Tensor, keys: Tensor) -> list[Tensor]:
+        """Queries, keys and values side by side, ``[..., p, 3, heads, width]``, by one product.
+
+        Where keys are not the tokens themselves: queries, then keys and values.
+        """
+        maps = [self.query, self.key, self.value]
+        parts = [(tokens, maps)] if keys is tokens else [(tokens, maps[:1]), (keys, maps[1:])]
+        return [
+            _joined(inputs, some).unflatten(-1, (len(some), self.num_heads, -1))
+            for inputs, some in parts
+        ]
 
     def extra_repr(self) -> str:
         return f"{self.channels}, num_heads={self.num_heads}"
 
 
-def _attend(queries: Tensor, keys: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-    """Fused attention ``[batch, heads, p, width]`` with log-weights added to the scores."""
-    bias = weights.log().to(queries.dtype)
-    # Small sets in a batch have padding, whose bias of minus infinity only a mask can hold.
-    masked = queries.device.type == "cpu" or bias.dim() > 1
-    attend = masked_attention if masked else carried_attention
-    return attend(queries, keys, values, bias)
+def _joined(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
+    """The outputs of several linear maps of one input, side by side."""
+    if len(maps) == 1:
+        return cast(Tensor, maps[0](inputs))
+    weight = torch.cat([each.weight for each in maps], dim=-2)
+    bias = torch.cat([cast(Tensor, each.bias) for each in maps], dim=-1)
+    return affine(inputs, weight, bias)
 
 
-def masked_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+def _unpacked(packed: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, ``[batch, heads, p, width]`` each."""
+    queries, keys, values = (part.transpose(-2, -3) for each in packed for part in each.unbind(-3))
+    return queries, keys, values
+
+
+def masked_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float
+) -> Tensor:
     """Scores with ``bias`` ``[r]`` or ``[batch, r]`` added, as a mask that all queries share.
 
     On a CPU, where kernels round widths up, this takes 10 to 27% less time than
     :func:`carried_attention`; flash kernels on a GPU take no mask.
     """
     mask = bias[..., None, None, :].expand(*queries.shape[:-1], -1)
-    return nn.functional.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=mask, scale=1.0
-    )
+    return _attend(queries, keys, values, scale, mask)
 
 
-def carried_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-    """Scores with ``bias`` ``[r]`` added, as more key channels against queries of one.
+def carried_attention(
+    packed: Sequence[Tensor], weights: Tensor, scale: float, kind: torch.dtype, known: Remembered
+) -> Tensor:
+    """Attention with the logarithms of ``weights`` ``[r]`` as more key channels.
 
-    Widths are padded to the multiple of 8 that a GPU's fused kernels ask for. Where PyTorch's
-    ``torch.set_float32_matmul_precision("medium")`` allows it, the kernel works in bfloat16; the
-    bias then goes as three numbers that add up to it, so that multiplicities stay exact.
+    Queries have ones there. Widths are padded to the multiple of 8 that a GPU's fused kernels ask
+    for. If ``kind`` is bfloat16, the logarithms go as three numbers that add up to them, so that
+    multiplicities stay exact.
+
+    Args:
+        packed: as :meth:`WeightedAttention._project` gives it.
+        weights: of the keys.
+        scale: of the scores.
+        kind: the precision the kernel works in.
+        known: where what depends on the weights alone is kept.
     """
-    width = values.shape[-1]
-    brief = queries.dtype == torch.float32 and torch.get_float32_matmul_precision() == "medium"
-    parts = _bfloat16_parts(bias) if brief else bias.unsqueeze(-1)  # [r, channels]
-    padding = -(width + parts.shape[-1]) % 8
-    ones = queries.new_ones(()).expand(*queries.shape[:-1], parts.shape[-1])
-    operands = (
-        nn.functional.pad(torch.cat([queries, ones], dim=-1), (0, padding)),
-        nn.functional.pad(
-            torch.cat([keys, parts.expand(*keys.shape[:-1], -1)], dim=-1), (0, padding)
-        ),
-        nn.functional.pad(values, (0, padding + parts.shape[-1])),
+    width = packed[0].shape[-1]
+    placed = []
+    for place, each in enumerate(packed):
+        roles = PROJECTIONS[place : place + each.shape[-3]]
+        name = (*each.shape[-4:], place, scale, kind)
+
+        def frame(each: Tensor = each, roles: Sequence[str] = roles) -> Tensor:
+            return _frame(weights, roles, each.shape, scale, kind)
+
+        placed.append(cast(Tensor, _Placed.apply(each, known(weights, name, frame))))
+    out = _attend(*_unpacked(placed), scale)
+    return cast(Tensor, _Cropped.apply(out, width, packed[0].dtype))
+
+
+def _attend(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, mask: Tensor | None = None
+) -> Tensor:
+    """Fused attention ``[..., heads, p, width]``."""
+    attend = nn.functional.scaled_dot_product_attention
+    if queries.dim() > 3:
+        return attend(queries, keys, values, attn_mask=mask, scale=scale)
+    # Fused kernels want a batch axis; without it all scores are held.
+    batch = None if mask is None else mask[None]
+    return attend(queries[None], keys[None], values[None], attn_mask=batch, scale=scale)[0]
+
+
+def _frame(
+    weights: Tensor, roles: Sequence[str], shape: Sequence[int], scale: float, kind: torch.dtype
+) -> Tensor:
+    """What surrounds packed projections: ones, the keys' log-weights, and zeros."""
+    tokens, _, heads, width = shape[-4:]
+    bias = weights.log() / scale
+    parts = _bfloat16_parts(bias) if kind == torch.bfloat16 else bias.unsqueeze(-1)  # [r, c]
+    room = width + parts.shape[-1]
+    frame = torch.zeros(
+        tokens, len(roles), heads, room + -room % 8, dtype=kind, device=weights.device
     )
-    if brief:
-        operands = tuple(operand.bfloat16() for operand in operands)  # type: ignore[assignment]
-    out = nn.functional.scaled_dot_product_attention(*operands, scale=1.0)
-    return out[..., :width].to(values.dtype)
+    for place, role in enumerate(roles):
+        if role == "query":
+            frame[:, place, :, width:room] = 1.0
+        if role == "key":
+            frame[:, place, :, width:room] = parts.unsqueeze(1).to(kind)
+    return frame
+
+
+class _Placed(torch.autograd.Function):
+    """Packed projections ``[..., p, parts, heads, width]`` within a wider constant frame."""
+
+    @staticmethod
+    def forward(ctx: Any, packed: Tensor, frame: Tensor) -> Tensor:
+        ctx.width, ctx.kind = packed.shape[-1], packed.dtype
+        wide = frame.expand(*packed.shape[:-4], *frame.shape)
+        out = wide.clone(memory_format=torch.contiguous_format)
+        out[..., : ctx.width] = packed
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][..., : ctx.width].to(ctx.kind), None
+
+
+class _Cropped(torch.autograd.Function):
+    """The first channels alone, in another precision."""
+
+    @staticmethod
+    def forward(ctx: Any, wide: Tensor, width: int, kind: torch.dtype) -> Tensor:
+        ctx.save_for_backward(wide)  # attention keeps it anyway; only its layout is needed
+        return wide[..., :width].to(kind)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (wide,) = ctx.saved_tensors
+        out = torch.zeros_like(wide)
+        out[..., : gradients[0].shape[-1]] = gradients[0]
+        return out, None, None
 
 
 def _bfloat16_parts(numbers: Tensor) -> Tensor:

@@ -2,13 +2,13 @@ r"""Learnable bases: M new eigenvalue sets combined into one filter a channel (p
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.linear import Linear
+from specformer.nn.linear import Linear, column_sums
 from specformer.spectrum import AnySpectrum, Spectrum
 
 BasesKind = Literal["linear", "ffn"]
@@ -41,8 +41,12 @@ class LinearBases(nn.Module):
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         if self.training and self.dropout > 0:
             return self._with_dropout(x, response, spectrum)
-        identity = self.weight[..., :1, :]
-        return identity * x + spectrum.filter(x, self.gains(response))
+        return torch.addcmul(spectrum.filter(x, self.gains(response)), self.identity, x)
+
+    @property
+    def identity(self) -> Tensor:
+        """The weights of the identity, ``[..., 1, channels]``."""
+        return self.weight[..., :1, :]
 
     def gains(self, response: Tensor) -> Tensor:
         """The combined response of the bases, ``[..., q, channels]``, without the identity."""
@@ -53,10 +57,25 @@ class LinearBases(nn.Module):
         filtered = spectrum.filter_bank(x, response)
         identity = x.unsqueeze(-2).expand(*filtered.shape[:-2], 1, -1)
         copies = nn.functional.dropout(torch.cat([identity, filtered], dim=-2), self.dropout)
-        return (copies * self.weight.unsqueeze(-3)).sum(dim=-2)
+        return cast(Tensor, _Combined.apply(copies, self.weight))
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, channels={self.channels}, dropout={self.dropout}"
+
+
+class _Combined(torch.autograd.Function):
+    """Copies ``[..., n, M + 1, channels]`` times weights ``[..., M + 1, channels]``, summed."""
+
+    @staticmethod
+    def forward(ctx: Any, copies: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(copies, weight)
+        return (copies * weight.unsqueeze(-3)).sum(dim=-2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, (copies, weight) = gradients[0].unsqueeze(-2), ctx.saved_tensors
+        sums = column_sums((gradient * copies).flatten(-2))
+        return gradient * weight.unsqueeze(-3), sums.view(weight.shape)
 
 
 class FeedForwardBases(nn.Module):
@@ -88,7 +107,7 @@ class FeedForwardBases(nn.Module):
                 f"bases='ffn' would hold {entries * 4 / 2**30:.1f} GiB for {n:,} nodes and "
                 f"{self.channels} channels; use bases='linear'."
             )
-        vectors = spectrum.eigenvectors
+        vectors = spectrum.eigenvectors.to(x)  # streamed ones may be elsewhere
         built = torch.einsum("iq,...qm,jq->...ijm", vectors, response, vectors)
         identity = torch.eye(n, dtype=x.dtype, device=x.device).unsqueeze(-1)
         identity = identity.expand(*built.shape[:-1], 1)

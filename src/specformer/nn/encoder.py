@@ -133,7 +133,7 @@ class SpectrumEncoder(nn.Module):
             elif update_keys or number + 1 < len(self.blocks):
                 keys = block(keys, keys, weights)
             hidden = updated
-            if landmarks is None and index is not None:
+            if landmarks is None and index is not None and len(weights) != len(index):
                 weights = torch.ones_like(index, dtype=weights.dtype)
         return hidden, keys, weights
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn.remembered import Remembered
 
 
 class EigenvalueEncoding(nn.Module):
@@ -35,11 +36,15 @@ class EigenvalueEncoding(nn.Module):
             raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
         self.channels = channels
         self.epsilon = epsilon
+        self._known = Remembered()
         exponents = torch.arange(0, channels, 2, dtype=torch.float64) / channels
         # Rebuilt from the arguments, so not part of the state; float64 until the module is cast.
         self.register_buffer("frequencies", epsilon / 10000.0**exponents, persistent=False)
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
+        return self._known(eigenvalues, self.frequencies.dtype, lambda: self._encoded(eigenvalues))
+
+    def _encoded(self, eigenvalues: Tensor) -> Tensor:
         angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
         return torch.cat([eigenvalues.unsqueeze(-1), waves], dim=-1)

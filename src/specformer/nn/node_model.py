@@ -20,7 +20,7 @@ from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
 
 Sharing = Literal["small", "medium", "large"]
-Space = Literal["output", "hidden"]
+Space = Literal["output", "hidden", "input"]
 
 
 class Specformer(Pretrained):
@@ -37,8 +37,11 @@ class Specformer(Pretrained):
         num_blocks: Transformer depth.
         space: ``"output"``: a two-layer feature network maps to the outputs and the convolutions
             act there (the paper's small data sets); ``"hidden"``: a linear map to
-            ``hidden_channels``, the convolutions, a linear map to the outputs (its large ones).
-        feature_layers: depth of the feature network in ``"output"`` space; 1 makes it linear.
+            ``hidden_channels``, the convolutions, a linear map to the outputs (its large ones);
+            ``"input"``: the convolutions act on the features, then the two-layer network maps to
+            the outputs. With one filter of the features, nodes can be taken in batches
+            (:attr:`takes_batches`).
+        feature_layers: depth of the feature network outside ``"hidden"`` space; 1 makes it linear.
         second_dropout: where ``feature_dropout`` acts a second time in ``"output"`` space:
             ``"inside"`` the feature network, between its layers, or ``"after"`` it.
         decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
@@ -94,12 +97,13 @@ class Specformer(Pretrained):
             if name not in ("self", "__class__") and not name.startswith("_")
         }
         _check(self.config)
-        channels = out_channels if space == "output" else hidden_channels
+        widths = {"output": out_channels, "hidden": hidden_channels, "input": in_channels}
+        channels = widths[space]
         self.space = space
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.drops_after = space == "output" and second_dropout == "after"
-        self.is_direct = space == "output" and feature_layers == 1
-        self.lift = Linear(in_channels, channels if self.is_direct else hidden_channels, bias)
+        self.is_direct = space != "hidden" and feature_layers == 1
+        self.lift = Linear(in_channels, out_channels if self.is_direct else hidden_channels, bias)
         self.readout = (
             nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
         )
@@ -146,20 +150,26 @@ class Specformer(Pretrained):
     ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
         responses = self.responses(spectrum, landmarks)
+        if self.space == "input":
+            if isinstance(x, SparseFeatures):
+                raise ConfigError("space='input' filters the features: give them as a tensor.")
+            return self._mapped(self._convolved(x, responses, spectrum))
+        hidden = self._convolved(self._mapped(x), responses, spectrum)
+        if self.space == "hidden":
+            hidden = self.readout(self.feature_dropout(hidden))
+        return hidden
+
+    def _mapped(self, x: Tensor | SparseFeatures) -> Tensor:
+        """The feature network; in ``"hidden"`` space its first map alone."""
         if isinstance(x, SparseFeatures):
             dropout = self.feature_dropout.p if self.training else 0.0
             hidden = x.linear(self.lift.weight, self.lift.bias, dropout)
         else:
             hidden = self.lift(self.feature_dropout(x))
-        if self.space == "output" and not self.is_direct:
+        if self.space != "hidden" and not self.is_direct:
             hidden = hidden.relu()
             hidden = self.readout(hidden if self.drops_after else self.feature_dropout(hidden))
-        if self.drops_after:
-            hidden = self.feature_dropout(hidden)
-        hidden = self._convolved(hidden, responses, spectrum)
-        if self.space == "hidden":
-            hidden = self.readout(self.feature_dropout(hidden))
-        return hidden
+        return self.feature_dropout(hidden) if self.drops_after else hidden
 
     def _convolved(self, hidden: Tensor, responses: list[Tensor], spectrum: AnySpectrum) -> Tensor:
         convs = [cast(SpectralConv, conv) for conv in self.convs]
@@ -173,13 +183,24 @@ class Specformer(Pretrained):
                 hidden = conv(hidden, response, spectrum)
             return hidden
         # Filters one after another are one: h ↦ a h + U diag(g) Uᵀ h, with two products in all.
-        identity, gains = hidden.new_ones(()), hidden.new_zeros(())
-        for conv, response in zip(convs, each, strict=True):
-            own = cast(LinearBases, conv.bases)
-            kept, added = own.weight[..., :1, :], own.gains(response)
-            gains = kept * gains + added * (identity + gains)
-            identity = identity * kept
-        return identity * hidden + spectrum.filter(hidden, gains)
+        every = [cast(LinearBases, conv.bases) for conv in convs]
+        identity, gains = every[0].identity, every[0].gains(each[0])
+        for own, response in zip(every[1:], each[1:], strict=True):
+            gains = torch.addcmul(own.identity * gains, own.gains(response), identity + gains)
+            identity = identity * own.identity
+        return torch.addcmul(spectrum.filter(hidden, gains), identity, hidden)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether a node's output depends on the others through one filter of the input alone.
+
+        Such a model takes nodes in batches of their T_k(L − I) x
+        (:class:`specformer.spectrum.polynomial.ChebyshevRows`).
+        """
+        if self.space != "input" or self.config["bases"] != "linear":
+            return False
+        one_filter = all(cast(SpectralConv, conv).is_filter for conv in self.convs)
+        return len(self.convs) == 1 or (one_filter and not self.config["propagation_dropout"])
 
     def filter_parameters(self) -> list[nn.Parameter]:
         """The parameters of filters and bases: all but those of the feature maps."""
@@ -259,7 +280,7 @@ def _check(config: dict[str, Any]) -> None:
     """Refuse what no other module would."""
     for name, choices in (
         ("sharing", ("small", "medium", "large")),
-        ("space", ("output", "hidden")),
+        ("space", ("output", "hidden", "input")),
         ("feature_layers", (1, 2)),
         ("second_dropout", ("inside", "after")),
     ):

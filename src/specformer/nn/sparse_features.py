@@ -2,7 +2,7 @@ r"""Node features of which most are zero, such as bags of words, multiplied as s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from specformer.nn.linear import column_sums
+from specformer.nn.remembered import Remembered
 from specformer.spectrum.sparse import compressed_rows
 
 
@@ -41,6 +43,7 @@ class SparseFeatures:
     transposed_columns: Tensor
     order: Tensor
     in_channels: int
+    _known: Remembered = field(default_factory=Remembered, init=False, repr=False, compare=False)
 
     @classmethod
     def from_scipy(
@@ -52,7 +55,7 @@ class SparseFeatures:
         )
         flipped = sp.csr_array(places.T)
         index = [
-            torch.as_tensor(np.asarray(array, dtype=np.int64))
+            torch.as_tensor(np.asarray(array, dtype=np.int32))
             for array in (
                 matrix.indptr,
                 matrix.indices,
@@ -78,7 +81,7 @@ class SparseFeatures:
 
     def to(self, device: torch.device | str) -> SparseFeatures:
         """On another device."""
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        content = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         moved: dict[str, Any] = {
             name: part.to(device) if isinstance(part, Tensor) else part
             for name, part in content.items()
@@ -93,46 +96,76 @@ class SparseFeatures:
         values = self.values
         if dropout > 0:
             values = nn.functional.dropout(values.expand(*weight.shape[:-2], -1), dropout)
-        out = cast(Tensor, _SparseLinear.apply(values, weight, self))
-        return out if bias is None else out + bias.unsqueeze(-2)
+        return cast(Tensor, _SparseLinear.apply(values, weight, bias, self))
 
     def product(self, values: Tensor, dense: Tensor) -> Tensor:
-        """``X @ dense`` with other values at the same places, ``[in, c]`` to ``[n, c]``."""
-        shape = (self.num_nodes, self.in_channels)
-        return compressed_rows(self.starts, self.columns, values, shape) @ dense
+        """``X @ dense`` with other values at the same places.
+
+        Shapes: values ``[entries]``, dense ``[in, c]``; or ``[runs, entries]``, ``[runs, in, c]``.
+        """
+        return self._multiplied(self.starts, self.columns, values, dense, self.num_nodes)
 
     def transposed_product(self, values: Tensor, dense: Tensor) -> Tensor:
-        """``Xᵀ @ dense``, ``[n, c]`` to ``[in, c]``."""
-        shape = (self.in_channels, self.num_nodes)
+        """``Xᵀ @ dense``, ``[..., n, c]`` to ``[..., in, c]``."""
         ordered = values.index_select(-1, self.order)
-        flipped = compressed_rows(self.transposed_starts, self.transposed_columns, ordered, shape)
-        return flipped @ dense
+        starts, columns = self.transposed_starts, self.transposed_columns
+        return self._multiplied(starts, columns, ordered, dense, self.in_channels)
+
+    def _multiplied(
+        self, starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor, rows: int
+    ) -> Tensor:
+        """All runs as one block-diagonal matrix: one kernel, however many they are."""
+        runs, width = values.numel() // len(columns) if len(columns) else 1, dense.shape[-2]
+        if runs > 1:
+            starts = self._known(starts, runs, lambda: _repeated_starts(starts, runs))
+            columns = self._known(columns, runs, lambda: _shifted(columns, runs, width).flatten())
+        shape = (runs * rows, runs * width)
+        matrix = compressed_rows(starts, columns, values.reshape(-1), shape)
+        out = matrix @ dense.reshape(runs * width, -1)
+        return out.view(*dense.shape[:-2], rows, -1)
+
+
+def _shifted(numbers: Tensor, runs: int, step: int) -> Tensor:
+    """Numbers plus multiples of a step, ``[runs, numbers]``."""
+    steps = torch.arange(0, runs * step, step, dtype=numbers.dtype, device=numbers.device)
+    return numbers + steps.unsqueeze(-1)
+
+
+def _repeated_starts(starts: Tensor, runs: int) -> Tensor:
+    """Where rows start if the same rows follow one another so many times."""
+    entries = int(starts[-1])
+    ends = _shifted(starts[1:], runs, entries).flatten()
+    return torch.cat([starts[:1], ends])
 
 
 class _SparseLinear(torch.autograd.Function):
-    """``X Wᵀ``, run by run where dropout has left each its own values, else all runs at once."""
+    """``X Wᵀ + b``; runs are columns of one product where they have the same values."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, weight: Tensor, features: SparseFeatures) -> Tensor:
-        ctx.features = features
+    def forward(
+        ctx: Any, values: Tensor, weight: Tensor, bias: Tensor | None, features: SparseFeatures
+    ) -> Tensor:
+        ctx.features, ctx.shape = features, weight.shape
+        ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(values)
-        if weight.dim() == 2:
-            return features.product(values, weight.mT.contiguous())
-        if values.dim() == 1:
-            runs, out = weight.shape[:2]
+        if values.dim() == weight.dim() - 1:
+            out = features.product(values, weight.mT.contiguous())
+        else:
+            runs, width = weight.shape[:2]
             joined = features.product(values, weight.flatten(0, 1).mT.contiguous())
-            return joined.view(-1, runs, out).transpose(0, 1)
-        columns = weight.mT.contiguous()
-        parts = [features.product(v, w) for v, w in zip(values, columns, strict=True)]
-        return torch.stack(parts)
+            out = joined.view(-1, runs, width).transpose(0, 1)
+        return out if bias is None else out.add_(bias.unsqueeze(-2))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor | None, None]:
         (values,) = ctx.saved_tensors
         gradient, features = gradients[0].contiguous(), ctx.features
-        if gradient.dim() == 2:
-            return None, features.transposed_product(values, gradient).mT, None
-        each = values if values.dim() == 2 else values.expand(len(gradient), -1)
-        parts = [features.transposed_product(v, g).mT for v, g in zip(each, gradient, strict=True)]
-        return None, torch.stack(parts), None
+        to_bias = None
+        if ctx.bias_shape is not None:
+            to_bias = column_sums(gradient).view(ctx.bias_shape)
+        if values.dim() == gradient.dim() - 1:
+            return None, features.transposed_product(values, gradient).mT, to_bias, None
+        columns = gradient.transpose(0, 1).flatten(1)
+        joined = features.transposed_product(values, columns)
+        return None, joined.mT.reshape(ctx.shape), to_bias, None

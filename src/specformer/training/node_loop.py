@@ -2,9 +2,9 @@ r"""Full-batch node classification: every split a run of its own, all trained as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
-from specformer.nn import Specformer
 from specformer.nn.sparse_features import SparseFeatures
-from specformer.spectrum import Keys
+from specformer.spectrum import Keys, Spectrum
 from specformer.training.capture import Repeated
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
+from specformer.training.node_evaluation import BestEpochs, Evaluation, training_targets
 from specformer.training.progress import Update
 from specformer.training.schedule import Schedule, moments
 from specformer.training.stacking import stack, trained_state
@@ -93,30 +93,100 @@ class NodeFit:
     curves: Tensor
 
 
-class _Tracker:
-    """Accuracies at the epoch with the lowest score so far, updated on the device."""
+class NodeRuns:
+    """All runs of a fit as one: models, optimiser, what either rule picked so far, curves.
 
-    def __init__(self, task: NodeTask) -> None:
-        options: dict[str, Any] = {"dtype": task.x.dtype, "device": task.x.device}
-        self.best = torch.full((task.runs,), float("inf"), **options)
-        self.val = torch.zeros(task.runs, **options)
-        self.test = torch.zeros(task.runs, **options)
-        self.epoch = task.y.new_zeros(task.runs)
+    Args:
+        models: one a split, of one shape.
+        task: labels and splits.
+        schedule: epochs, patience and learning rates.
+        monitor: what stops a run and picks the model that is kept.
+    """
 
-    def update(
-        self, score: Tensor, active: Tensor, val: Tensor, test: Tensor, epoch: Tensor
+    def __init__(
+        self, models: Sequence[nn.Module], task: NodeTask, schedule: Schedule, monitor: Monitor
     ) -> None:
-        improved = active & (score < self.best)
-        self.best.copy_(torch.where(improved, score, self.best))
-        self.val.copy_(torch.where(improved, val, self.val))
-        self.test.copy_(torch.where(improved, test, self.test))
-        self.epoch.copy_(torch.where(improved, epoch, self.epoch))
+        device = task.x.device
+        self.model = stack(models).to(device)
+        self.schedule = schedule
+        self.stopping = EarlyStopping(
+            trained_state(self.model).values(), task.runs, schedule.patience
+        )
+        self.best = BestEpochs(task.runs, task.x.dtype, device)
+        filters: Sequence[nn.Parameter] = getattr(self.model, "filter_parameters", tuple)()
+        self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
+        self.epoch = torch.zeros((), dtype=torch.long, device=device)
+        self._rule = ("loss", "accuracy").index(monitor)
+        self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
+        self.curves = torch.full(
+            (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
+        )
+
+    def begin_epoch(self) -> None:
+        """Training mode, with the epoch's learning rate."""
+        self.schedule.set_rate(self.optimiser, self.epoch)
+        self.model.train()
+
+    @torch.no_grad()
+    def end_epoch(self, train_loss: Tensor, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
+        """Take an epoch's losses and accuracies, ``[runs]`` each."""
+        record = torch.stack([train_loss, val_loss, val, test])
+        scores = record[1:3] * self._signs
+        self.best.update(scores, record[2:], self.stopping.active, self.epoch)
+        self.stopping.update(scores[self._rule], self.epoch)
+        self.curves.index_copy_(0, self.epoch.view(1), record[:3].mT.unsqueeze(0))
+        self.epoch.add_(1)
 
     def state(self) -> dict[str, Tensor]:
-        return {"best": self.best, "val": self.val, "test": self.test, "epoch": self.epoch}
+        """Everything that changes, by name, for a checkpoint."""
+        state = {"epoch": self.epoch, "curves": self.curves}
+        state |= moments(self.optimiser) | self.best.state()
+        for prefix, part in (
+            ("model", trained_state(self.model)),
+            ("stopping", self.stopping.state()),
+        ):
+            state |= {f"{prefix}.{name}": tensor for name, tensor in part.items()}
+        return state
 
-    def selection(self) -> Selection:
-        return Selection(self.val, self.test, self.epoch)
+    def fit(
+        self,
+        one_epoch: Callable[[], None],
+        checkpoint: Checkpoint | None,
+        on_progress: Update | None,
+        *,
+        read_every: int = _READ_EVERY,
+        save_every: int = _SAVE_EVERY,
+    ) -> NodeFit:
+        """Repeat ``one_epoch`` until every run has stopped; the best models come back."""
+        state = self.state()
+        done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
+        while done < self.schedule.epochs:
+            one_epoch()
+            done += 1
+            if done % read_every == 0 or done == self.schedule.epochs:
+                if on_progress:
+                    on_progress(
+                        done,
+                        float(self.best.accuracy[self._rule, 0].mean()),
+                        loss=float(self.curves[done - 1, :, 0].mean()),
+                        runs_left=float(self.stopping.active.sum()),
+                    )
+                if not self.stopping.active.any():
+                    break
+            if checkpoint and done % save_every == 0:
+                checkpoint.save(state)
+        self.stopping.restore()
+        return NodeFit(
+            self.model.eval(),
+            self._selection(0),
+            self._selection(1),
+            self.stopping.epochs,
+            self.curves[:done],
+        )
+
+    def _selection(self, rule: int) -> Selection:
+        val, test = self.best.accuracy[rule]
+        return Selection(val, test, self.best.epoch[rule])
 
 
 def fit_nodes(
@@ -145,82 +215,41 @@ def fit_nodes(
         on_progress: called with the epochs done, the mean validation accuracy at the best epochs,
             the mean training loss (``loss``) and how many runs still train (``runs_left``).
     """
-    device = task.x.device
-    model = stack(models).to(device)
-    stopping = EarlyStopping(trained_state(model).values(), task.runs, schedule.patience)
-    by_loss, by_accuracy = _Tracker(task), _Tracker(task)
+    runs = NodeRuns(models, task, schedule, monitor)
+    model, optimiser = runs.model, runs.optimiser
     points = () if landmarks is None else (landmarks,)
-    filters = model.filter_parameters() if isinstance(model, Specformer) else ()
-    optimiser = schedule.optimiser(model.parameters(), device, filters)
-    epoch = torch.zeros((), dtype=torch.long, device=device)
-    curves = torch.full(
-        (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
-    )
+    evaluation = Evaluation(task.y, task.val, task.test, task.x.dtype)
+    ones = torch.ones(task.runs, dtype=task.x.dtype, device=task.x.device)
+    targets: Tensor | None = None
 
     def one_epoch() -> None:
-        schedule.set_rate(optimiser, epoch)
-        model.train()
-        optimiser.zero_grad(set_to_none=False)
+        nonlocal targets
+        runs.begin_epoch()
+        optimiser.zero_grad()  # a gradient that is not there need not be added to
         logits = model(task.x, operator, *points)
-        train_loss = _mean_over(task.train, _cross_entropy(logits, task.y))
-        train_loss.sum().backward()
+        if targets is None:  # in the first epoch, which is never captured
+            targets = training_targets(task.y, task.train, logits.shape[-1], logits.dtype)
+        train_loss = (logits.log_softmax(dim=-1) * targets).sum(dim=(-2, -1))
+        train_loss.backward(ones)
         optimiser.step()
         model.eval()
         with torch.no_grad():
-            logits = model(task.x, operator, *points)
-            val_loss = _mean_over(task.val, _cross_entropy(logits, task.y))
-            right = (logits.argmax(dim=-1) == task.y).to(logits.dtype)
-            val, test = _mean_over(task.val, right), _mean_over(task.test, right)
-            by_loss.update(val_loss, stopping.active, val, test, epoch)
-            by_accuracy.update(-val, stopping.active, val, test, epoch)
-            stopping.update(val_loss if monitor == "loss" else -val, epoch)
-            record = torch.stack([train_loss.detach(), val_loss, val], dim=-1)
-            curves.index_copy_(0, epoch.view(1), record.unsqueeze(0))
-            epoch.add_(1)
+            (val_loss, _), (val, test) = evaluation(model(task.x, operator, *points))
+        runs.end_epoch(train_loss.detach(), val_loss, val, test)
 
-    state = {"epoch": epoch, "curves": curves, **moments(optimiser)}
-    for prefix, part in (
-        ("model", trained_state(model)),
-        ("stopping", stopping.state()),
-        ("by_loss", by_loss.state()),
-        ("by_accuracy", by_accuracy.state()),
-    ):
-        state |= {f"{prefix}.{name}": tensor for name, tensor in part.items()}
-    done = int(epoch) if checkpoint and checkpoint.restore(state) else 0
-    repeated = Repeated(one_epoch, device)
-    while done < schedule.epochs:
-        repeated()
-        done += 1
-        if done % _READ_EVERY == 0 or done == schedule.epochs:
-            if on_progress:
-                chosen = by_loss if monitor == "loss" else by_accuracy
-                on_progress(
-                    done,
-                    float(chosen.val.mean()),
-                    loss=float(curves[done - 1, :, 0].mean()),
-                    runs_left=float(stopping.active.sum()),
-                )
-            if not stopping.active.any():
-                break
-        if checkpoint and done % _SAVE_EVERY == 0:
-            checkpoint.save(state)
-    stopping.restore()
-    return NodeFit(
-        model.eval(),
-        by_loss.selection(),
-        by_accuracy.selection(),
-        stopping.epochs,
-        curves[:done],
-    )
+    # What comes from the host anew every time cannot be captured.
+    streamed = isinstance(operator, Spectrum) and operator.is_streamed
+    repeated = Repeated(one_epoch, task.x.device, capture=not streamed)
+    return runs.fit(repeated, checkpoint, on_progress)
 
 
-def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of every node in every run, ``[runs, n, classes]`` to ``[runs, n]``."""
     labels = y.expand(logits.shape[:-1])
     return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
 
 
-def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
+def mean_over(mask: Tensor, values: Tensor) -> Tensor:
     """Each run's mean over its mask, ``[runs, n]`` to ``[runs]``."""
     weights = mask.to(values.dtype)
     return (values * weights).sum(dim=-1) / weights.sum(dim=-1).clamp_min(1.0)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.training.pieced_adam import PiecedAdam
 
 _NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
 
@@ -63,24 +64,24 @@ class Schedule:
         ``filters``: those of ``parameters`` that take the filter's rate and decay.
         """
         everything, special = list(parameters), set(filters)
+        ordinary = [parameter for parameter in everything if parameter not in special]
+        own = [parameter for parameter in everything if parameter in special]
         decay = self.filter_weight_decay
-        groups = [
-            {
-                "params": [parameter for parameter in everything if parameter not in special],
-                "scale": 1.0,
-                "weight_decay": self.weight_decay,
-            },
-            {
-                "params": [parameter for parameter in everything if parameter in special],
-                "scale": (self.filter_learning_rate or self.learning_rate) / self.learning_rate,
-                "weight_decay": self.weight_decay if decay is None else decay,
-            },
-        ]
-        optimiser = torch.optim.Adam(
+        scale = (self.filter_learning_rate or self.learning_rate) / self.learning_rate
+        settings = (1.0, self.weight_decay), (scale, self.weight_decay if decay is None else decay)
+        # Groups of equal settings are one, which an epoch steps with fewer kernels.
+        parts = [ordinary + own, []] if settings[0] == settings[1] else [ordinary, own]
+        adam = PiecedAdam if device.type == "cuda" else torch.optim.Adam
+        optimiser = adam(
             [
-                {**group, "lr": torch.tensor(self.learning_rate, device=device)}
-                for group in groups
-                if group["params"]
+                {
+                    "params": part,
+                    "scale": scale,
+                    "weight_decay": decay,
+                    "lr": torch.tensor(self.learning_rate * scale, device=device),
+                }
+                for part, (scale, decay) in zip(parts, settings, strict=True)
+                if part
             ],
             capturable=device.type == "cuda",
             fused=True,
@@ -101,8 +102,11 @@ class Schedule:
 
     def set_rate(self, optimiser: torch.optim.Optimizer, epoch: Tensor) -> None:
         """Write the rate of ``epoch`` into the optimiser without reading anything back."""
+        if self.decay == "constant" and not self.warmup:
+            return  # it is there from the start
+        rate = self.rate(epoch)
         for group in optimiser.param_groups:
-            group["lr"].copy_(self.rate(epoch) * group["scale"])
+            torch.mul(rate, group["scale"], out=group["lr"])
 
 
 def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -1,0 +1,49 @@
+"""Adam on pieces against Adam on whole parameters."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from specformer.training import pieced_adam
+from specformer.training.memory_block import join
+from specformer.training.pieced_adam import PiecedAdam
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_the_same_as_adam_on_whole_parameters(monkeypatch, set_to_none: bool):
+    monkeypatch.setattr(pieced_adam, "_PIECE", 7)
+    torch.manual_seed(0)
+    start = [torch.randn(4, 5), torch.randn(7), torch.randn(2), torch.randn(3, 5)]
+    x = torch.randn(6, 5)
+    found = []
+    for adam in (PiecedAdam, torch.optim.Adam):
+        weights = [nn.Parameter(each.clone()) for each in start]
+        join(weights)
+        groups = [
+            {"params": weights[:2], "weight_decay": 0.1},
+            {"params": weights[2:], "lr": 0.2},
+        ]
+        optimiser = adam(groups, lr=0.01, fused=True)
+        for _ in range(5):
+            optimiser.zero_grad(set_to_none=set_to_none)
+            out = (x @ weights[0].mT).square().sum() + (weights[1] ** 4).sum()
+            (out + (x @ weights[3].mT).sum() ** 2).backward()  # the third has no gradient
+            optimiser.step()
+        found.append(weights)
+    assert torch.equal(found[0][2], start[2])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_are_those_of_the_parameters_given():
+    weight = nn.Parameter(torch.ones(20000))
+    optimiser = PiecedAdam([{"params": [weight]}], lr=0.1)
+    weight.sum().backward()
+    optimiser.zero_grad(set_to_none=False)
+    assert not weight.grad.any()
+    optimiser.zero_grad()
+    assert weight.grad is None
+    optimiser.step()
+    assert torch.equal(weight, torch.ones(20000))
