@@ -113,3 +113,93 @@ def test_landmarks_are_checked_against_exact_attention():
     assert 0 < outcome.row["landmark_error"] < 1e-3
     with pytest.raises(ConfigError, match="landmarks=0 must be at least 1"):
         node_landmarks(spectrum, node_recipe(None, "mine", ["landmarks=0"])[1])
+
+
+# --- batches of nodes, streamed eigenvectors ----------------------------------------------------
+
+BATCHES = ("spectrum=density", "degree=32", "model.space=input", "batch_size=64")
+
+
+def test_batches_of_nodes_reach_the_same_accuracy(graph, decomposed) -> None:
+    _, spectrum, outcome = trained(graph, *BATCHES, "schedule.epochs=30")
+    assert isinstance(spectrum, ImplicitSpectrum)
+    expected = decomposed[2].row["test"]["mean"]
+    assert outcome.row["test"]["mean"] == pytest.approx(expected, abs=0.06)
+    assert outcome.row["interpolation_error"] > 0
+    assert all(model.takes_batches for model in outcome.models)
+
+
+def test_a_model_trained_in_batches_predicts_with_a_decomposition(graph) -> None:
+    fine = ("degree=64", "model.epsilon=5", "schedule.epochs=10")
+    recipe, spectrum, outcome = trained(graph, *BATCHES, *fine)
+    _, other = node_recipe("default", "own", [*SETTINGS, "model.space=input", *fine])
+    exact = node_spectrum(graph, other, CPU, None)
+    assert isinstance(exact, Spectrum)
+    found = predict_nodes(outcome.models, graph, exact, recipe, CPU)
+    expected = predict_nodes(outcome.models, graph, spectrum, recipe, CPU)
+    # The error is next to none; what is left comes from the density, which is estimated.
+    assert outcome.row["interpolation_error"] < 1e-3
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("settings", [["batch_size=0", "spectrum=density"], ["batch_size=32"]])
+def test_bad_batches_are_refused(settings: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"batch_size=\d+ (must be at least 1|needs spectrum=d)"):
+        node_recipe("default", "own", settings)
+
+
+def test_batches_need_filters_of_the_input(graph) -> None:
+    with pytest.raises(ConfigError, match=r"batch_size needs Specformer with model\.space=input"):
+        trained(graph, "spectrum=density", "batch_size=64")
+    _, recipe = node_recipe("default", "own", [*SETTINGS, *BATCHES])
+    splits = make_splits(graph, recipe.split, 1, 0)
+    with pytest.raises(ConfigError, match="batch_size needs Specformer"):
+        classify_nodes(graph, None, splits, "gcn", recipe, device=CPU, seed=0, progress=Silent())
+
+
+def test_streamed_vectors_train_as_resident_ones_do(graph, decomposed, tmp_path) -> None:
+    _, recipe = node_recipe("default", "own", [*SETTINGS, "vectors=streamed"])
+    spectrum = node_spectrum(graph, recipe, CPU, tmp_path)
+    assert isinstance(spectrum, Spectrum)
+    assert spectrum.is_streamed
+    splits = make_splits(graph, recipe.split, 3, 0)
+    outcome = classify_nodes(
+        graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
+    )
+    torch.testing.assert_close(outcome.row["val"]["values"], decomposed[2].row["val"]["values"])
+
+
+def test_storage_in_half_the_precision(graph, decomposed) -> None:
+    for changes in (["storage=bfloat16"], ["storage=bfloat16", "vectors=streamed"]):
+        _, recipe = node_recipe("default", "own", [*SETTINGS, *changes])
+        spectrum = node_spectrum(graph, recipe, CPU, None)
+        assert isinstance(spectrum, Spectrum)
+        assert spectrum.eigenvectors.dtype == torch.bfloat16
+        assert spectrum.dtype == torch.float32
+        _, exact, outcome = decomposed
+        found = predict_nodes(outcome.models, graph, spectrum, recipe, CPU)
+        expected = predict_nodes(outcome.models, graph, exact, recipe, CPU)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
+
+
+def test_vectors_are_streamed_where_they_do_not_fit(graph, monkeypatch, caplog) -> None:
+    _, auto = node_recipe("default", "own", [])
+    assert not node_spectrum(graph, auto, CPU, None).is_streamed
+    monkeypatch.setattr("specformer.experiments.nodes.vectors_fit", lambda *_: False)
+    assert node_spectrum(graph, auto, CPU, None).is_streamed
+    assert caplog.messages == ["eigenvectors of 0.0 GiB are streamed: cpu is too small"]
+    _, resident = node_recipe("default", "own", ["vectors=resident"])
+    assert not node_spectrum(graph, resident, CPU, None).is_streamed
+
+
+def test_words_for_places_are_checked() -> None:
+    with pytest.raises(ConfigError, match="'auto' or 'resident' or 'streamed'"):
+        node_recipe("default", "own", ["vectors=nowhere"])
+    with pytest.raises(ConfigError, match="'float32' or 'bfloat16'"):
+        node_recipe("default", "own", ["storage=int8"])
+
+
+def test_wordnet_is_not_decomposed() -> None:
+    name, recipe = node_recipe(None, "wordnet")
+    assert (name, recipe.spectrum, recipe.degree) == ("default", "density", 16)
+    assert node_recipe(None, "wordnet", ["degree=32"])[1].degree == 32

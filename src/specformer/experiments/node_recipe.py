@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+import torch
 from torch import nn
 
-from specformer.baselines import BASELINES
+from specformer.baselines import BASELINES, NodeBaseline, node_baseline
 from specformer.errors import ConfigError
 from specformer.experiments.recipe_book import RecipeBook
 from specformer.nn import Specformer
@@ -31,7 +32,7 @@ class NodeModel:
     num_heads: int = 4
     sharing: Literal["small", "medium", "large"] = "medium"
     num_blocks: int = 1
-    space: Literal["output", "hidden"] = "output"
+    space: Literal["output", "hidden", "input"] = "output"
     feature_layers: Literal[1, 2] = 2
     second_dropout: Literal["inside", "after"] = "inside"
     decoder: Literal["joint", "heads"] = "joint"
@@ -45,15 +46,6 @@ class NodeModel:
     feature_dropout: float = 0.0
     propagation_dropout: float = 0.0
     init_std: float | None = None
-
-
-@dataclass(frozen=True)
-class NodeBaseline:
-    """What baselines take; the paper gives Transformers half the width."""
-
-    hidden_channels: int = 64
-    transformer_channels: int = 32
-    dropout: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,13 @@ class NodeRecipe:
         spectrum: ``"decomposed"`` into eigenpairs, or its ``"density"`` alone, with filters as
             interpolants (:func:`specformer.approximate`).
         k: how many eigenpairs, as in :func:`specformer.decompose`.
+        vectors: ``"resident"`` on the device, ``"streamed"`` to it from a file or the host's memory
+            (:meth:`specformer.Spectrum.streamed`), or ``"auto"``: streamed where they would take
+            more than half of a GPU's free memory.
         degree: of the interpolants, where there are no eigenpairs.
+        batch_size: nodes in a training step, where filters act on the input without a decomposition
+            (:func:`specformer.training.node_batches.fit_node_batches`); None for all nodes.
+        storage: precision in which eigenvectors, or what batches are made of, are kept.
         landmarks: how many points of the spectrum stand for it in Specformer's attention while
             training; None for all. What that changed is recorded as ``landmark_error``.
     """
@@ -87,13 +85,34 @@ class NodeRecipe:
     features: Literal["rows", "none"] = "rows"
     spectrum: Literal["decomposed", "density"] = "decomposed"
     k: int | list[int] | None = None
+    vectors: Literal["auto", "resident", "streamed"] = "auto"
     degree: int = 128
+    batch_size: int | None = None
+    storage: Literal["float32", "bfloat16"] = "float32"
     landmarks: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size is None:
+            return
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size={self.batch_size} must be at least 1, or empty.")
+        if self.spectrum != "density":
+            raise ConfigError(
+                f"batch_size={self.batch_size} needs spectrum=density: with eigenpairs every step "
+                "takes all nodes."
+            )
 
     @property
     def spectrum_key(self) -> str:
         """Recipes of one key ask for the same spectrum of a graph."""
-        return f"density {self.degree}" if self.spectrum == "density" else f"pairs {self.k}"
+        if self.spectrum == "density":
+            return f"density {self.degree}"
+        return f"pairs {self.k} {self.vectors} {self.storage}"
+
+    @property
+    def stored(self) -> torch.dtype:
+        """``storage`` as PyTorch names it."""
+        return torch.bfloat16 if self.storage == "bfloat16" else torch.float32
 
 
 def node_recipe(
@@ -132,11 +151,4 @@ def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: in
         return Specformer(in_channels, options.pop("hidden_channels"), out_channels, **options)
     if name not in BASELINES:
         raise ConfigError(f"unknown model {name!r}; choose from {', '.join(NODE_MODELS)}.")
-    settings = recipe.baseline
-    wide = name not in ("transformer", "graphormer")
-    return BASELINES[name](
-        in_channels,
-        settings.hidden_channels if wide else settings.transformer_channels,
-        out_channels,
-        dropout=settings.dropout,
-    )
+    return node_baseline(name, recipe.baseline, in_channels, out_channels)

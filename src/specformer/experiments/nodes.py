@@ -29,11 +29,14 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
+from specformer.spectrum.polynomial import chebyshev_terms
+from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
-from specformer.training.node_loop import NodeTask, fit_nodes
+from specformer.training.node_batches import check_batches, fit_node_batches
+from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes
 from specformer.training.precision import matmul_precision
-from specformer.training.progress import Progress
+from specformer.training.progress import Progress, Update
 from specformer.training.stacking import unstack
 
 logger = logging.getLogger(__name__)
@@ -60,8 +63,17 @@ def node_spectrum(
     """The eigenpairs a recipe asks for, or the density, which is not cached."""
     if recipe.spectrum == "density":
         return approximate(graph, degree=recipe.degree, device=device)
-    k = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
-    return decompose(graph, k=k, device=device, cache=cache)  # type: ignore[arg-type]
+    k: Any = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
+    size = graph.num_nodes, k
+    too_large = recipe.vectors == "auto" and not vectors_fit(*size, device, recipe.stored)
+    if too_large:
+        gib = vector_bytes(*size, recipe.stored) / 2**30
+        logger.warning("eigenvectors of %.1f GiB are streamed: %s is too small", gib, device)
+    if too_large or recipe.vectors == "streamed":
+        return decompose_streamed(graph, k=k, device=device, storage=recipe.stored, cache=cache)
+    resident = decompose(graph, k=k, device=device, cache=cache)
+    whole = recipe.stored == resident.dtype
+    return resident if whole else resident.streamed(device, storage=recipe.stored)
 
 
 def node_operator(
@@ -98,11 +110,13 @@ def node_task(
 ) -> NodeTask:
     """Features as a recipe and a model want them, labels and splits, on a device.
 
-    Specformer takes features as sparse where at most a tenth of them are not zero.
+    Specformer takes features as sparse where at most a tenth of them are not zero, unless it
+    filters them.
     """
     assert graph.y is not None
     rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
-    features = sparse_features if rare and model == "specformer" else dense_features
+    maps = model == "specformer" and recipe.model.space != "input"
+    features = sparse_features if rare and maps else dense_features
     return NodeTask.from_splits(features(graph, recipe.features), graph.y, splits, device)
 
 
@@ -117,6 +131,36 @@ def fresh_models(
     return models
 
 
+def fit_task(
+    models: Sequence[nn.Module],
+    task: NodeTask,
+    operator: AnySpectrum | Propagation,
+    recipe: NodeRecipe,
+    *,
+    landmarks: Keys | None = None,
+    cache: str | Path | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_progress: Update | None = None,
+) -> NodeFit:
+    """Train as a recipe says, with all nodes in a step or in batches of them."""
+    options: dict[str, Any] = {
+        "monitor": recipe.monitor,
+        "checkpoint": checkpoint,
+        "on_progress": on_progress,
+    }
+    if recipe.batch_size is None:
+        return fit_nodes(models, task, operator, recipe.schedule, landmarks=landmarks, **options)
+    check_batches(models)
+    assert isinstance(operator, ImplicitSpectrum)
+    assert isinstance(task.x, Tensor)
+    terms = chebyshev_terms(
+        operator, task.x, recipe.batch_size, storage=recipe.stored, folder=cache
+    )
+    return fit_node_batches(
+        models, task, terms, recipe.schedule, batch_size=recipe.batch_size, **options
+    )
+
+
 def classify_nodes(
     graph: Graph,
     spectrum: AnySpectrum | None,
@@ -127,10 +171,12 @@ def classify_nodes(
     device: torch.device,
     seed: int,
     progress: Progress,
+    cache: str | Path | None = None,
     checkpoint: Path | None = None,
 ) -> NodeOutcome:
     """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone.
 
+    ``cache``: a folder for what batches of nodes are made of, where memory has no room for it.
     ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
     """
     started = time.perf_counter()
@@ -142,13 +188,13 @@ def classify_nodes(
         matmul_precision(recipe.precision, device),
         progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update,
     ):
-        fit = fit_nodes(
+        fit = fit_task(
             fresh,
             task,
             operator,
-            recipe.schedule,
-            monitor=recipe.monitor,
+            recipe,
             landmarks=landmarks,
+            cache=cache,
             checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
             if checkpoint
             else None,

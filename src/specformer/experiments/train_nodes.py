@@ -68,6 +68,7 @@ def train_nodes(
         device=device,
         seed=seed,
         progress=progress,
+        cache=cache,
         checkpoint=begin(),
     )
     row, by_loss = outcome.row, recipe.monitor == "loss"
@@ -176,7 +177,8 @@ def predict(
 
 def _recipe(result: dict[str, Any], **changes: Any) -> NodeRecipe:
     changed = {key: value for key, value in changes.items() if value is not None}
-    return build(NodeRecipe, {**result["settings"], **changed}, "result.json: settings")
+    settings = {**result["settings"], "batch_size": None}  # all nodes are predicted at once
+    return build(NodeRecipe, {**settings, **changed}, "result.json: settings")
 
 
 def _class_names(graph: Graph) -> list[str]:

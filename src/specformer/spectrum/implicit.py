@@ -268,7 +268,9 @@ class _ChebyshevSeries(torch.autograd.Function):
         keeps = ctx.needs_input_grad[2] and x.numel() * len(coefficients) <= _KEPT
         ctx.basis = [] if keeps else None
         out = x.new_zeros(len(x), *coefficients.shape[1:])
-        for weights, term in zip(coefficients, _basis(matrix, x, len(coefficients)), strict=True):
+        for weights, term in zip(
+            coefficients, chebyshev_basis(matrix, x, len(coefficients)), strict=True
+        ):
             out.addcmul_(weights, term.unsqueeze(1))
             if keeps:
                 ctx.basis.append(term)
@@ -283,14 +285,14 @@ class _ChebyshevSeries(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_x = _clenshaw(ctx.matrix, coefficients, gradient)
         if ctx.needs_input_grad[2]:
-            basis = ctx.basis or _basis(ctx.matrix, x, len(coefficients))
+            basis = ctx.basis or chebyshev_basis(ctx.matrix, x, len(coefficients))
             of_coefficients = torch.stack(
                 [torch.einsum("nc,nmc->mc", term, gradient) for term in basis]
             )
         return None, of_x, of_coefficients
 
 
-def _basis(matrix: Tensor, x: Tensor, count: int) -> Iterator[Tensor]:
+def chebyshev_basis(matrix: Tensor, x: Tensor, count: int) -> Iterator[Tensor]:
     """``T_0(M) x, T_1(M) x, …``, one product each."""
     before, current = x, x
     for k in range(count):

@@ -3,6 +3,7 @@ r"""The eigenpairs of a graph's normalised Laplacian, complete or truncated."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.landmarks import Landmarks, chebyshev_points, interpolation_matrix
 from specformer.spectrum.quadrature import gauss_quadrature
+from specformer.spectrum.row_stream import RowStream, rows_at_once
 
 FORMAT = "specformer.spectrum/1"
 
@@ -52,8 +54,12 @@ class Spectrum:
     eigenvalues: Tensor
     eigenvectors: Tensor
     report: SolveReport | None = None
+    #: How many rows of the eigenvectors are brought to the eigenvalues' device at once, None where
+    #: all of them are there, see :meth:`streamed`.
+    rows: int | None = None
     #: The different eigenvalues and their multiplicities.
     distinct: Distinct = field(init=False)
+    _stream: RowStream | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         shape = tuple(self.eigenvectors.shape)
@@ -63,12 +69,25 @@ class Spectrum:
                 "match: expected shapes [q] and [n, q]."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
+        values, vectors = self.eigenvalues, self.eigenvectors
+        rows = self.rows
+        if rows is None and (values.device, values.dtype) != (vectors.device, vectors.dtype):
+            rows = rows_at_once(vectors)
+        if rows is not None:
+            if rows < 1:
+                raise SpectrumError(f"rows={rows} must be at least 1.")
+            object.__setattr__(self, "rows", rows)
+            stream = RowStream(vectors, values.device, values.dtype, rows)
+            object.__setattr__(self, "_stream", stream)
 
     def __repr__(self) -> str:
         part = "complete" if self.is_complete else "truncated"
+        vectors = self.eigenvectors
+        streamed = f", streamed from {vectors.device} in {vectors.dtype}"
         return (
             f"Spectrum(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
-            f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device})"
+            f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device}"
+            f"{streamed if self.is_streamed else ''})"
         )
 
     @property
@@ -85,12 +104,19 @@ class Spectrum:
         return self.num_eigenpairs == self.num_nodes
 
     @property
+    def is_streamed(self) -> bool:
+        """Whether eigenvectors are brought to the device a few rows at a time."""
+        return self.rows is not None
+
+    @property
     def device(self) -> torch.device:
-        return self.eigenvectors.device
+        """Where signals are filtered."""
+        return self.eigenvalues.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.eigenvectors.dtype
+        """The precision signals are filtered in."""
+        return self.eigenvalues.dtype
 
     def to(
         self,
@@ -98,13 +124,52 @@ class Spectrum:
         dtype: torch.dtype | None = None,
         non_blocking: bool = False,
     ) -> Spectrum:
-        """The same spectrum on another device or in another precision."""
+        """The same spectrum, all of it, on another device or in another precision."""
 
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
 
         return replace(
-            self, eigenvalues=move(self.eigenvalues), eigenvectors=move(self.eigenvectors)
+            self,
+            eigenvalues=move(self.eigenvalues),
+            eigenvectors=move(self.eigenvectors),
+            rows=None,
+        )
+
+    def streamed(
+        self,
+        device: torch.device | str | None = None,
+        *,
+        storage: torch.dtype | None = None,
+        rows: int | None = None,
+    ) -> Spectrum:
+        r"""The same spectrum for a device that cannot hold its eigenvectors.
+
+        They stay where they are, in the host's memory or in the file they were loaded from, and
+        every transform, forward and backward, brings them to ``device`` in chunks of rows:
+        :math:`U^\top x = \sum_c U_c^\top x_c`. To a GPU, the next chunk is on its way while one is
+        worked on.
+
+        Args:
+            device: where signals are filtered.
+            storage: precision to keep eigenvectors in. ``torch.bfloat16`` halves what is sent and
+                stored; products stay in the eigenvalues' precision.
+            rows: a chunk; by default as many as make 128 MiB.
+
+        Example:
+            >>> whole = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2)
+            >>> whole.streamed(rows=1).gft(torch.tensor([[1.0], [3.0]]))
+            tensor([[ 2.],
+                    [-1.]])
+        """
+        if storage is not None and not storage.is_floating_point:
+            raise SpectrumError(f"storage={storage}: choose torch.bfloat16 or torch.float32.")
+        vectors = self.eigenvectors if storage is None else self.eigenvectors.to(storage)
+        return replace(
+            self,
+            eigenvalues=self.eigenvalues.to(device),
+            eigenvectors=vectors,
+            rows=rows_at_once(vectors) if rows is None else rows,
         )
 
     def cpu(self) -> Spectrum:
@@ -119,11 +184,27 @@ class Spectrum:
 
     def gft(self, x: Tensor) -> Tensor:
         r"""Graph Fourier transform :math:`U^\top x` of ``[..., n, channels]``."""
-        return _apply(self.eigenvectors, x, forward=True)
+        return _apply(self._product, x, forward=True)
 
     def igft(self, coefficients: Tensor) -> Tensor:
         r"""Inverse transform :math:`U \hat x` of ``[..., q, channels]``."""
-        return _apply(self.eigenvectors, coefficients, forward=False)
+        return _apply(self._product, coefficients, forward=False)
+
+    def _product(self, x: Tensor, forward: bool) -> Tensor:
+        """``Uᵀ x`` or ``U x`` of columns, without a gradient."""
+        if self._stream is None:
+            return _multiplied(self.eigenvectors, x, forward)
+        places = self._stream.slices()
+        chunks = self._stream(places)
+        if forward:
+            total = x.new_zeros(self.num_eigenpairs, x.shape[-1])
+            for chunk, place in zip(chunks, places, strict=True):
+                total += _multiplied(chunk, x[place], forward)
+            return total
+        out = x.new_empty(self.num_nodes, x.shape[-1])
+        for chunk, place in zip(chunks, places, strict=True):
+            out[place] = _multiplied(chunk, x, forward)
+        return out
 
     def filter(self, x: Tensor, response: Tensor) -> Tensor:
         r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
@@ -193,7 +274,10 @@ class Spectrum:
 
     @classmethod
     def load(cls, path: str | Path) -> Spectrum:
-        """Read a file written by :meth:`save`; one that is damaged or altered is refused."""
+        """Read a file written by :meth:`save`; one that is damaged or altered is refused.
+
+        The file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes.
+        """
         path = Path(path)
         if not path.is_file():
             raise SpectrumError(f"{path}: no such spectrum file.")
@@ -212,35 +296,42 @@ class Spectrum:
         return cls(**tensors, report=SolveReport(**report) if report else None)
 
 
-class _Transform(torch.autograd.Function):
-    """``Uᵀ x`` or ``U x`` for constant U; the gradient of either is the other.
+def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
+    """``Uᵀ x`` or ``U x``.
 
     With few columns the usual product with a transposed matrix is slow on a CPU: as rows times
     matrix it takes a quarter of the time.
     """
+    if not forward:
+        return vectors @ x.contiguous()
+    if x.is_cuda:
+        return vectors.mT @ x
+    return (x.mT.contiguous() @ vectors).mT.contiguous()
+
+
+class _Transform(torch.autograd.Function):
+    """``Uᵀ x`` or ``U x`` for constant U; the gradient of either is the other."""
 
     @staticmethod
-    def forward(ctx: Any, vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
-        ctx.vectors, ctx.forward = vectors, forward
-        if not forward:
-            return vectors @ x.contiguous()
-        if x.is_cuda:
-            return vectors.mT @ x
-        return (x.mT.contiguous() @ vectors).mT.contiguous()
+    def forward(
+        ctx: Any, product: Callable[[Tensor, bool], Tensor], x: Tensor, forward: bool
+    ) -> Tensor:
+        ctx.product, ctx.forward = product, forward
+        return product(x, forward)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        return None, _Transform.apply(ctx.vectors, gradients[0], not ctx.forward), None
+        return None, _Transform.apply(ctx.product, gradients[0], not ctx.forward), None
 
 
-def _apply(vectors: Tensor, x: Tensor, *, forward: bool) -> Tensor:
+def _apply(product: Callable[[Tensor, bool], Tensor], x: Tensor, *, forward: bool) -> Tensor:
     """``Uᵀ x`` or ``U x``, reading U once however many runs and channels there are.
 
     Every leading axis of ``x`` is folded into columns.
     """
     if x.dim() == 2:
-        return cast(Tensor, _Transform.apply(vectors, x, forward))
+        return cast(Tensor, _Transform.apply(product, x, forward))
     lead, channels = x.shape[:-2], x.shape[-1]
     columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
-    out = cast(Tensor, _Transform.apply(vectors, columns, forward))
+    out = cast(Tensor, _Transform.apply(product, columns, forward))
     return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)
