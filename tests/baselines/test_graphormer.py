@@ -60,6 +60,19 @@ def test_against_the_formula(graph, max_degree, max_distance):
     )
 
 
+def test_gradients_are_summed_by_distance_some_rows_at_a_time(graph, monkeypatch):
+    model = Graphormer(3, 8, 2, max_distance=3).double()
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
+
+    def gradient():
+        out = model(x, graph.propagation())
+        return torch.autograd.grad(out.square().sum(), model.distance_bias)[0]
+
+    whole = gradient()
+    monkeypatch.setattr("specformer.baselines.graphormer._PAIRS", 2 * graph.num_nodes + 1)
+    torch.testing.assert_close(gradient(), whole)
+
+
 def test_large_graphs_are_refused_with_the_figure():
     many = Propagation(sp.csr_array((30_000, 30_000)))
     with pytest.raises(ConfigError, match=r"30,000 nodes make 900,000,000 pairs"):

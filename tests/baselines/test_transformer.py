@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm
 
-from specformer.baselines import Propagation, Transformer
+from specformer.baselines import Graphormer, Propagation, Transformer
+from specformer.baselines.transformer import working_type
 from specformer.errors import ConfigError
 
 
@@ -75,7 +76,7 @@ def test_block_against_pytorch(graph):
         }
     )
     h = torch.randn(3, graph.num_nodes, 8, dtype=torch.float64)
-    torch.testing.assert_close(block(h, None), oracle(h))
+    torch.testing.assert_close(block(h), oracle(h))
 
 
 def test_the_graph_is_not_looked_at(graph):
@@ -91,3 +92,35 @@ def test_heads_must_divide_the_channels():
 
 def test_repr():
     assert repr(Transformer(3, 8, 2)) == "Transformer(3, 8, 2, num_layers=2, heads=4)"
+
+
+@pytest.mark.parametrize("kind", [Transformer, Graphormer])
+def test_attention_in_bfloat16_is_near(graph, kind, monkeypatch):
+    torch.manual_seed(0)
+    model, x = kind(3, 32, 2), torch.randn(graph.num_nodes, 3)
+    propagation = graph.propagation(torch.float32)
+
+    def outcome():
+        out = model(x, propagation)
+        return out.detach(), torch.autograd.grad(out.square().sum(), list(model.parameters()))
+
+    exact, gradients = outcome()
+    # Not by PyTorch's own switch: with it, products use instructions that some processors lack.
+    for module in ("transformer", "graphormer"):
+        monkeypatch.setattr(f"specformer.baselines.{module}.working_type", lambda _: torch.bfloat16)
+    coarse, coarse_gradients = outcome()
+    assert not torch.equal(coarse, exact)
+    torch.testing.assert_close(coarse, exact, rtol=0.02, atol=0.02)
+    largest = max(gradient.abs().max().item() for gradient in gradients)
+    torch.testing.assert_close(coarse_gradients, gradients, rtol=0.05, atol=0.02 * largest)
+
+
+def test_the_switch_that_allows_bfloat16():
+    before = torch.get_float32_matmul_precision()
+    for level, kind in (("medium", torch.bfloat16), ("high", torch.float32)):
+        torch.set_float32_matmul_precision(level)
+        try:
+            assert working_type(torch.zeros(1)) == kind
+            assert working_type(torch.zeros(1, dtype=torch.float64)) == torch.float64
+        finally:
+            torch.set_float32_matmul_precision(before)

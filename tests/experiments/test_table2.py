@@ -10,6 +10,7 @@ from specformer.experiments.ledger import add, check, recorded_rows, rendered
 from specformer.experiments.node_recipe import NODE_MODELS
 from specformer.experiments.paper import TABLE_2
 from specformer.experiments.table2 import DATASETS, table2
+from specformer.experiments.tables import contestant_name
 from specformer.graphs import write_npz
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
@@ -67,6 +68,11 @@ def test_part_of_a_run_goes_into_the_ledger_and_a_document(run, tmp_path):
     assert "| Specformer |" in text
     assert f"{100 * rows[0]['mean']:.2f} ±" in text
     assert "[88.57]" in text
+
+
+def test_a_tuned_baseline_is_told_from_the_untuned_one():
+    names = [contestant_name("gcn", recipe) for recipe in ("default", "best")]
+    assert names == ["GCN", "GCN, best"]
 
 
 def test_the_papers_models_can_all_be_run():

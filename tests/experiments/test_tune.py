@@ -10,9 +10,9 @@ import yaml
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
-from specformer.experiments.node_recipe import node_recipe
+from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.nodes import classify_nodes, node_spectrum
-from specformer.experiments.tune import Search, tune
+from specformer.experiments.tune import Search, search_space, sustained, tune
 from specformer.graphs import write_npz
 from specformer.training.progress import Silent
 
@@ -41,9 +41,9 @@ def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
     done = trials(tmp_path)
     assert [trial["trial"] for trial in done if trial["splits"] == 2] == [0, 1, 2, 3]
     finals = {trial["trial"]: trial for trial in done if trial["splits"] == 3}
-    first = sorted(done[:4], key=lambda trial: (-trial["val"]["mean"], trial["trial"]))[:2]
+    first = sorted(done[:4], key=lambda trial: (-trial["score"], trial["trial"]))[:2]
     assert set(finals) == {trial["trial"] for trial in first}
-    assert result["winner"] == max(finals, key=lambda number: finals[number]["val"]["mean"])
+    assert result["winner"] == max(finals, key=lambda number: finals[number]["score"])
     written = yaml.safe_load((tmp_path / "best.yaml").read_text(encoding="utf-8"))
     assert written == finals[result["winner"]]["recipe"]
     name, recipe = node_recipe(result["recipe_file"], "blocks")
@@ -95,26 +95,61 @@ def test_a_stopped_search_goes_on(graph, tmp_path):
 
 
 def test_later_trials_start_from_the_best(graph, tmp_path):
-    run(graph, tmp_path, trials=23, splits=1, finalists=1, runs=1)
+    run(graph, tmp_path, trials=7, splits=1, finalists=1, runs=1, explore=4)
     done = {trial["trial"]: trial for trial in trials(tmp_path)}
     earlier = sorted(
-        (number for number in done if number < 22),
-        key=lambda number: (-done[number]["val"]["mean"], number),
+        (number for number in done if number < 6),
+        key=lambda number: (-done[number]["score"], number),
     )[:3]
-    child = done[22]["set"]
+    child = done[6]["set"]
     starts = [
         number for number in earlier if child[: len(done[number]["set"])] == done[number]["set"]
     ]
     assert starts
-    assert len(done[21]["set"]) == 2 + 14  # drawn afresh: one value of every list
+    assert len(done[5]["set"]) == 2 + 14  # drawn afresh: one value of every list
 
 
 def test_baselines_have_settings_of_their_own(graph, tmp_path):
-    result = run(graph, tmp_path, model="gcn", trials=2, finalists=1, runs=2)
+    result = run(graph, tmp_path, model="gprgnn", trials=2, finalists=1, runs=2)
     keys = {change.partition("=")[0] for trial in trials(tmp_path) for change in trial["set"]}
-    assert "baseline.dropout" in keys
+    assert {"baseline.dropout", "baseline.alpha", "schedule.filter_learning_rate"} <= keys
     assert not any(key.startswith("model.") for key in keys)
-    assert result["model"] == "gcn"
+    assert result["model"] == "gprgnn"
+
+
+@pytest.mark.parametrize("model", NODE_MODELS)
+def test_every_choice_builds_a_model(model):
+    space = search_space(model)
+    for key, choices in space.items():
+        assert choices
+        for choice in choices:
+            recipe = node_recipe("default", "mine", [f"{key}={json.dumps(choice)}"], model)[1]
+            node_model(model, recipe, 5, 2)
+    assert {"schedule.learning_rate", "schedule.weight_decay", "features"} <= set(space)
+
+
+def test_what_is_set_is_not_searched(graph, tmp_path):
+    folder = tmp_path / "search"
+    tune(
+        str(graph),
+        model="chebnet",
+        assignments=["schedule.epochs=2", "baseline.order=1"],
+        trials=4,
+        splits=1,
+        finalists=1,
+        runs=1,
+        folder=folder,
+        device=CPU,
+    )
+    assert {trial["recipe"]["baseline"]["order"] for trial in trials(folder)} == {1}
+    assert "baseline.order" in search_space("chebnet")
+
+
+def test_no_trial_begins_when_the_time_is_up(graph, tmp_path):
+    result = run(graph, tmp_path, trials=3, seconds=0.0, runs=2)
+    assert [trial["trial"] for trial in trials(tmp_path)] == [0]
+    assert (result["trials"], result["winner"]) == (1, 0)
+    assert run(graph, tmp_path, trials=3, finalists=1, runs=2)["trials"] == 3
 
 
 def test_what_cannot_be_searched(graph, tmp_path):
@@ -125,3 +160,21 @@ def test_what_cannot_be_searched(graph, tmp_path):
     (tmp_path / "trials.jsonl").write_text("{half", encoding="utf-8")
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
         run(graph, tmp_path)
+
+
+def test_one_lucky_epoch_does_not_count():
+    steady, jumping = torch.full((60,), 0.7), torch.full((60,), 0.6)
+    jumping[10] = 1.0
+    late = torch.cat([torch.linspace(0.0, 0.5, 50), torch.full((10,), 0.99)])  # after its end
+    found = sustained(torch.stack([steady, jumping, late], dim=1), torch.tensor([60, 60, 50]))
+    literal = [
+        max(float(curve[i : i + 20].mean()) for i in range(length - 19))
+        for curve, length in ((steady, 60), (jumping, 60), (late, 50))
+    ]
+    assert found.tolist() == pytest.approx(literal)
+    assert found.argmax() == 0
+
+
+def test_a_run_shorter_than_the_window_counts_whole():
+    accuracy = torch.tensor([[0.2], [0.4]])
+    assert sustained(accuracy, torch.tensor([2])).item() == pytest.approx(0.3)

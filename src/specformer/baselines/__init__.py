@@ -12,6 +12,7 @@ from specformer.baselines.h2gcn import H2GCN
 from specformer.baselines.jacobiconv import JacobiConv
 from specformer.baselines.lanczosnet import LanczosNet
 from specformer.baselines.mlp import MLP
+from specformer.baselines.node_baseline import NodeBaseline, node_baseline
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.registry import BASELINES, signal_baseline
 from specformer.baselines.transformer import Transformer
@@ -30,7 +31,9 @@ __all__ = [
     "Graphormer",
     "JacobiConv",
     "LanczosNet",
+    "NodeBaseline",
     "Propagation",
     "Transformer",
+    "node_baseline",
     "signal_baseline",
 ]

@@ -30,6 +30,7 @@ class BernNet(nn.Module):
     Args:
         num_layers: Affine maps of the MLP.
         dropout: Rate of dropout before each of them.
+        propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
 
     Shapes:
         - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
@@ -51,12 +52,14 @@ class BernNet(nn.Module):
         num_layers: int = 2,
         order: int = 10,
         dropout: float = 0.0,
+        propagation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.polynomials = chebyshev(order)
         self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
+        self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.coefficients = nn.Parameter(torch.empty(order + 1))
         self.register_buffer(
             "chebyshev_of_bernstein",
@@ -70,11 +73,15 @@ class BernNet(nn.Module):
         nn.init.ones_(self.coefficients)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        h = self.mlp(x)
+        h = self.propagation_dropout(self.mlp(x))
         weights = self._chebyshev_weights()[..., None, None].unbind(-3)
         return self.polynomials.combine(
             lambda h: -propagation.adjacency(h), [weight * h for weight in weights]
         )
+
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The polynomial's own parameters, which may have a learning rate of their own."""
+        return [self.coefficients]
 
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""The filter at Laplacian eigenvalues: [q] → [..., q, 1]."""

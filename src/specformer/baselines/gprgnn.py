@@ -75,6 +75,10 @@ class GPRGNN(nn.Module):
         gammas = self.gamma[..., None, None].unbind(-3)
         return self.powers.combine(adjacency, [gamma * h for gamma in gammas])
 
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The polynomial's own parameters, which may have a learning rate of their own."""
+        return [self.gamma]
+
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""The filter :math:`\sum_k \gamma_k (1 - \lambda)^k` at Laplacian eigenvalues.
 

@@ -33,6 +33,8 @@ class JacobiConv(nn.Module):
         a: Exponent of :math:`1 - t` in the weight the polynomials are orthogonal under, likewise
         b: of :math:`1 + t`.
         gamma: The bound :math:`\gamma'`; below 1 it damps high orders.
+        dropout: Rate of dropout on the features.
+        propagation_dropout: Rate of dropout on :math:`H`; None for the same as ``dropout``.
 
     Shapes:
         - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
@@ -54,6 +56,7 @@ class JacobiConv(nn.Module):
         b: float = 1.0,
         gamma: float = 1.0,
         dropout: float = 0.0,
+        propagation_dropout: float | None = None,
     ) -> None:
         super().__init__()
         self.channels = in_channels, hidden_channels, out_channels
@@ -65,6 +68,8 @@ class JacobiConv(nn.Module):
         self.beta = nn.Parameter(torch.empty(order + 1, hidden_channels))
         self.eta = nn.Parameter(torch.empty(order))
         self.dropout = nn.Dropout(dropout)
+        later = dropout if propagation_dropout is None else propagation_dropout
+        self.propagation_dropout = nn.Dropout(later)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -77,9 +82,13 @@ class JacobiConv(nn.Module):
         nn.init.ones_(self.beta[0])
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        h = self.dropout(self.lin(self.dropout(x)))
+        h = self.propagation_dropout(self.lin(self.dropout(x)))
         terms = torch.einsum("...nh,...kho->...kno", h, self._order_weights())
         return self.polynomials.combine(propagation.adjacency, terms.unbind(-3))
+
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The polynomials' own parameters, which may have a learning rate of their own."""
+        return [self.beta, self.eta]
 
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""Each output channel's filter at Laplacian eigenvalues: [q] → [..., q, out_channels].

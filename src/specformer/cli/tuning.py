@@ -30,6 +30,12 @@ def tune(
     splits: Annotated[int, typer.Option(help="Splits a trial trains on.")] = 3,
     finalists: Annotated[int, typer.Option(help="Trials to repeat on every split.")] = 3,
     runs: Annotated[int, typer.Option(help="Splits the finalists train on.")] = 10,
+    seconds: Annotated[
+        float | None, typer.Option(help="Begin no other trial after this long.")
+    ] = None,
+    explore: Annotated[
+        int, typer.Option(help="Trials before every second one changes one of the best.")
+    ] = 20,
     assignments: Assignments = None,
     data: Data = None,
     cache: Cache = None,
@@ -58,6 +64,8 @@ def tune(
             splits=splits,
             finalists=finalists,
             runs=runs,
+            seconds=seconds,
+            explore=explore,
             folder=folder,
             data=data,
             cache=spectra_folder(cache),

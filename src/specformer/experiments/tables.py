@@ -134,7 +134,7 @@ def contestant_name(model: str, recipe: str) -> str:
         >>> contestant_name("specformer", "projected")
         'Specformer, projected'
     """
-    plain = recipe == "paper" or (model != "specformer" and recipe != CITED)
+    plain = recipe == "paper" or (model != "specformer" and recipe not in (CITED, "best"))
     return look(model).label + ("" if plain else f", {recipe}")
 
 
