@@ -1,0 +1,42 @@
+"""Products with U in bfloat16, where PyTorch's level of precision allows them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specformer import Spectrum
+from specformer.spectrum.spectrum import _aligned
+from specformer.training.precision import matmul_precision
+
+
+@pytest.mark.parametrize("pairs", [5, 8])
+def test_brief_vectors_are_aligned_copies(pairs):
+    vectors = torch.linalg.qr(torch.randn(12, pairs, generator=torch.manual_seed(0)))[0]
+    brief = _aligned(vectors)
+    assert brief.shape == vectors.shape
+    assert brief.stride() == (8, 1)
+    assert torch.equal(brief, vectors.bfloat16())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("columns", [1, 7, 16])
+def test_large_products_in_bfloat16_keep_two_digits(columns):
+    torch.manual_seed(0)
+    vectors = torch.linalg.qr(torch.randn(4101, 4097))[0]
+    spectrum = Spectrum(torch.linspace(0, 2, 4097), vectors).to("cuda")
+    x = torch.randn(4101, columns, device="cuda", requires_grad=True)
+    with matmul_precision("medium", torch.device("cuda")):
+        found = spectrum.filter(x, spectrum.eigenvalues)
+        found.square().sum().backward()
+    wide, signal = vectors.double(), x.detach().cpu().double()
+    exact = wide @ (torch.linspace(0, 2, 4097).double()[:, None] * (wide.T @ signal))
+
+    def error(filtered):
+        return float((filtered.detach().cpu() - exact).norm() / exact.norm())
+
+    assert spectrum._brief is not None
+    assert error(found) < 2**-7
+    assert found.dtype == x.grad.dtype == torch.float32
+    with matmul_precision("high", torch.device("cuda")):
+        assert error(spectrum.filter(x, spectrum.eigenvalues)) < 2**-9
