@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,3 +204,17 @@ def test_wordnet_is_not_decomposed() -> None:
     name, recipe = node_recipe(None, "wordnet")
     assert (name, recipe.spectrum, recipe.degree) == ("default", "density", 16)
     assert node_recipe(None, "wordnet", ["degree=32"])[1].degree == 32
+
+
+def test_long_spectra_have_landmarks_by_default():
+    recipe = node_recipe(None, "mine")[1]
+
+    def spread(count):
+        return Spectrum(torch.linspace(0.0, 2.0, count), torch.zeros(1, count))
+
+    assert node_landmarks(spread(2048), recipe) is None
+    found = node_landmarks(spread(2049), recipe)
+    assert len(found.values) == 512
+    assert len(found.points) == 1024
+    assert node_landmarks(spread(2049), replace(recipe, landmarks=None)) is None
+    assert len(node_landmarks(spread(300), replace(recipe, landmarks=100)).values) == 100

@@ -17,7 +17,7 @@ from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features, make_splits, node_graph
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.nodes import fresh_models, node_spectrum, node_task
+from specformer.experiments.nodes import fresh_models, node_landmarks, node_spectrum, node_task
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
@@ -116,10 +116,12 @@ def ours(case: NodeCase, device: torch.device, runs: int = 1) -> Contestant:
         spectrum = case.spectrum.to(device)
         task = node_task(case.graph, case.splits[:runs], case.recipe, device)
         models = fresh_models("specformer", case.recipe, case.graph, runs, seed=0)
+        landmarks = node_landmarks(spectrum, case.recipe)
 
         def run(epochs: int) -> None:
+            schedule = _endless(case.recipe.schedule, epochs)
             with matmul_precision(case.recipe.precision, device):
-                fit_nodes(models, task, spectrum, _endless(case.recipe.schedule, epochs))
+                fit_nodes(models, task, spectrum, schedule, landmarks=landmarks)
 
         return run
 

@@ -72,7 +72,8 @@ class NodeRecipe:
             (:func:`specformer.training.node_batches.fit_node_batches`); None for all nodes.
         storage: precision in which eigenvectors, or what batches are made of, are kept.
         landmarks: how many points of the spectrum stand for it in Specformer's attention while
-            training; None for all. What that changed is recorded as ``landmark_error``.
+            training; None for all, ``"auto"`` for 512 where more than 2,048 eigenvalues differ.
+            What that changed is recorded as ``landmark_error``.
     """
 
     description: str = ""
@@ -89,7 +90,7 @@ class NodeRecipe:
     degree: int = 128
     batch_size: int | None = None
     storage: Literal["float32", "bfloat16"] = "float32"
-    landmarks: int | None = None
+    landmarks: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
         if self.batch_size is None:

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 _SPARSE = 0.1
 #: Above this much relative error a model's interpolated filters are not its own any more.
 _LARGE_ERROR = 0.05
+#: Landmarks of a long spectrum, one of more distinct eigenvalues than the second number.
+_LANDMARKS, _LONG = 512, 2048
 #: Eigenvalues drawn in pictures of a spectrum that was not decomposed.
 _DRAWN = 2000
 
@@ -88,17 +90,18 @@ def node_operator(
 
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
-    """What attention looks at while training, where a recipe asks for less than all tokens.
+    """What attention looks at while training, where that is less than all tokens.
 
     Interpolation needs about twice as many points as quadrature for the same error.
     """
     if not isinstance(operator, Spectrum) or recipe.landmarks is None:
         return None
-    if recipe.landmarks < 1:
-        raise ConfigError(f"landmarks={recipe.landmarks} must be at least 1, or empty.")
-    if recipe.landmarks >= len(operator.distinct.values):
-        return None
-    return operator.landmarks(recipe.landmarks, points=2 * recipe.landmarks)
+    tokens, count = len(operator.distinct.values), recipe.landmarks
+    if count == "auto":
+        count = _LANDMARKS if tokens > _LONG else tokens
+    if count < 1:
+        raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
+    return operator.landmarks(count, points=2 * count) if count < tokens else None
 
 
 def node_task(
