@@ -181,13 +181,17 @@ def test_a_captured_batch_follows_its_index() -> None:
     store = STORE.to("cuda")
     index = torch.tensor([3, 0, 7], device="cuda")
     shape = {"num_nodes": 40, "num_pairs": 300, "max_nodes": 9}
+    worked_out = ("graph", "position", "target", "source")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):  # warm-up
-        store.batch(index, **shape)
+        batch = store.batch(index, **shape)
+        [getattr(batch, name) for name in worked_out]
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         batch = store.batch(index, **shape)
+        # Asked for here: what is worked out later would not follow the index.
+        [getattr(batch, name) for name in worked_out]
     for chosen in ([3, 0, 7], [13, 1, 5]):
         index.copy_(torch.tensor(chosen))
         graph.replay()

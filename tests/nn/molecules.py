@@ -70,37 +70,25 @@ def pack(
     """A batch, number by number; padding holds values that would show if they were used."""
     columns = molecules[0].bonds.shape[-1]
     kinds = {(0,) * columns: 0}
-    rows: dict[str, list] = {name: [] for name in ("nodes", "graph", "position", "eigenvalues")}
-    pairs: dict[str, list] = {name: [] for name in ("target", "source", "bond", "eigenvectors")}
-    for number, one in enumerate(molecules):
-        start = len(rows["graph"])
+    nodes, values, bonds, vectors = [], [], [], []
+    for one in molecules:
         for i in range(len(one.nodes)):
-            rows["nodes"].append(one.nodes[i].tolist())
-            rows["graph"].append(number)
-            rows["position"].append(i)
-            rows["eigenvalues"].append(one.eigenvalues[i].item())
+            nodes.append(one.nodes[i].tolist())
+            values.append(one.eigenvalues[i].item())
             for j in range(len(one.nodes)):
-                pairs["target"].append(start + i)
-                pairs["source"].append(start + j)
-                pairs["bond"].append(kinds.setdefault(tuple(one.bonds[i, j].tolist()), len(kinds)))
-                pairs["eigenvectors"].append(one.vectors[i, j].item())
-    for _ in range(spare_nodes):
-        rows["nodes"].append([1] * molecules[0].nodes.shape[-1])
-        rows["graph"].append(len(molecules) + spare_graphs)
-        rows["position"].append(0)
-        rows["eigenvalues"].append(1.7)
-    for _ in range(spare_pairs):
-        pairs["target"].append(len(rows["graph"]) - 1)
-        pairs["source"].append(len(rows["graph"]) - 1)
-        pairs["bond"].append(0)
-        pairs["eigenvectors"].append(30.0)
+                bonds.append(kinds.setdefault(tuple(one.bonds[i, j].tolist()), len(kinds)))
+                vectors.append(one.vectors[i, j].item())
+    nodes += [[1] * molecules[0].nodes.shape[-1]] * spare_nodes
+    values += [1.7] * spare_nodes
+    bonds += [0] * spare_pairs
+    vectors += [30.0] * spare_pairs
     sizes = [len(one.nodes) for one in molecules] + [0] * spare_graphs
     return PackedGraphs(
-        **{name: torch.tensor(v) for name, v in rows.items() if name != "eigenvalues"},
-        **{name: torch.tensor(v) for name, v in pairs.items() if name != "eigenvectors"},
+        nodes=torch.tensor(nodes),
+        bond=torch.tensor(bonds),
         bond_table=torch.tensor(list(kinds)),
-        eigenvalues=torch.tensor(rows["eigenvalues"], dtype=dtype),
-        eigenvectors=torch.tensor(pairs["eigenvectors"], dtype=dtype),
+        eigenvalues=torch.tensor(values, dtype=dtype),
+        eigenvectors=torch.tensor(vectors, dtype=dtype),
         sizes=torch.tensor(sizes),
         max_nodes=max_nodes or max(sizes),
     )

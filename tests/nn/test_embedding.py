@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specformer.errors import ConfigError
-from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.embedding import FeatureEmbedding, summed_rows
 
 
 def test_is_the_sum_of_a_table_a_column() -> None:
@@ -35,3 +35,14 @@ def test_tables_are_not_saved_twice() -> None:
 def test_columns_need_values(cardinalities) -> None:
     with pytest.raises(ConfigError, match="give one number of at least 1 a column"):
         FeatureEmbedding(cardinalities, 4)
+
+
+def test_the_gradient_for_a_gpu_is_pytorchs() -> None:
+    weight = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    rows = torch.stack([torch.randint(5, (20,)), 5 + torch.randint(4, (20,))], dim=-1)
+    cotangent = torch.randn(20, 4, dtype=torch.float64)
+    ours = summed_rows(rows, weight)
+    theirs = torch.nn.functional.embedding(rows, weight).sum(dim=-2)
+    torch.testing.assert_close(ours, theirs)
+    gradients = [torch.autograd.grad(out, weight, cotangent)[0] for out in (ours, theirs)]
+    torch.testing.assert_close(*gradients)

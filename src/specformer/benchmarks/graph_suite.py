@@ -138,7 +138,7 @@ def ours(case: GraphCase, device: torch.device) -> Contestant:
         model.train()
 
         def step(index: Tensor, shape: BatchShape) -> None:
-            optimiser.zero_grad(set_to_none=False)
+            optimiser.zero_grad(set_to_none=True)
             case.loss(work(Batch(index, shape).of(store)), store.labels(index)).backward()
             optimiser.step()
 

@@ -3,6 +3,7 @@ r"""A whole data set of small graphs on one device, and batches cut from it by i
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from specformer.graphs import GraphSet, graph_set_from_pyg
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
+
+#: Types of device where one kernel cuts a batch; elsewhere, and without Triton, some thirty steps.
+CUT_ON = {"cuda"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,41 +121,36 @@ class GraphStore:
             num_pairs: pairs P, at least as many as there are.
             max_nodes: at least the nodes of the largest graph.
         """
-        count = len(index)
+        if self.device.type in CUT_ON and find_spec("triton"):
+            return self._cut(index, num_nodes, num_pairs, max_nodes)
         sizes = self.sizes.index_select(0, index)
-        node_end, pair_end = sizes.cumsum(0), (sizes * sizes).cumsum(0)
-        node_begin = node_end - sizes
-
-        row = torch.arange(num_nodes, device=self.device)
-        graph = torch.searchsorted(node_end, row, right=True)
-        real = graph < count
-        owner = graph.clamp(max=count - 1)
-        position = (row - node_begin[owner]) * real
-        stored = self.node_start[index][owner] + position
-
-        pair = torch.arange(num_pairs, device=self.device)
-        of = torch.searchsorted(pair_end, pair, right=True)
-        real_pair = of < count
-        of = of.clamp(max=count - 1)
-        n = sizes[of]
-        within = (pair - (pair_end - sizes * sizes)[of]) * real_pair
-        i = within // n
-        first = node_begin[of]
-        stored_pair = self.pair_start[index][of] + within
+        node, is_node = _places(self.node_start.index_select(0, index), sizes, num_nodes)
+        pair_start = self.pair_start.index_select(0, index)
+        pair, is_pair = _places(pair_start, sizes * sizes, num_pairs)
         return PackedGraphs(
-            nodes=self.nodes[stored].long() * real.unsqueeze(1),
-            graph=graph,
-            position=position,
-            # Not torch.where, which copies a number from the host and so cannot be captured.
-            target=(first + i).masked_fill(~real_pair, num_nodes - 1),
-            source=(first + within - i * n).masked_fill(~real_pair, num_nodes - 1),
-            bond=self.bond[stored_pair].long() * real_pair,
+            nodes=self.nodes.index_select(0, node).long() * is_node.unsqueeze(1),
+            bond=self.bond.index_select(0, pair).long() * is_pair,
             bond_table=self.bond_table,
-            eigenvalues=self.eigenvalues[stored] * real,
-            eigenvectors=self.eigenvectors[stored_pair] * real_pair,
+            eigenvalues=self.eigenvalues.index_select(0, node) * is_node,
+            eigenvectors=self.eigenvectors.index_select(0, pair) * is_pair,
             sizes=sizes,
             max_nodes=max_nodes,
         )
+
+    def _cut(self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int) -> PackedGraphs:
+        # Late: importing Triton takes a while and only helps on a GPU.
+        from specformer.datasets.cutting import cut
+
+        arrays = cut(
+            index,
+            self.sizes,
+            (self.node_start, self.pair_start),
+            (self.nodes, self.eigenvalues),
+            (self.bond, self.eigenvectors),
+            num_nodes,
+            num_pairs,
+        )
+        return PackedGraphs(**arrays, bond_table=self.bond_table, max_nodes=max_nodes)
 
     def exact(self, index: Any) -> PackedGraphs:
         """The graphs of these numbers without padding.
@@ -180,6 +179,24 @@ class GraphStore:
     def _tensors(self) -> dict[str, Tensor]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def _places(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The stretches of these starts and lengths one after another, and what is one of them.
+
+    Shapes: start and length ``[B]``, output ``[count]``; what remains points to 0.
+
+    Example:
+        >>> place, real = _places(torch.tensor([10, 30]), torch.tensor([2, 1]), 4)
+        >>> place.tolist(), real.tolist()
+        ([10, 11, 30, 0], [True, True, True, False])
+    """
+    end = length.cumsum(0)
+    number = torch.arange(count, device=start.device)
+    of = torch.searchsorted(end, number, right=True)
+    real = of < len(start)
+    shift = (start - end + length).index_select(0, of.clamp(max=len(start) - 1))
+    return (number + shift) * real, real
 
 
 def pack(

@@ -3,33 +3,58 @@ r"""Batch normalisation that knows padding and stacked runs."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from specformer.nn import kernels
+from specformer.nn.kernels.statistics import Averages, Standard
+from specformer.nn.segments import widened
 
-class CountedRows(NamedTuple):
+
+@dataclass(frozen=True)
+class CountedRows:
     """Which rows count, in the forms that normalisation needs: worked out once for many layers.
 
-    Shapes: share ``[tokens, 1]``, one for a row that counts and zero for padding; the others
-    ``[]``: the number n that count, n / (n − 1), all over n, and that less one.
+    Args:
+        share: ``[tokens, 1]`` one for a row that counts and zero for padding.
+        number: ``[]`` how many count.
     """
 
     share: Tensor
     number: Tensor
-    unbiased: Tensor
-    ratio: Tensor
-    surplus: Tensor
 
     @classmethod
     def of(cls, mask: Tensor, dtype: torch.dtype) -> CountedRows:
         """From a mask ``[tokens]``, true for rows that count."""
-        number = mask.sum().clamp_min(1).to(dtype)
-        unbiased = number / (number - 1.0).clamp_min(1.0)
-        ratio = len(mask) / number
-        return cls(mask.to(dtype).unsqueeze(-1), number, unbiased, ratio, ratio - 1.0)
+        return cls(mask.to(dtype).unsqueeze(-1), mask.sum().clamp_min(1).to(dtype))
+
+    @cached_property
+    def unbiased(self) -> Tensor:
+        """``[]`` n / (n − 1)."""
+        return _unbiased(self.number)
+
+    @cached_property
+    def ratio(self) -> Tensor:
+        """``[]`` all rows over those that count."""
+        return len(self.share) / self.number
+
+    @cached_property
+    def surplus(self) -> Tensor:
+        """``[]`` the ratio less one."""
+        return self.ratio - 1.0
+
+
+class Moments(NamedTuple):
+    """Mean ``[channels]`` and covariance ``[channels, channels]`` of so many rows."""
+
+    mean: Tensor
+    covariance: Tensor
+    number: Tensor
 
 
 class BatchNorm(nn.Module):
@@ -95,32 +120,78 @@ class BatchNorm(nn.Module):
         scale = self.weight * (var + self.eps).rsqrt()
         return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)
 
-    def after(self, linear: nn.Linear, x: Tensor, rows: CountedRows) -> Tensor:
-        r"""``self(linear(x), rows)`` without a pass over its output.
+    def relu_after(self, linear: nn.Linear, x: Tensor, rows: CountedRows) -> Tensor:
+        """``self(linear(x), rows).relu()``, on a GPU in one kernel after the product."""
+        if self.is_fused and kernels.usable(x, linear.weight):
+            return kernels.normalised_relu(
+                nn.functional.linear(x, linear.weight),
+                rows.share,
+                rows.number,
+                self.weight,
+                self.bias,
+                self._averages(linear.bias),
+                self.eps,
+            )
+        return cast(Tensor, self(widened(linear(x)), rows)).relu()
+
+    def standard(self, x: Tensor, rows: CountedRows, bias: Tensor) -> Standard:
+        """Statistics of ``x + bias`` for kernels that normalise x themselves, without gradient.
+
+        The mean is that of x alone: only the running average is of the sum.
+        """
+        averages = self._averages(bias)
+        return kernels.column_moments(x.detach(), rows.share, rows.number, averages, self.eps)
+
+    def moments(self, x: Tensor, rows: CountedRows) -> Moments:
+        """Mean and covariance of the rows that count, of all workers."""
+        with torch.autocast(x.device.type, enabled=False):
+            number = self._whole(rows.number)
+            mean = self._whole((x * rows.share).sum(dim=0)) / number
+            centred = (x - mean) * rows.share
+            return Moments(mean, self._whole(centred.mT @ centred) / number, number)
+
+    def folded(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
+        r"""Weight and bias of the linear map that is ``linear`` and then this normalisation.
 
         The statistics of :math:`y = Wx + b` follow from those of x: its mean is
         :math:`W\bar x + b`, its variance the diagonal of :math:`W \mathrm{Cov}(x) W^\top`. Scale
-        and shift then go into W and b. Worth it for an input much narrower than the output.
+        and shift then go into W and b, and no pass over y is needed. Worth it for an input much
+        narrower than the output. In evaluation ``moments`` are not looked at.
         """
-        with torch.autocast(x.device.type, enabled=False):
-            mean, var = self._projected(linear, x, rows)
+        with torch.autocast(linear.weight.device.type, enabled=False):
+            if self.is_fused and moments is not None and kernels.usable(linear.weight):
+                return kernels.folded_norm(
+                    linear.weight,
+                    moments.mean,
+                    moments.covariance,
+                    self.weight,
+                    self.bias,
+                    moments.number,
+                    self._averages(linear.bias),
+                    self.eps,
+                )
+            mean, var = self._projected(linear, moments)
             scale = self.weight * (var + self.eps).rsqrt()
-            weight = linear.weight * scale.unsqueeze(-1)
             bias = self.bias + (linear.bias - mean) * scale
-        return nn.functional.linear(x, weight, bias)
+            return linear.weight * scale.unsqueeze(-1), bias
 
-    def _projected(self, linear: nn.Linear, x: Tensor, rows: CountedRows) -> tuple[Tensor, Tensor]:
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels may take the statistics: of a batch that is not split over workers."""
+        return self.training and self.across is None
+
+    def _projected(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
         """The mean and variance of ``linear(x)``."""
-        if not self.training:
+        if not self.training or moments is None:
             return self.running_mean, self.running_var
-        number = self._whole(rows.number)
-        centre = self._whole((x * rows.share).sum(dim=0)) / number
-        centred = (x - centre) * rows.share
-        covariance = self._whole(centred.mT @ centred) / number
-        mean = linear.weight @ centre + linear.bias
-        var = ((linear.weight @ covariance) * linear.weight).sum(dim=-1).clamp_min(0.0)
-        self._average(mean, var, rows.unbiased if self.across is None else _unbiased(number))
+        mean = linear.weight @ moments.mean + linear.bias
+        product = linear.weight @ moments.covariance
+        var = (product * linear.weight).sum(dim=-1).clamp_min(0.0)
+        self._average(mean, var, _unbiased(moments.number))
         return mean, var
+
+    def _averages(self, shift: Tensor) -> Averages:
+        return Averages(self.running_mean, self.running_var, self.momentum, shift)
 
     def _whole(self, part: Tensor) -> Tensor:
         """A sum over this worker's rows as the sum over all workers'."""

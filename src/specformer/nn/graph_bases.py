@@ -3,17 +3,20 @@ r"""Learnable bases of many small graphs at once (paper §4.2, Eq. 5)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn import kernels
 from specformer.nn.activation import Activation, activation_module
-from specformer.nn.batch_norm import BatchNorm, CountedRows
+from specformer.nn.batch_norm import BatchNorm, CountedRows, Moments
+from specformer.nn.kernels.statistics import Standard
 from specformer.nn.segments import (
+    PairIndex,
     Segments,
-    contiguous_segments,
     scattered_segments,
     segment_softmax,
     widened,
@@ -21,62 +24,126 @@ from specformer.nn.segments import (
 from specformer.spectrum import Tokens
 from specformer.spectrum.packed import PackedGraphs
 
+if TYPE_CHECKING:
+    from specformer.nn.kernels.places import Places
+
 BasesNorm = Literal["batch"] | None
 Normalisation = Literal["softmax"] | None
+#: Of bonds, that kernels hold sums of at once.
+_MOST_KINDS = 128
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows and pairs of a batch lie, worked out once for all layers.
+    """Where the rows and pairs of a batch lie, worked out once for all layers when asked for.
 
     Args:
-        tokens: eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding.
-        vectors: ``[B, max_nodes, max_nodes]`` eigenvectors, zeros for padding.
-        pair_slot: ``[P]`` a pair's place in such a square; one past the end for padding.
-        identity: ``[P]`` one where target and source are the same.
-        nodes, pairs: which are not padding.
-        by_target: pairs by the node that they send to.
-        by_message: pairs by what they send, source and kind of bond.
-        by_graph: nodes by their graph.
+        batch: the graphs.
+        dtype: precision of spectra.
     """
 
-    tokens: Tokens
-    vectors: Tensor
-    pair_slot: Tensor
-    identity: Tensor
-    nodes: CountedRows
-    pairs: CountedRows
-    by_target: Segments
-    by_message: Segments
-    by_graph: Segments
+    batch: PackedGraphs
+    dtype: torch.dtype
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Layout:
         """The layout of a batch, its spectra in the given precision."""
-        graphs, size, rows = batch.num_graphs, batch.max_nodes, len(batch.graph)
-        kinds = len(batch.bond_table)
-        nodes, pairs = batch.node_mask, batch.pair_mask
-        # masked_fill and not torch.where, which would copy its number from the host.
-        node_slot = (batch.graph * size + batch.position).masked_fill(~nodes, graphs * size)
-        pair_slot = node_slot[batch.target] * size + batch.position[batch.source]
-        pair_slot = pair_slot.masked_fill(~pairs, graphs * size * size)
-        lengths = nn.functional.pad(batch.sizes, (0, 1))[batch.graph]
-        return cls(
-            tokens=Tokens(
-                _scatter(batch.eigenvalues.to(dtype), node_slot, (graphs, size)),
-                _token_weights(batch.sizes, size, dtype),
-            ),
-            vectors=_scatter(batch.eigenvectors.to(dtype), pair_slot, (graphs, size, size)),
-            pair_slot=pair_slot,
-            identity=(batch.target == batch.source).to(dtype),
-            nodes=CountedRows.of(nodes, dtype),
-            pairs=CountedRows.of(pairs, dtype),
-            by_target=Segments(
-                batch.target.masked_fill(~pairs, rows), nn.functional.pad(lengths.cumsum(0), (1, 0))
-            ),
-            by_message=scattered_segments(batch.source * kinds + batch.bond, rows * kinds),
-            by_graph=contiguous_segments(batch.sizes, rows),
+        return cls(batch, dtype)
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of bonds."""
+        return len(self.batch.bond_table)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding."""
+        if (places := self._places) is not None:
+            return Tokens(places.tokens, places.weights)
+        shape = (self.batch.num_graphs, self.batch.max_nodes)
+        values = self.batch.eigenvalues.to(self.dtype)
+        return Tokens(
+            _scatter(values, self._node_slot, shape),
+            _token_weights(self.batch.sizes, self.batch.max_nodes, self.dtype),
         )
+
+    @cached_property
+    def vectors(self) -> Tensor:
+        """``[B, max_nodes, max_nodes]`` eigenvectors, zeros for padding."""
+        size = self.batch.max_nodes
+        values = self.batch.eigenvectors.to(self.dtype)
+        return _scatter(values, self.pair_slot, (self.batch.num_graphs, size, size))
+
+    @cached_property
+    def pair_slot(self) -> Tensor:
+        """``[P]`` a pair's place in such a square; one past the end for padding."""
+        batch, size = self.batch, self.batch.max_nodes
+        slot = self._node_slot[batch.target] * size + batch.position[batch.source]
+        return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
+
+    @cached_property
+    def identity(self) -> Tensor:
+        """``[P]`` one where target and source are the same."""
+        return (self.batch.target == self.batch.source).to(self.dtype)
+
+    @cached_property
+    def nodes(self) -> CountedRows:
+        """Which rows are not padding."""
+        if (places := self._places) is not None:
+            return CountedRows(places.node_share, places.numbers[0])
+        return CountedRows.of(self.batch.node_mask, self.dtype)
+
+    @cached_property
+    def pairs(self) -> CountedRows:
+        """Which pairs are not padding."""
+        if (places := self._places) is not None:
+            return CountedRows(places.pair_share, places.numbers[1])
+        return CountedRows.of(self.batch.pair_mask, self.dtype)
+
+    @cached_property
+    def by_target(self) -> Segments:
+        """Pairs by the node that they send to."""
+        index = self.batch.target.masked_fill(~self.batch.pair_mask, len(self.batch.graph))
+        return Segments(index, self.batch.offsets)
+
+    @cached_property
+    def by_message(self) -> Segments:
+        """Pairs by what they send, source and kind of bond."""
+        index = self.batch.source * self.kinds + self.batch.bond
+        return scattered_segments(index, len(self.batch.graph) * self.kinds)
+
+    @cached_property
+    def by_graph(self) -> Segments:
+        """Nodes by their graph."""
+        places = self._places or self.batch
+        return Segments(places.graph, places.starts)
+
+    @cached_property
+    def pair_index(self) -> PairIndex:
+        """Where pairs lie, for kernels that need no more."""
+        places = self._places or self.batch
+        return PairIndex(places.offsets, places.first, self.batch.bond)
+
+    @cached_property
+    def _places(self) -> Places | None:
+        """What a kernel finds in one go of what the batch works out step by step."""
+        batch = self.batch
+        if self.dtype != torch.float32 or not kernels.usable(batch.eigenvalues):
+            return None
+        pairs = len(batch.bond)
+        return kernels.batch_places(batch.sizes, batch.eigenvalues, pairs, batch.max_nodes)
+
+    @cached_property
+    def _node_slot(self) -> Tensor:
+        batch, size = self.batch, self.batch.max_nodes
+        slot = batch.graph * size + batch.position
+        # masked_fill and not torch.where, which would copy its number from the host.
+        return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
+
+
+def is_fused(layout: Layout, *tensors: Tensor) -> bool:
+    """Whether kernels take these tensors, and so many kinds of bonds."""
+    return layout.kinds <= _MOST_KINDS and kernels.usable(*tensors)
 
 
 def _scatter(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -101,12 +168,32 @@ def basis_entries(response: Tensor, layout: Layout) -> Tensor:
     Shapes: response ``[B, max_nodes, heads]``, output ``[P, heads + 1]``.
     """
     with torch.autocast(response.device.type, enabled=False):
+        if is_fused(layout, response, layout.batch.eigenvectors):
+            vectors, graph = layout.batch.eigenvectors, layout.by_graph.index
+            return kernels.basis_entries(response, vectors, graph, layout.pair_index)
         gains = response.to(layout.vectors.dtype).mT.unsqueeze(-2)  # [B, heads, 1, k]
         vectors = layout.vectors.unsqueeze(-3)
         built = (vectors * gains) @ vectors.mT  # [B, heads, i, j]
         flat = nn.functional.pad(built.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
         entries = flat.index_select(0, layout.pair_slot)
         return torch.cat([layout.identity.unsqueeze(-1), entries], dim=-1)
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Weights whose softmax is still to be taken, over the sources of each target.
+
+    Args:
+        values: ``[P, channels]``.
+        scale: ``[channels]`` of the normalised values; None if they are not to be normalised.
+        standard: their means and deviations.
+        idle: biases ``[channels]`` that a softmax leaves without effect.
+    """
+
+    values: Tensor
+    scale: Tensor | None = None
+    standard: Standard | None = None
+    idle: tuple[Tensor, ...] = ()
 
 
 class GraphBases(nn.Module):
@@ -149,16 +236,56 @@ class GraphBases(nn.Module):
         self.activation = activation_module(activation)
         self.normalise = normalise
 
-    def forward(self, entries: Tensor, layout: Layout) -> Tensor:
-        if self.first_norm is None:
-            hidden = self.first(entries)
+    def forward(
+        self, entries: Tensor, layout: Layout, moments: Moments | None = None
+    ) -> Tensor | Logits:
+        """The weights; before their softmax where kernels take that.
+
+        ``moments``: those of the entries, where they are known already.
+        """
+        hidden = self._lifted(entries, layout, moments)
+        if self.normalise and self._is_plain and is_fused(layout, hidden):
+            return self._logits(hidden, layout)
+        if is_fused(layout, hidden):
+            out = kernels.linear(hidden, self.second.weight, self.second.bias)
         else:
-            hidden = self.first_norm.after(self.first, entries, layout.pairs)
-        out = self.second(nn.functional.gelu(hidden))
+            out = self.second(hidden)
         if self.second_norm is not None:
             out = self.second_norm(widened(out), layout.pairs)
         out = self.activation(out)
         return segment_softmax(out, layout.by_target) if self.normalise else cast(Tensor, out)
+
+    def moments(self, entries: Tensor, layout: Layout) -> Moments | None:
+        """Those of the entries, if the first layer's normalisation needs them."""
+        if self.first_norm is None or not self.training:
+            return None
+        return self.first_norm.moments(entries, layout.pairs)
+
+    def _lifted(self, entries: Tensor, layout: Layout, moments: Moments | None) -> Tensor:
+        """The first layer."""
+        weight: Tensor = self.first.weight
+        bias: Tensor = self.first.bias
+        if self.first_norm is not None:
+            moments = moments or self.moments(entries, layout)
+            weight, bias = self.first_norm.folded(self.first, moments)
+        if is_fused(layout, entries):
+            return kernels.gelu_lift(entries, weight, bias)
+        return nn.functional.gelu(nn.functional.linear(entries, weight, bias))
+
+    def _logits(self, hidden: Tensor, layout: Layout) -> Logits:
+        """The second layer, for kernels."""
+        weight, bias = self.second.weight, self.second.bias
+        norm = self.second_norm
+        if norm is None or not norm.is_fused:
+            values = kernels.linear(hidden, weight, bias)
+            return Logits(values if norm is None else norm(values, layout.pairs))
+        values = nn.functional.linear(hidden, weight)
+        standard = norm.standard(values, layout.pairs, bias)
+        return Logits(values, norm.weight, standard, (bias, norm.bias))
+
+    @property
+    def _is_plain(self) -> bool:
+        return isinstance(self.activation, nn.Identity)
 
     def extra_repr(self) -> str:
         return f"normalise={self.normalise!r}"

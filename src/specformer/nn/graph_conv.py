@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from specformer.nn import kernels
 from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.graph_bases import Layout
+from specformer.nn.graph_bases import Layout, Logits, is_fused
 from specformer.nn.segments import Segments, widened
 
 
@@ -29,8 +30,8 @@ class GraphConv(nn.Module):
         feature_dropout: on the output of FFN.
         propagation_dropout: on the sum of messages.
 
-    Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output
-    as nodes.
+    Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
+    nodes.
     """
 
     def __init__(
@@ -45,14 +46,28 @@ class GraphConv(nn.Module):
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
 
-    def forward(self, nodes: Tensor, bonds: Tensor, bases: Tensor, layout: Layout) -> Tensor:
-        summed = filtered_sum(
-            self.messages(nodes, bonds), bases, layout.by_message, layout.by_target
-        )
-        nodes = nodes + self.propagation_dropout(summed)
-        hidden = self.first_norm(widened(self.first(nodes)), layout.nodes).relu()
-        update = self.second_norm(widened(self.second(hidden)), layout.nodes).relu()
+    def forward(
+        self, nodes: Tensor, bonds: Tensor, bases: Tensor | Logits, layout: Layout
+    ) -> Tensor:
+        nodes = nodes + self.propagation_dropout(self.summed(nodes, bonds, bases, layout))
+        hidden = self.first_norm.relu_after(self.first, nodes, layout.nodes)
+        update = self.second_norm.relu_after(self.second, hidden, layout.nodes)
         return nodes + cast(Tensor, self.feature_dropout(update))
+
+    def summed(
+        self, nodes: Tensor, bonds: Tensor, bases: Tensor | Logits, layout: Layout
+    ) -> Tensor:
+        """The messages of all sources, weighted and summed, ``[N, channels]``."""
+        if not (isinstance(bases, Logits) or is_fused(layout, nodes, bases)):
+            messages = self.messages(nodes, bonds)
+            return filtered_sum(messages, bases, layout.by_message, layout.by_target)
+        weight, bias = self.message.weight, self.message.bias
+        # The bias goes to the kinds: its gradient is then a sum over few rows.
+        node, kind = nn.functional.linear(nodes, weight), nn.functional.linear(bonds, weight, bias)
+        if isinstance(bases, Tensor):
+            return kernels.pair_sum(node, kind, bases, layout.pair_index)
+        rest = (bases.scale, bases.standard, bases.idle)
+        return kernels.softmax_sum(node, kind, bases.values, layout.pair_index, *rest)
 
     def messages(self, nodes: Tensor, bonds: Tensor) -> Tensor:
         """What every node would send over every kind of bond, ``[N * kinds, channels]``."""

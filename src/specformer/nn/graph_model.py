@@ -124,8 +124,10 @@ class GraphSpecformer(Pretrained):
         entries = [basis_entries(response, layout) for response in self._responses(layout)]
         nodes, bonds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
         for layer, conv in enumerate(self.convs):
+            if layer < len(self.filters):
+                moments = cast(GraphBases, self.bases[layer]).moments(entries[layer], layout)
             if layer < len(self.bases):
-                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], layout)
+                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], layout, moments)
             nodes = conv(nodes, bonds, bases, layout)
         with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
             return cast(Tensor, self.readout(pool(nodes, layout.by_graph, self.pooling)))

@@ -7,11 +7,13 @@ of these can be captured once and replayed, and sums are taken in the same order
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from specformer.nn import kernels
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,11 @@ class Segments:
 
     def sum(self, rows: Tensor) -> Tensor:
         """The sums ``[S, channels]`` of rows ``[P, channels]``, in float32 or better."""
+        rows = widened(rows)
+        if self.order is None and kernels.usable(rows):
+            return kernels.segment_sum(rows, self.offsets)
         by_device = sum_by_index if rows.device.type == "cpu" else sum_by_offsets
-        return by_device(widened(rows), self)
+        return by_device(rows, self)
 
     def max(self, rows: Tensor) -> Tensor:
         """The largest of each segment's rows, which lie in order; 0 without any."""
@@ -59,6 +64,20 @@ class Segments:
         """Each row's own of the values ``[S, channels]``; ``outside`` for a row of no segment."""
         padded = nn.functional.pad(values, (0, 0, 0, 1), value=outside)
         return padded.index_select(0, self.index)
+
+
+class PairIndex(NamedTuple):
+    """Where the pairs (i, j) of all nodes of each graph lie, those of a target i in order of j.
+
+    Args:
+        offsets: ``[N + 1]`` where each target's pairs begin: as many as its graph has nodes.
+        first: ``[N]`` the first row of a node's graph.
+        bond: ``[P]`` kind of bond of each pair.
+    """
+
+    offsets: Tensor
+    first: Tensor
+    bond: Tensor
 
 
 def widened(x: Tensor) -> Tensor:

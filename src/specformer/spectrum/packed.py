@@ -8,22 +8,22 @@ different graphs have one shape and a captured step serves them all.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class PackedGraphs:
     """B graphs: N rows of nodes and P pairs of nodes, both perhaps with padding at the end.
 
+    Where pairs are padded, a row is padded too. All places follow from the sizes; they are worked
+    out when asked for.
+
     Args:
         nodes: ``[N, columns]`` integer features of the nodes.
-        graph: ``[N]`` which graph a node is of; B for padding.
-        position: ``[N]`` a node's number within its graph.
-        target: ``[P]`` row i of a pair (i, j); pairs of one target are neighbours, in order of j.
-        source: ``[P]`` row j. Pairs of padding point to the last row, which is then padding too.
         bond: ``[P]`` row of ``bond_table``; 0 where there is no bond.
         bond_table: ``[kinds, columns]`` integer features of each kind of bond, shifted by one; its
             first row is zeros, "no bond".
@@ -31,13 +31,16 @@ class PackedGraphs:
         eigenvectors: ``[P]`` the entry :math:`U_{ik}` at the pair (i, k).
         sizes: ``[B]`` nodes of each graph.
         max_nodes: at least the largest of ``sizes``.
+
+    Example:
+        >>> two = torch.tensor([2, 1])
+        >>> rows, pairs = torch.zeros(4), torch.zeros(6)
+        >>> batch = PackedGraphs(rows[:, None], pairs, rows[:1, None], rows, pairs, two, 2)
+        >>> batch.graph.tolist(), batch.target.tolist(), batch.source.tolist()
+        ([0, 0, 1, 2], [0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 2, 3])
     """
 
     nodes: Tensor
-    graph: Tensor
-    position: Tensor
-    target: Tensor
-    source: Tensor
     bond: Tensor
     bond_table: Tensor
     eigenvalues: Tensor
@@ -49,18 +52,61 @@ class PackedGraphs:
     def num_graphs(self) -> int:
         return len(self.sizes)
 
-    @property
+    @cached_property
+    def starts(self) -> Tensor:
+        """``[B + 1]`` the first row of each graph, and that of padding."""
+        return nn.functional.pad(self.sizes.cumsum(0), (1, 0))
+
+    @cached_property
+    def graph(self) -> Tensor:
+        """``[N]`` which graph a node is of; B for padding."""
+        rows = torch.arange(len(self.nodes), device=self.sizes.device)
+        return torch.searchsorted(self.starts[1:], rows, right=True)
+
+    @cached_property
+    def first(self) -> Tensor:
+        """``[N]`` the first row of a node's graph, or of padding."""
+        return self.starts.index_select(0, self.graph)
+
+    @cached_property
+    def position(self) -> Tensor:
+        """``[N]`` a node's number within its graph; 0 for padding."""
+        rows = torch.arange(len(self.nodes), device=self.sizes.device)
+        return (rows - self.first) * self.node_mask
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """``[N + 1]`` where the pairs of each row begin: as many as its graph has nodes."""
+        counts = nn.functional.pad(self.sizes, (0, 1)).index_select(0, self.graph)
+        return nn.functional.pad(counts.cumsum(0), (1, 0))
+
+    @cached_property
+    def target(self) -> Tensor:
+        """``[P]`` row i of a pair (i, j); pairs of one target are neighbours, in order of j."""
+        pairs = torch.arange(len(self.bond), device=self.sizes.device)
+        row = torch.searchsorted(self.offsets[1:], pairs, right=True)
+        return row.clamp(max=len(self.nodes) - 1)
+
+    @cached_property
+    def source(self) -> Tensor:
+        """``[P]`` row j. Pairs of padding point to the last row, which is then padding too."""
+        pairs = torch.arange(len(self.bond), device=self.sizes.device)
+        row = pairs + (self.first - self.offsets[:-1]).index_select(0, self.target)
+        # Not torch.where, which copies a number from the host and so cannot be captured.
+        return row.masked_fill(~self.pair_mask, len(self.nodes) - 1)
+
+    @cached_property
     def node_mask(self) -> Tensor:
         """``[N]`` true where a row is a node, false where it is padding."""
         return self.graph < self.num_graphs
 
-    @property
+    @cached_property
     def pair_mask(self) -> Tensor:
         """``[P]`` true where a pair is one of nodes."""
-        return self.node_mask.index_select(0, self.target)
+        return torch.arange(len(self.bond), device=self.sizes.device) < self.offsets[-1]
 
     def to(self, device: torch.device | str) -> PackedGraphs:
-        """All tensors on another device."""
+        """The same batch on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: dict[str, Any] = {
             name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value

@@ -224,7 +224,8 @@ class _Training:
         """One change of the weights; nothing here waits for the device."""
         for group in self.optimiser.param_groups:
             group["lr"].copy_(self.schedule.rate(self.steps, self.steps_per_epoch))
-        self.optimiser.zero_grad(set_to_none=False)
+        # Gradients are then handed over as they are made: none is filled with zeros and added to.
+        self.optimiser.zero_grad(set_to_none=True)
         errors, known = graph_errors(self.loss, self.work(graphs), targets)
         total = errors.sum()
         count = self.work.workers.sum(known.sum().to(total.dtype))

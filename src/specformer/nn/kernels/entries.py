@@ -1,0 +1,192 @@
+r"""The entries of all bases of many small graphs, pair by pair, from flat spectra."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from specformer.nn.kernels.language import blocks, clear_padding, jit, power_of_two, tl
+from specformer.nn.segments import PairIndex
+
+#: Sources and eigenvalues of a block: the sizes of most molecules.
+_ROWS = 32
+#: Programs that share the blocks of a target: large graphs would otherwise take long.
+_SPLIT = 4
+
+
+def basis_entries(response: Tensor, vectors: Tensor, graph: Tensor, index: PairIndex) -> Tensor:
+    r"""The entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top`.
+
+    .. math::
+        e_{ij} = [\delta_{ij} \,\Vert\, \textstyle\sum_k U_{ik} U_{jk} \lambda_{km}]
+
+    Zeros for padding. Nothing is padded to squares. The gradient in :math:`\lambda_{km}` is
+    :math:`\sum_i U_{ik} \sum_j g_{ijm} U_{jk}`, in that order.
+
+    Shapes: response ``[B, max_nodes, heads]``, vectors ``[P]`` (:math:`U_{ik}` at the pair (i, k)),
+    graph ``[N]`` each node's, output ``[P, heads + 1]``.
+    """
+    return cast(Tensor, _BasisEntries.apply(response, vectors, graph, index))
+
+
+class _BasisEntries(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, response: Tensor, vectors: Tensor, graph: Tensor, index: PairIndex
+    ) -> Tensor:
+        response = response.contiguous()
+        ctx.save_for_backward(vectors, graph)
+        ctx.index, ctx.shape = index, response.shape
+        _, size, heads = response.shape
+        entries = response.new_empty(len(vectors), heads + 1)
+        _entries_forward[_grid(graph, size)](
+            response,
+            vectors,
+            graph,
+            entries,
+            index.offsets,
+            index.first,
+            len(graph),
+            len(vectors),
+            size,
+            heads,
+            **_block(heads),
+        )
+        return entries
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        vectors, graph = ctx.saved_tensors
+        _, size, heads = ctx.shape
+        places = (ctx.index.offsets, ctx.index.first)
+        terms = vectors.new_empty(len(vectors), heads)
+        _entries_backward[_grid(graph, size)](
+            gradients[0].contiguous(), vectors, terms, *places, heads, **_block(heads)
+        )
+        of_response = vectors.new_zeros(ctx.shape)
+        _entries_summed[(len(graph),)](
+            terms, graph, of_response, *places, size, heads, **_block(heads)
+        )
+        return of_response, None, None, None
+
+
+def _grid(graph: Tensor, size: int) -> tuple[int, int]:
+    return len(graph), min(blocks(size, _ROWS), _SPLIT)
+
+
+def _block(heads: int) -> dict[str, int]:
+    # Products take no fewer heads than 16. Most graphs have one block: nothing to read ahead.
+    return {"HEADS": power_of_two(heads, least=16), "ROWS": _ROWS, "num_warps": 2, "num_stages": 1}
+
+
+@jit
+def _entries_forward(
+    response,
+    vectors,
+    graph,
+    entries,
+    offsets,
+    first,
+    targets,
+    pairs,
+    size,
+    heads,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """One target i and every so many blocks of sources j, with all heads; zeros for padding."""
+    target = tl.program_id(0).to(tl.int64)
+    begin = tl.load(offsets + target)
+    count = tl.load(offsets + target + 1) - begin
+    row = tl.load(first + target)
+    corner = vectors + tl.load(offsets + row)
+    gains = response + tl.load(graph + target) * size * heads
+    head = tl.arange(0, HEADS)
+    for start in range(tl.program_id(1) * ROWS, count, tl.num_programs(1) * ROWS):
+        source = start + tl.arange(0, ROWS)
+        there = source < count
+        total = tl.zeros([ROWS, HEADS], tl.float32)
+        for low in range(0, count, ROWS):
+            k = low + tl.arange(0, ROWS)
+            known = k < count
+            u = tl.load(vectors + begin + k, mask=known, other=0.0)
+            mask = there[:, None] & known[None, :]
+            v = tl.load(corner + source[:, None] * count + k[None, :], mask=mask, other=0.0)
+            mask = known[:, None] & (head < heads)[None, :]
+            gain = tl.load(gains + k[:, None] * heads + head[None, :], mask=mask, other=0.0)
+            total = tl.dot(v * u[None, :], gain, total, input_precision="tf32x3")
+        place = entries + (begin + source) * (heads + 1)
+        tl.store(place, (row + source == target).to(tl.float32), mask=there)
+        mask = there[:, None] & (head < heads)[None, :]
+        tl.store(place[:, None] + 1 + head[None, :], total, mask=mask)
+    if tl.program_id(1) == 0:
+        column = tl.arange(0, 2 * HEADS)
+        clear_padding(entries, offsets, target, targets, pairs, column, heads + 1, ROWS)
+
+
+@jit
+def _entries_backward(
+    gradient,
+    vectors,
+    terms,
+    offsets,
+    first,
+    heads,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    r"""One target i and some blocks of eigenvalues k: :math:`U_{ik} \sum_j g_{ijm} U_{jk}`."""
+    target = tl.program_id(0).to(tl.int64)
+    begin = tl.load(offsets + target)
+    count = tl.load(offsets + target + 1) - begin
+    corner = vectors + tl.load(offsets + tl.load(first + target))
+    head = tl.arange(0, HEADS)
+    for start in range(tl.program_id(1) * ROWS, count, tl.num_programs(1) * ROWS):
+        k = start + tl.arange(0, ROWS)
+        known = k < count
+        total = tl.zeros([ROWS, HEADS], tl.float32)
+        for low in range(0, count, ROWS):
+            j = low + tl.arange(0, ROWS)
+            there = j < count
+            mask = there[:, None] & known[None, :]
+            v = tl.load(corner + j[:, None] * count + k[None, :], mask=mask, other=0.0)
+            mask = there[:, None] & (head < heads)[None, :]
+            place = gradient + (begin + j)[:, None] * (heads + 1) + 1 + head[None, :]
+            g = tl.load(place, mask=mask, other=0.0)
+            total = tl.dot(tl.trans(v), g, total, input_precision="tf32x3")
+        u = tl.load(vectors + begin + k, mask=known, other=0.0)
+        mask = known[:, None] & (head < heads)[None, :]
+        place = terms + (begin + k)[:, None] * heads + head[None, :]
+        tl.store(place, total * u[:, None], mask=mask)
+
+
+@jit
+def _entries_summed(
+    terms,
+    graph,
+    of_response,
+    offsets,
+    first,
+    size,
+    heads,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """The terms of one eigenvalue k of a graph, of all its targets."""
+    node = tl.program_id(0).to(tl.int64)
+    row = tl.load(first + node)
+    count = tl.load(offsets + node + 1) - tl.load(offsets + node)
+    k = node - row
+    head = tl.arange(0, HEADS)
+    place = terms + (tl.load(offsets + row) + k) * heads + head
+    total = tl.zeros([ROWS, HEADS], tl.float32)
+    for low in range(0, count, ROWS):
+        i = low + tl.arange(0, ROWS)
+        mask = (i < count)[:, None] & (head < heads)[None, :]
+        total += tl.load(place[None, :] + i[:, None] * count * heads, mask=mask, other=0.0)
+    place = of_response + (tl.load(graph + node) * size + k) * heads + head
+    tl.store(place, tl.sum(total, axis=0), mask=(head < heads) & (count > 0))

@@ -1,0 +1,104 @@
+r"""Triton where it is installed, and the functions that kernels share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import triton
+    from triton import language as tl
+except ImportError:  # kernels can then be imported, for their documentation, but not run
+    triton = tl = None
+
+__all__ = [
+    "COLUMNS",
+    "blocks",
+    "clear_padding",
+    "gelu",
+    "gelu_slope",
+    "jit",
+    "messages",
+    "power_of_two",
+    "tl",
+]
+
+#: Channels a program works on: 32 floats are the 128 bytes that a GPU reads at once.
+COLUMNS = 32
+#: Arguments of kernels that depend on the batch.
+_VARYING = (
+    "chunk",
+    "graphs",
+    "pairs",
+    "parts",
+    "row_blocks",
+    "rows",
+    "size",
+    "sources",
+    "targets",
+    "token_blocks",
+)
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """``triton.jit``, or the plain function without Triton.
+
+    Numbers that change from batch to batch are not compiled in: each would cost a compilation.
+    """
+    if triton is None:
+        return function
+    named = inspect.signature(function).parameters
+    return triton.jit(function, do_not_specialize=[name for name in _VARYING if name in named])
+
+
+def blocks(length: int, size: int) -> int:
+    """How many blocks of ``size`` hold ``length``.
+
+    Example:
+        >>> blocks(33, 32)
+        2
+    """
+    return -(-length // size)
+
+
+def power_of_two(number: int, least: int = 1) -> int:
+    """The next power of two from ``number`` on, at least ``least``: blocks have such sizes.
+
+    Example:
+        >>> power_of_two(5), power_of_two(5, least=16)
+        (8, 16)
+    """
+    return max(least, 1 << max(number - 1, 0).bit_length())
+
+
+@jit
+def gelu(x):
+    """GELU, x Φ(x) with the normal distribution's Φ."""
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@jit
+def gelu_slope(x):
+    """GELU's derivative, Φ(x) + x φ(x)."""
+    share = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+    return share + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
+
+
+@jit
+def messages(node, kind, k, source, column, mask, channels):
+    """GELU(node[s] + kind[k]) for sources s and kinds k ``[rows]``, and these columns."""
+    at_source = tl.load(node + source[:, None] * channels + column[None, :], mask=mask, other=0.0)
+    of_kind = tl.load(kind + k[:, None] * channels + column[None, :], mask=mask, other=0.0)
+    return gelu(at_source + of_kind)
+
+
+@jit
+def clear_padding(out, offsets, target, targets, pairs, column, width, ROWS: tl.constexpr):
+    """Zeros after the last pair, a share of them by each target: one program would take long."""
+    last = tl.load(offsets + targets)
+    for start in range(last + target * ROWS, pairs, targets * ROWS):
+        pair = start + tl.arange(0, ROWS)
+        mask = (pair < pairs)[:, None] & (column < width)[None, :]
+        place = out + pair[:, None] * width + column[None, :]
+        tl.store(place, 0.0, mask=mask)

@@ -1,0 +1,198 @@
+r"""The passes over all pairs of nodes that weigh messages and sum them at their targets.
+
+Pair (i, j) of a graph of n nodes sends from j to i. The pairs of a target follow one another; those
+of a source are n apart. So both sums are over known places, and nothing is sorted. A weight is
+given, :math:`w = S`, or is a share, :math:`w = e^{x - \ell_i}` of logits
+:math:`x = (S - \mu)\,\gamma` with :math:`\ell_i` the logarithm of the sum of powers.
+"""
+
+from __future__ import annotations
+
+from specformer.nn.kernels.language import clear_padding, gelu_slope, jit, messages, tl
+
+#: Pairs read at once: most molecules have no more atoms.
+ROWS = 32
+
+
+@jit
+def scaling(centre, gain, column, inside, COLUMNS: tl.constexpr, GAIN: tl.constexpr):
+    """μ and γ of these columns; 0 and 1 where weights are taken as they are."""
+    middle = tl.zeros([COLUMNS], tl.float32)
+    scale = tl.full([COLUMNS], 1.0, tl.float32)
+    if GAIN:
+        middle = tl.load(centre + column, mask=inside, other=0.0)
+        scale = tl.load(gain + column, mask=inside, other=0.0)
+    return middle, scale
+
+
+@jit
+def forward(
+    node,
+    kind,
+    weight,
+    centre,
+    gain,
+    inverse,
+    out,
+    lse,
+    joint,
+    offsets,
+    first,
+    bond,
+    channels,
+    SOFTMAX: tl.constexpr,
+    GAIN: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    r"""Sums :math:`y_i = \sum_j w_{ij} m_{ij}` of one target and block of columns, and ℓ.
+
+    With a gain also :math:`\sum_j w_{ij} (m_{ij} - y_i) (S_{ij} - \mu) / \sigma`: all that its
+    gradient needs of the pairs.
+    """
+    target = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
+    source = tl.load(first + target)
+    middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
+    top = tl.full([COLUMNS], float("-inf"), tl.float32)
+    total = tl.zeros([COLUMNS], tl.float32)
+    summed = tl.zeros([COLUMNS], tl.float32)
+    levels = tl.zeros([COLUMNS], tl.float32)
+    products = tl.zeros([COLUMNS], tl.float32)
+    for start in range(begin, end, ROWS):
+        pair = start + tl.arange(0, ROWS)
+        real = pair < end
+        mask = real[:, None] & inside[None, :]
+        k = tl.load(bond + pair, mask=real, other=0)
+        message = messages(node, kind, k, source + pair - begin, column, mask, channels)
+        w = tl.load(weight + pair[:, None] * channels + column[None, :], mask=mask, other=0.0)
+        if SOFTMAX:
+            off = w - middle[None, :]
+            x = off * scale[None, :]
+            higher = tl.maximum(top, tl.max(tl.where(real[:, None], x, float("-inf")), axis=0))
+            shrink = tl.exp(top - higher)
+            power = tl.where(real[:, None], tl.exp(x - higher[None, :]), 0.0)
+            total = total * shrink + tl.sum(power, axis=0)
+            summed = summed * shrink + tl.sum(power * message, axis=0)
+            if GAIN:
+                levels = levels * shrink + tl.sum(power * off, axis=0)
+                products = products * shrink + tl.sum(power * off * message, axis=0)
+            top = higher
+        else:
+            summed += tl.sum(w * message, axis=0)
+    place = target * channels + column
+    if SOFTMAX:
+        full = total > 0.0
+        total = tl.where(full, total, 1.0)
+        summed = summed / total
+        tl.store(lse + place, tl.where(full, top, 0.0) + tl.log(total), mask=inside)
+        if GAIN:
+            each = tl.load(inverse + column, mask=inside, other=0.0) / total
+            tl.store(joint + place, (products - levels * summed) * each, mask=inside)
+    tl.store(out + place, summed, mask=inside)
+
+
+@jit
+def of_weights(
+    node,
+    kind,
+    gradient,
+    out,
+    offsets,
+    first,
+    bond,
+    targets,
+    pairs,
+    channels,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Gradients :math:`g_i m_{ij}` of given weights, and zeros for padding."""
+    target = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
+    source = tl.load(first + target)
+    g = tl.load(gradient + target * channels + column, mask=inside, other=0.0)
+    for start in range(begin, end, ROWS):
+        pair = start + tl.arange(0, ROWS)
+        real = pair < end
+        mask = real[:, None] & inside[None, :]
+        k = tl.load(bond + pair, mask=real, other=0)
+        message = messages(node, kind, k, source + pair - begin, column, mask, channels)
+        tl.store(out + pair[:, None] * channels + column[None, :], g[None, :] * message, mask=mask)
+    clear_padding(out, offsets, target, targets, pairs, column, channels, ROWS)
+
+
+@jit
+def of_messages(
+    node,
+    kind,
+    weight,
+    centre,
+    gain,
+    lse,
+    gradient,
+    of_node,
+    of_kind,
+    offsets,
+    first,
+    bond,
+    sources,
+    kinds,
+    channels,
+    SOFTMAX: tl.constexpr,
+    GAIN: tl.constexpr,
+    GROUP: tl.constexpr,
+    KINDS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    r"""Gradients of what nodes and kinds add to messages, for a group of sources.
+
+    :math:`\sum_i [k_{ij} = k]\, g_i w_{ij}` is a product with a matrix of ones and zeros, for all
+    kinds k at once. The slope of GELU follows; the sum over kinds is the node's, the sum over
+    sources the kind's, in parts by group.
+    """
+    group = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    every = tl.arange(0, KINDS)
+    known = (every < kinds)[:, None] & inside[None, :]
+    of_every = tl.load(kind + every[:, None] * channels + column[None, :], mask=known, other=0.0)
+    middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
+    total = tl.zeros([KINDS, COLUMNS], tl.float32)
+    for step in range(GROUP):
+        # Far apart, so that no program has two sources of one large graph.
+        source = group + step * tl.num_programs(0)
+        real = source < sources
+        begin = tl.load(offsets + source, mask=real, other=0)
+        size = tl.load(offsets + source + 1, mask=real, other=0) - begin
+        row = tl.load(first + source, mask=real, other=0)
+        corner = tl.load(offsets + row) + source - row
+        summed = tl.zeros([KINDS, COLUMNS], tl.float32)
+        for start in range(0, size, ROWS):
+            i = start + tl.arange(0, ROWS)
+            there = i < size
+            mask = there[:, None] & inside[None, :]
+            pair = corner + i * size
+            w = tl.load(weight + pair[:, None] * channels + column[None, :], mask=mask, other=0.0)
+            place = (row + i)[:, None] * channels + column[None, :]
+            if SOFTMAX:
+                x = (w - middle[None, :]) * scale[None, :]
+                w = tl.exp(x - tl.load(lse + place, mask=mask, other=0.0))
+            g = tl.load(gradient + place, mask=mask, other=0.0)
+            k = tl.load(bond + pair, mask=there, other=-1)
+            hot = (k[None, :] == every[:, None]).to(tl.float32)
+            # In three products of TF32 numbers nothing of float32 is lost.
+            weighted = tl.where(mask, w * g, 0.0)
+            summed = tl.dot(hot, weighted, summed, input_precision="tf32x3")
+        place = source * channels + column
+        at_source = tl.load(node + place, mask=inside & real, other=0.0)
+        sloped = tl.where(known, summed * gelu_slope(at_source[None, :] + of_every), 0.0)
+        tl.store(of_node + place, tl.sum(sloped, axis=0), mask=inside & real)
+        total += sloped
+    place = (group * kinds + every)[:, None] * channels + column[None, :]
+    tl.store(of_kind + place, total, mask=known)

@@ -1,0 +1,131 @@
+r"""Messages made, weighted and summed at their targets, in one pass."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from specformer.nn.kernels import pair_kernels
+from specformer.nn.kernels.columns import column_sum
+from specformer.nn.kernels.language import COLUMNS, blocks, power_of_two
+from specformer.nn.segments import PairIndex
+
+#: Programs that keep a GPU of 132 multiprocessors busy.
+_PROGRAMS = 2048
+
+
+def pair_sum(node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex) -> Tensor:
+    r"""What all nodes of a graph send to each, weighted channel by channel.
+
+    .. math::
+        y_i = \sum_j S_{ij} \odot \mathrm{GELU}(a_j + b_{k(i, j)})
+
+    One pass over ``[P, channels]`` forward and two backward; messages are never held.
+
+    Shapes: node ``[N, channels]`` (a), kind ``[kinds, channels]`` (b), weight ``[P, channels]``
+    (S), output as node.
+    """
+    return cast(Tensor, _PairSum.apply(node, kind, weight, index))
+
+
+class _PairSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex) -> Tensor:
+        node, kind, weight = node.contiguous(), kind.contiguous(), weight.contiguous()
+        ctx.save_for_backward(node, kind, weight)
+        ctx.index = index
+        out = torch.empty_like(node)
+        unused = out
+        pair_kernels.forward[grid(node)](
+            node,
+            kind,
+            weight,
+            unused,
+            unused,
+            unused,
+            out,
+            unused,
+            unused,
+            *index,
+            node.shape[1],
+            SOFTMAX=False,
+            GAIN=False,
+            ROWS=pair_kernels.ROWS,
+            COLUMNS=COLUMNS,
+            num_warps=2,
+        )
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        node, kind, weight = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        of_weight = torch.empty_like(weight)
+        pair_kernels.of_weights[grid(node)](
+            node,
+            kind,
+            gradient,
+            of_weight,
+            *ctx.index,
+            len(node),
+            len(weight),
+            node.shape[1],
+            ROWS=pair_kernels.ROWS,
+            COLUMNS=COLUMNS,
+            num_warps=2,
+        )
+        return *message_gradients(node, kind, weight, gradient, ctx.index), of_weight, None
+
+
+def grid(node: Tensor) -> tuple[int, int]:
+    """A program a target and block of columns."""
+    rows, channels = node.shape
+    return rows, blocks(channels, COLUMNS)
+
+
+def message_gradients(
+    node: Tensor,
+    kind: Tensor,
+    weight: Tensor,
+    gradient: Tensor,
+    index: PairIndex,
+    centre: Tensor | None = None,
+    gain: Tensor | None = None,
+    lse: Tensor | None = None,
+    scaled: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits, perhaps scaled."""
+    rows, channels = node.shape
+    wide = blocks(channels, COLUMNS)
+    # Small groups leave many parts of the kinds' sums to add, large ones few programs.
+    group = power_of_two(rows * wide // _PROGRAMS)
+    parts = blocks(rows, group)
+    of_node = torch.empty_like(node)
+    of_kind = kind.new_empty(parts, *kind.shape)
+    pair_kernels.of_messages[(parts, wide)](
+        node,
+        kind,
+        weight,
+        node if centre is None else centre,
+        node if gain is None else gain,
+        node if lse is None else lse,
+        gradient,
+        of_node,
+        of_kind,
+        *index,
+        rows,
+        len(kind),
+        channels,
+        SOFTMAX=lse is not None,
+        GAIN=scaled,
+        GROUP=group,
+        KINDS=power_of_two(len(kind), least=16),  # the least that products take
+        ROWS=pair_kernels.ROWS,
+        COLUMNS=COLUMNS,
+        num_warps=4,
+    )
+    return of_node, column_sum(of_kind.flatten(1)).view_as(kind)

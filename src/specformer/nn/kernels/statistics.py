@@ -1,0 +1,30 @@
+r"""What batch normalisation hands to kernels and gets from them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Standard(NamedTuple):
+    """Means and inverse deviations ``[columns]``, and the number of rows they are of."""
+
+    mean: Tensor
+    inverse: Tensor
+    number: Tensor
+
+
+class Averages(NamedTuple):
+    """Running averages of means and unbiased variances ``[columns]``, changed in place.
+
+    Args:
+        mean, var: the averages.
+        momentum: share of the newest batch.
+        shift: ``[columns]`` added to the newest means.
+    """
+
+    mean: Tensor
+    var: Tensor
+    momentum: float
+    shift: Tensor

@@ -1,0 +1,87 @@
+"""Every kernel, with the arguments that the model gives it, compiles for a GPU; none is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.datasets.test_packed import STORE
+from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
+
+from specformer import GraphSpecformer
+from specformer.datasets import packed
+from specformer.nn import kernels
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+
+TYPES = {
+    torch.float32: "*fp32",
+    torch.int64: "*i64",
+    torch.int16: "*i16",
+    torch.uint8: "*u8",
+}
+
+
+def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The kernel for an H100 or H200, told what Triton would find out at a launch."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = kernel.arg_names
+    values = {**dict(zip(names, args, strict=False)), **options}
+    signature, constants, hints = {}, {}, {}
+    for place, (name, parameter) in enumerate(zip(names, kernel.params, strict=True)):
+        value = values[name]
+        if parameter.is_constexpr:
+            signature[name], constants[place,] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[name], hints[place,] = TYPES[value.dtype], [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32" if isinstance(value, int) else "fp32"
+            if not parameter.do_not_specialize and value % 16 == 0:
+                hints[place,] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, constants, hints)
+    warps = {name: value for name, value in options.items() if name in ("num_warps", "num_stages")}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=warps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("channels", "options"),
+    [
+        (160, {"num_heads": 8}),
+        (
+            80,
+            {
+                "num_heads": 4,
+                "sharing": "medium",
+                "bases_norm": "batch",
+                "normalise_bases": "softmax",
+            },
+        ),
+    ],
+)
+def test_kernels_compile(channels: int, options, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, int] = {}
+
+    def run(kernel, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        if kernel not in found:
+            binary = compiled(kernel, args, options)
+            assert binary.asm["cubin"]
+            found[kernel] = binary.metadata.shared
+
+    monkeypatch.setattr(triton.runtime.JITFunction, "run", run)
+    # Nothing is computed, but places must be some.
+    monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
+    monkeypatch.setattr(kernels, "DEVICES", {"cpu"})
+    monkeypatch.setattr(packed, "CUT_ON", {"cpu"})
+    STORE.exact([1, 2])
+    model = GraphSpecformer(
+        NODE_CARDINALITIES, EDGE_CARDINALITIES, channels, 3, num_layers=1, **options
+    )
+    batch = pack(MOLECULES, dtype=torch.float32, spare_nodes=1, spare_pairs=3)
+    model(batch).sum().backward()
+    assert len(found) >= 10
+    # A multiprocessor has 227 KiB; several programs should fit at once.
+    assert max(found.values()) <= 48 * 1024

@@ -1,0 +1,131 @@
+"""Kernels over rows: sums, moments, normalisation, and the lift of a few numbers to many."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.nn.kernels.graphs import assert_same, random
+from torch.nn.functional import gelu, linear
+
+from specformer.nn import kernels
+from specformer.nn.kernels import normalise
+from specformer.nn.kernels.statistics import Averages
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (130, 33), (700, 5)])
+def test_column_sum(shape: tuple[int, int], device: torch.device) -> None:
+    x = random(*shape, seed=0)
+    found = kernels.column_sum(x.to(device, torch.float32))
+    torch.testing.assert_close(found.cpu().double(), x.sum(dim=0), rtol=0, atol=1e-4)
+
+
+def test_linear(device: torch.device) -> None:
+    inputs = [random(150, 7, seed=0), random(9, 7, seed=1), random(9, seed=2)]
+    assert_same(kernels.linear, linear, inputs, device)
+
+
+@pytest.mark.parametrize(("rows", "narrow", "wide"), [(34, 9, 40), (3, 2, 5), (65, 17, 5)])
+def test_gelu_lift(rows: int, narrow: int, wide: int, device: torch.device) -> None:
+    inputs = [random(rows, narrow, seed=0), random(wide, narrow, seed=1), random(wide, seed=2)]
+    assert_same(kernels.gelu_lift, lambda *tensors: gelu(linear(*tensors)), inputs, device)
+
+
+def test_segment_sum(device: torch.device) -> None:
+    rows, lengths = random(80, 35, seed=0), [3, 0, 40, 1]
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    found = kernels.segment_sum(rows.to(device, torch.float32), offsets.to(device))
+    expected = torch.stack([part.sum(dim=0) for part in rows[:44].split(lengths)])
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=1e-5)
+
+
+# --- normalisation: PyTorch's own over the rows that count ----------------------------------------
+
+
+def averages_of(channels: int, device: torch.device) -> Averages:
+    mean, var = random(channels, seed=5), random(channels, seed=6).square()
+    shift = random(channels, seed=7)
+    return Averages(*(x.to(device, torch.float32) for x in (mean, var)), 0.1, shift.to(mean))
+
+
+def assert_averages(averages: Averages, rows: torch.Tensor) -> None:
+    """Those of PyTorch's layer, started alike and called with these rows, shifted."""
+    channels = rows.shape[1]
+    theirs = torch.nn.BatchNorm1d(channels).double()
+    theirs.running_mean.copy_(random(channels, seed=5))
+    theirs.running_var.copy_(random(channels, seed=6).square())
+    theirs(rows.double() + averages.shift.cpu().double())
+    for ours, expected in (
+        (averages.mean, theirs.running_mean),
+        (averages.var, theirs.running_var),
+    ):
+        torch.testing.assert_close(ours.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "most"), [(7, 3, 4096), (300, 6, 4096), (600, 5, 256)]
+)
+def test_normalised_relu(
+    rows: int, channels: int, most: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(normalise, "_ROWS", most)
+    mask = torch.arange(rows) % 5 != 1
+    share, number = mask.float().unsqueeze(-1).to(device), mask.sum().float().to(device)
+    x = random(rows, channels, seed=0) * 2.0 + 3.0
+    averages = averages_of(channels, device)
+
+    def fused(x, weight, bias, shift):
+        given = averages._replace(shift=shift)
+        return kernels.normalised_relu(x, share, number, weight, bias, given, 1e-5)
+
+    def plain(x, weight, bias, shift):
+        var, mean = torch.var_mean(x[mask], dim=0, correction=0)
+        return ((x - mean) * (var + 1e-5).rsqrt() * weight + bias).relu()
+
+    inputs = [x, *random(2, channels, seed=1), averages.shift]
+    assert_same(fused, plain, inputs, device)
+    assert_averages(averages, x[mask])
+
+
+@pytest.mark.parametrize("mean", [0.0, 100.0])
+def test_column_moments(mean: float, device: torch.device) -> None:
+    rows, channels = 300, 35
+    mask = torch.arange(rows) < 290
+    x = (random(rows, channels, seed=0) + mean).float()
+    averages = averages_of(channels, device)
+    averages = averages._replace(shift=averages.shift.to(device, torch.float32))
+    standard = kernels.column_moments(
+        x.to(device),
+        mask.float().unsqueeze(-1).to(device),
+        mask.sum().float().to(device),
+        averages,
+        1e-5,
+    )
+    var, middle = torch.var_mean(x[mask].double(), dim=0, correction=0)
+    torch.testing.assert_close(standard.mean.cpu().double(), middle, rtol=1e-6, atol=1e-6)
+    inverse = (var + 1e-5).rsqrt()
+    torch.testing.assert_close(standard.inverse.cpu().double(), inverse, rtol=2e-5, atol=0)
+    assert_averages(averages, x[mask])
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(3, 5), (9, 40)])
+def test_folded_norm(narrow: int, wide: int, device: torch.device) -> None:
+    x = random(60, narrow, seed=0)
+    averages = averages_of(wide, device)
+    number = torch.tensor(60.0, device=device)
+
+    def fused(x, weight, scale, bias, shift):
+        mean = x.mean(dim=0)
+        covariance = (x - mean).mT @ (x - mean) / 60.0
+        given = averages._replace(shift=shift)
+        folded = kernels.folded_norm(weight, mean, covariance, scale, bias, number, given, 1e-5)
+        return linear(x, *folded)
+
+    def plain(x, weight, scale, bias, shift):
+        return torch.nn.functional.batch_norm(
+            x @ weight.mT + shift, None, None, scale, bias, training=True
+        )
+
+    weight = random(wide, narrow, seed=1)
+    inputs = [x, weight, *random(2, wide, seed=2), averages.shift]
+    assert_same(fused, plain, inputs, device, atol=1e-4)
+    assert_averages(averages, x @ weight.mT)
