@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.nn.plain_twin import BOTH_DTYPES, random
 
+from specformer import fused
 from specformer.nn.linear import (
     LayerNorm,
     Linear,
@@ -102,6 +105,39 @@ def test_layer_norm_is_torchs() -> None:
     torch.testing.assert_close(ours(x), theirs(x))
     ours.reset_parameters()
     torch.testing.assert_close(ours(x), torch.nn.functional.layer_norm(x, (6,)))
+
+
+def test_a_compiler_gets_the_plain_layer_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = LayerNorm(6), random(7, 6, dtype=torch.float32)
+    expected = layer(x)
+    monkeypatch.setattr(fused, "runs_on", lambda device: True)  # where a kernel could not run
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [1, 10])
+@pytest.mark.parametrize("channels", [32, 300])
+def test_kernels_of_layer_norm_compile(
+    runs: int, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a GPU that need not be there."""
+    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    from tests.nn.kernels.test_compiled import compiled
+
+    shared = []
+
+    def run(kernel, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        binary = compiled(kernel, args, options)
+        assert binary.asm["cubin"]
+        shared.append(binary.metadata.shared)
+
+    monkeypatch.setattr(triton.runtime.JITFunction, "run", run)
+    monkeypatch.setattr(fused, "runs_on", lambda device: True)
+    layer = stack([LayerNorm(channels) for _ in range(runs)])
+    layer(torch.zeros(runs, 200, channels, requires_grad=True)).sum().backward()
+    assert len(shared) == 3  # forward, backward, sums
+    assert max(shared) <= 48 * 1024
 
 
 def test_initialised_as_torchs_linear() -> None:

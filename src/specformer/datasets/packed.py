@@ -3,21 +3,18 @@ r"""A whole data set of small graphs on one device, and batches cut from it by i
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specformer import fused
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, graph_set_from_pyg
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
-
-#: Types of device where one kernel cuts a batch; elsewhere, and without Triton, some thirty steps.
-CUT_ON = {"cuda"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +118,7 @@ class GraphStore:
             num_pairs: pairs P, at least as many as there are.
             max_nodes: at least the nodes of the largest graph.
         """
-        if self.device.type in CUT_ON and find_spec("triton"):
+        if fused.runs_on(self.device):  # one kernel instead of some thirty
             return self._cut(index, num_nodes, num_pairs, max_nodes)
         sizes = self.sizes.index_select(0, index)
         node, is_node = _places(self.node_start.index_select(0, index), sizes, num_nodes)

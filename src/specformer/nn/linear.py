@@ -15,6 +15,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from specformer.nn import kernels
+
 
 class Linear(nn.Module):
     r"""Affine map :math:`x W^\top + b` over the last axis, with an optional run axis.
@@ -57,7 +59,18 @@ class Linear(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    r"""Layer normalisation over the last axis, with an optional run axis on scale and shift."""
+    r"""Layer normalisation over the last axis, with an optional run axis on scale and shift.
+
+    Shapes:
+        - weight and bias: ``[channels]`` or ``[runs, channels]``
+        - input: ``[..., tokens, channels]`` or, stacked, ``[runs, tokens, channels]`` or
+          ``[tokens, channels]``
+        - output: ``[..., tokens, channels]``
+
+    Example:
+        >>> LayerNorm(2)(torch.tensor([[1.0, 3.0]])).detach().round(decimals=3)
+        tensor([[-1.,  1.]])
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -71,6 +84,9 @@ class LayerNorm(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        # A compiler fuses the plain operations itself.
+        if not torch.compiler.is_compiling() and kernels.usable(x, self.weight, self.bias):
+            return kernels.normalised_rows(x, self.weight, self.bias, self.eps)
         if self.weight.numel() == self.channels:  # one run: scale and shift in the same kernel
             weight, bias = self.weight.view(-1), self.bias.view(-1)
             out = nn.functional.layer_norm(x, (self.channels,), weight, bias, self.eps)

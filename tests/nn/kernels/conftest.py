@@ -13,7 +13,7 @@ import pytest
 import torch
 from tests.nn.kernels.graphs import COMPARED
 
-from specformer.nn import kernels
+from specformer import fused
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if INTERPRETED:
@@ -40,7 +40,7 @@ if INTERPRETED:
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """Where kernels run; products there are exact."""
     name = "cpu" if INTERPRETED else "cuda"
-    monkeypatch.setattr(kernels, "DEVICES", {name})
+    monkeypatch.setattr(fused, "DEVICES", {name})
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     yield torch.device(name)

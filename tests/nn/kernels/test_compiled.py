@@ -9,9 +9,7 @@ import torch
 from tests.datasets.test_packed import STORE
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
-from specformer import GraphSpecformer
-from specformer.datasets import packed
-from specformer.nn import kernels
+from specformer import GraphSpecformer, fused
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -74,8 +72,7 @@ def test_kernels_compile(channels: int, options, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(triton.runtime.JITFunction, "run", run)
     # Nothing is computed, but places must be some.
     monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
-    monkeypatch.setattr(kernels, "DEVICES", {"cpu"})
-    monkeypatch.setattr(packed, "CUT_ON", {"cpu"})
+    monkeypatch.setattr(fused, "runs_on", lambda device: True)
     STORE.exact([1, 2])
     model = GraphSpecformer(
         NODE_CARDINALITIES, EDGE_CARDINALITIES, channels, 3, num_layers=1, **options

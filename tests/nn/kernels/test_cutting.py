@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.datasets.test_packed import STORE
 
-from specformer.datasets import packed
+from specformer import fused
 
 
 @pytest.mark.parametrize("chosen", [[3, 0, 7, 1, 7, 13], [0], list(range(14)) * 3])
@@ -22,8 +22,9 @@ def test_cut(
         "num_pairs": int((sizes**2).sum()) + spare,
         "max_nodes": 9,
     }
+    monkeypatch.setattr(fused, "DEVICES", set())
     expected = STORE.batch(torch.tensor(chosen), **shape)
-    monkeypatch.setattr(packed, "CUT_ON", {device.type})
+    monkeypatch.setattr(fused, "DEVICES", {device.type})
     found = STORE.to(device).batch(torch.tensor(chosen, device=device), **shape)
     for field in fields(expected):
         one, other = getattr(found, field.name), getattr(expected, field.name)

@@ -8,8 +8,7 @@ import pytest
 import torch
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
-from specformer import GraphSpecformer
-from specformer.nn import kernels
+from specformer import GraphSpecformer, fused
 
 ZINC: dict[str, Any] = {"num_heads": 4}
 MOLHIV: dict[str, Any] = {
@@ -37,17 +36,17 @@ def test_outputs_gradients_and_averages(
     options, training: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = []
-    for fused in (True, False):
+    for with_kernels in (True, False):
         torch.manual_seed(0)
         model = GraphSpecformer(
             NODE_CARDINALITIES, EDGE_CARDINALITIES, 12, 3, num_layers=2, **options
         ).train(training)
-        dtype, place = (torch.float32, device) if fused else (torch.float64, "cpu")
+        dtype, place = (torch.float32, device) if with_kernels else (torch.float64, "cpu")
         model = model.to(place, dtype)
         chosen = [MOLECULES[i] for i in (2, 4)]
         batch = pack(chosen, dtype=dtype, spare_nodes=2, spare_pairs=9, max_nodes=6).to(place)
-        if not fused:
-            monkeypatch.setattr(kernels, "DEVICES", set())
+        if not with_kernels:
+            monkeypatch.setattr(fused, "DEVICES", set())
         out = model(batch)
         gradients = torch.autograd.grad(out.square().sum(), list(model.parameters()))
         results.append([x.detach().cpu().double() for x in (out, *gradients, *model.buffers())])

@@ -1,7 +1,7 @@
-r"""Fused GPU kernels, in Triton, of what graph-level models do most.
+r"""Fused GPU kernels, in Triton, of what models do most.
 
 Each is a function with a gradient of its own. Its plain twin in PyTorch stays where it is called
-from, for CPUs, other types, and machines without Triton, which comes with PyTorch's CUDA builds.
+from, for CPUs, other types, and machines where Triton does not run.
 Sums are taken in the same order each time and shapes never depend on values, so that a step made of
 these can be captured and replayed.
 """
@@ -9,11 +9,12 @@ these can be captured and replayed.
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from specformer import fused
 
 if TYPE_CHECKING:
     from specformer.nn.kernels.affine import linear as linear
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from specformer.nn.kernels.pairs import pair_sum as pair_sum
     from specformer.nn.kernels.places import batch_places as batch_places
     from specformer.nn.kernels.softmax import softmax_sum as softmax_sum
-
-#: Types of device the kernels are used on. Triton's interpreter runs them on a CPU, for tests.
-DEVICES = {"cuda"}
 
 _HOMES = {
     "basis_entries": "entries",
@@ -47,19 +45,17 @@ _HOMES = {
     "softmax_sum": "softmax",
 }
 
-_INSTALLED = find_spec("triton") is not None
-
 
 def usable(*tensors: Tensor) -> bool:
-    """Whether there is Triton and all tensors are, and stay, float32 on a device it works on.
+    """Whether all tensors are, and stay, float32 on a device that kernels run on.
 
     Example:
         >>> usable(torch.zeros(2, dtype=torch.float64))
         False
     """
-    return _INSTALLED and all(
+    return all(
         tensor.dtype == torch.float32
-        and tensor.device.type in DEVICES
+        and fused.runs_on(tensor.device)
         and not torch.is_autocast_enabled(tensor.device.type)
         for tensor in tensors
     )
