@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specformer.training.capture import Repeated, RepeatedByShape
+from specformer.training.capture import Repeated, RepeatedByShape, beside
 
 
 @pytest.mark.parametrize("capture", [True, False])
@@ -80,3 +80,48 @@ def test_a_call_of_any_shape_is_one_step():
 def test_replayed_shapes_equal_called_ones():
     device = torch.device("cuda")
     assert shaped_calls(device, capture=True) == shaped_calls(torch.device("cpu"), capture=False)
+
+
+def forked_epochs(device: torch.device, capture: bool, apart: bool) -> list[torch.Tensor]:
+    """Epochs of two long sums of the same numbers, one beside the other, and then new numbers."""
+    numbers = torch.arange(1.0, 5.0, dtype=torch.float64, device=device)
+    beside_it, within = torch.zeros_like(numbers), torch.zeros_like(numbers)
+
+    def many(into: torch.Tensor) -> None:
+        for power in range(1, 30):
+            into.add_((numbers * power).sin().cumsum(0))
+
+    def one_epoch() -> None:
+        with beside(lambda: many(beside_it), device, apart=apart):
+            many(within)
+        numbers.add_(beside_it + within)
+
+    repeated = Repeated(one_epoch, device, capture=capture)
+    for _ in range(8):
+        repeated()
+    return [each.cpu() for each in (numbers, beside_it, within)]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_work_beside_a_block_comes_first_on_a_cpu(apart):
+    order = []
+    with beside(lambda: order.append("work"), torch.device("cpu"), apart=apart):
+        order.append("block")
+    assert order == ["work", "block"]
+
+
+def test_errors_come_through_from_beside():
+    def fails() -> None:
+        raise ValueError("from beside")
+
+    with pytest.raises(ValueError, match="from beside"), beside(fails, torch.device("cpu")):
+        pass
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("apart", [True, False])
+def test_captured_work_beside_a_block_equals_calls(apart):
+    device = torch.device("cuda")
+    captured, called = (forked_epochs(device, capture, apart) for capture in (True, False))
+    for one, other in zip(captured, called, strict=True):
+        assert torch.equal(one, other)

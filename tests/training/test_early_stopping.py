@@ -72,6 +72,21 @@ def test_equals_a_loop_that_decides_every_epoch(runs, patience):
     assert torch.equal(parameters[1], kept)
 
 
+@given(
+    scores=st.lists(st.lists(SCORES, min_size=3, max_size=3), min_size=1, max_size=20),
+    patience=st.integers(1, 5),
+)
+def test_an_epoch_taken_twice_is_taken_once(scores, patience):
+    once, twice = (EarlyStopping([torch.zeros(3, 2)], 3, patience) for _ in range(2))
+    for epoch, row in enumerate(scores):
+        for stopping, times in ((once, 1), (twice, 2)):
+            stopping.tensors[0].fill_(epoch)
+            for _ in range(times):
+                stopping.update(torch.tensor(row), torch.tensor(epoch))
+        for name, tensor in once.state().items():
+            assert torch.equal(tensor, twice.state()[name]), name
+
+
 def test_what_comes_after_the_stop_counts_for_nothing():
     parameter = torch.zeros(2, 1)
     stopping = EarlyStopping([parameter], 2, patience=2)

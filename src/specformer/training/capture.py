@@ -2,7 +2,9 @@ r"""Repeat work many times: captured once as a CUDA graph and replayed, or calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Generic, TypeVar
 
 import torch
@@ -85,19 +87,54 @@ class RepeatedByShape(Generic[Shape]):
         return buffer, graph
 
 
-class _Aside:
-    """Ordinary calls where capture wants those before it: on one side stream.
+@contextmanager
+def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True) -> Iterator[None]:
+    """Do ``work`` at the same time as the block, where a CUDA graph is captured; else before it.
 
-    One for all calls, as memory freed on a stream is used again on that stream alone.
+    Both are done at the end of the block. Ordinary calls are one after the other, as one may keep
+    constants that the other then reads.
+
+    Args:
+        work: what to do beside the block.
+        device: where both work.
+        apart: False if one changes what the other reads: ``work`` then always comes first.
+
+    Example:
+        >>> with beside(lambda: print("work"), torch.device("cpu")):
+        ...     print("block")
+        work
+        block
     """
+    if not (apart and device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        work()
+        yield
+        return
+    current = torch.cuda.current_stream(device)
+    # Streams of high priority are never among those that PyTorch captures on.
+    side = _stream(current.device_index, priority=-1)
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        work()
+    yield
+    current.wait_stream(side)
+
+
+class _Aside:
+    """Ordinary calls where capture wants those before it: on a side stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
 
     def __call__(self, work: Callable[[], None]) -> None:
         current = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
+        side = _stream(current.device_index, priority=0)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
             work()
-        current.wait_stream(self._stream)
+        current.wait_stream(side)
+
+
+@cache
+def _stream(device_index: int, priority: int) -> torch.cuda.Stream:
+    """One for all calls: a stream keeps memory of its own, freed or for matrix products."""
+    return torch.cuda.Stream(device_index, priority=priority)

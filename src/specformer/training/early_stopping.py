@@ -41,11 +41,14 @@ class EarlyStopping:
 
     @torch.no_grad()
     def update(self, score: Tensor, epoch: Tensor) -> Tensor:
-        """Take one epoch's scores ``[runs]``, lower is better; returns which runs improved."""
+        """Take one epoch's scores ``[runs]``, lower is better; returns which runs improved.
+
+        Taking an epoch's scores twice is taking them once.
+        """
         improved = self.active & (score < self.best)
         torch.where(improved, score, self.best, out=self.best)
         torch.where(improved, epoch, self.best_epoch, out=self.best_epoch)
-        self.epochs.add_(self.active)
+        torch.where(self.active, epoch + 1, self.epochs, out=self.epochs)
         which = improved if self._run is None else improved.index_select(0, self._run)
         torch.where(which, self._block, self._kept, out=self._kept)
         self.active.logical_and_(epoch - self.best_epoch < self.patience)

@@ -93,7 +93,10 @@ def fit_node_batches(
         train(train_nodes[torch.randperm(len(train_nodes))])
         model.eval()
         evaluate(other_nodes)
-        runs.end_epoch(*(sums / counts.clamp_min(1)))
+        train_loss, *evaluated = sums / counts.clamp_min(1)
+        runs.take_loss(train_loss)
+        runs.end_epoch()
+        runs.take_evaluation(*evaluated)
 
     return runs.fit(
         one_epoch, checkpoint, on_progress, read_every=_READ_EVERY, save_every=_SAVE_EVERY

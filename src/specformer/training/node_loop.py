@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specformer.datasets.splits import Split
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
-from specformer.training.capture import Repeated
+from specformer.training.capture import Repeated, beside
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.node_evaluation import BestEpochs, Evaluation, training_targets
@@ -128,17 +128,29 @@ class NodeRuns:
         self.model.train()
 
     @torch.no_grad()
-    def end_epoch(self, train_loss: Tensor, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
-        """Take an epoch's losses and accuracies, ``[runs]`` each."""
-        record = torch.stack([train_loss, val_loss, val, test])
-        scores = record[1:3] * self._signs
-        self.best.update(scores, record[2:], self.stopping.active, self.epoch)
-        self.stopping.update(scores[self._rule], self.epoch)
-        self.curves.index_copy_(0, self.epoch.view(1), record[:3].mT.unsqueeze(0))
+    def take_loss(self, train_loss: Tensor) -> None:
+        """Take the epoch's training loss ``[runs]``."""
+        self.curves[..., 0].index_copy_(0, self.epoch.view(1), train_loss.unsqueeze(0))
+
+    def end_epoch(self) -> None:
+        """All updates of the epoch are made."""
         self.epoch.add_(1)
 
+    @torch.no_grad()
+    def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
+        """Take loss and accuracies, ``[runs]`` each, of the weights that the last epoch ended with.
+
+        Whoever trains on does so afterwards. Taking them twice is taking them once.
+        """
+        last = self.epoch - 1
+        record = torch.stack([val_loss, val, test])
+        scores = record[:2] * self._signs
+        self.best.update(scores, record[1:], self.stopping.active, last)
+        self.stopping.update(scores[self._rule], last)
+        self.curves[..., 1:].index_copy_(0, last.view(1), record[:2].mT.unsqueeze(0))
+
     def state(self) -> dict[str, Tensor]:
-        """Everything that changes, by name, for a checkpoint."""
+        """Everything that changes, by name, for a checkpoint: all after a whole epoch."""
         state = {"epoch": self.epoch, "curves": self.curves}
         state |= moments(self.optimiser) | self.best.state()
         for prefix, part in (
@@ -154,16 +166,25 @@ class NodeRuns:
         checkpoint: Checkpoint | None,
         on_progress: Update | None,
         *,
+        evaluate: Callable[[], None] | None = None,
         read_every: int = _READ_EVERY,
         save_every: int = _SAVE_EVERY,
     ) -> NodeFit:
-        """Repeat ``one_epoch`` until every run has stopped; the best models come back."""
+        """Repeat ``one_epoch`` until every run has stopped; the best models come back.
+
+        Where ``one_epoch`` leaves the evaluation of its weights to the next, ``evaluate`` does it:
+        before anything is read or saved, so that both find the epochs done and nothing else.
+        """
         state = self.state()
         done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
         while done < self.schedule.epochs:
             one_epoch()
             done += 1
-            if done % read_every == 0 or done == self.schedule.epochs:
+            reads = done % read_every == 0 or done == self.schedule.epochs
+            saves = checkpoint is not None and done % save_every == 0
+            if evaluate and (reads or saves):
+                evaluate()
+            if reads:
                 if on_progress:
                     on_progress(
                         done,
@@ -173,7 +194,7 @@ class NodeRuns:
                     )
                 if not self.stopping.active.any():
                     break
-            if checkpoint and done % save_every == 0:
+            if checkpoint and saves:
                 checkpoint.save(state)
         self.stopping.restore()
         return NodeFit(
@@ -216,31 +237,45 @@ def fit_nodes(
             the mean training loss (``loss``) and how many runs still train (``runs_left``).
     """
     runs = NodeRuns(models, task, schedule, monitor)
-    model, optimiser = runs.model, runs.optimiser
+    model, optimiser, device = runs.model, runs.optimiser, task.x.device
     points = () if landmarks is None else (landmarks,)
     evaluation = Evaluation(task.y, task.val, task.test, task.x.dtype)
-    ones = torch.ones(task.runs, dtype=task.x.dtype, device=task.x.device)
     targets: Tensor | None = None
 
-    def one_epoch() -> None:
+    def take_gradients() -> None:
         nonlocal targets
         runs.begin_epoch()
         optimiser.zero_grad()  # a gradient that is not there need not be added to
-        logits = model(task.x, operator, *points)
+        logs: Tensor = model(task.x, operator, *points).log_softmax(dim=-1)
         if targets is None:  # in the first epoch, which is never captured
-            targets = training_targets(task.y, task.train, logits.shape[-1], logits.dtype)
-        train_loss = (logits.log_softmax(dim=-1) * targets).sum(dim=(-2, -1))
-        train_loss.backward(ones)
-        optimiser.step()
+            targets = training_targets(task.y, task.train, logs.shape[-1], logs.dtype)
+        to_logs = targets  # the gradient of the loss, which is the sum of their product
+        with beside(lambda: runs.take_loss((logs.detach() * to_logs).sum(dim=(-2, -1))), device):
+            logs.backward(to_logs)
+
+    @torch.no_grad()
+    def evaluate() -> None:
         model.eval()
-        with torch.no_grad():
-            (val_loss, _), (val, test) = evaluation(model(task.x, operator, *points))
-        runs.end_epoch(train_loss.detach(), val_loss, val, test)
+        (val_loss, _), (val, test) = evaluation(model(task.x, operator, *points))
+        runs.take_evaluation(val_loss, val, test)
+
+    # Running averages of batch norms are changed by training and read by evaluation.
+    apart = all(isinstance(each, nn.Parameter) for each in trained_state(model).values())
+
+    def one_epoch() -> None:
+        """An update, and meanwhile the evaluation of the weights that the last one made."""
+        if targets is None:  # nothing to evaluate yet, or restored and evaluated before
+            take_gradients()
+        else:
+            with beside(evaluate, device, apart=apart):
+                take_gradients()
+        optimiser.step()
+        runs.end_epoch()
 
     # What comes from the host anew every time cannot be captured.
     streamed = isinstance(operator, Spectrum) and operator.is_streamed
-    repeated = Repeated(one_epoch, task.x.device, capture=not streamed)
-    return runs.fit(repeated, checkpoint, on_progress)
+    epoch, last = (Repeated(work, device, capture=not streamed) for work in (one_epoch, evaluate))
+    return runs.fit(epoch, checkpoint, on_progress, evaluate=last)
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
