@@ -39,7 +39,7 @@ class Repeated:
             self._aside(self._epoch)  # warm-up epochs are real epochs
         else:
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            with torch.cuda.graph(self._graph, stream=self._aside.stream):
                 self._epoch()
             self._graph.replay()
         self._calls += 1
@@ -81,8 +81,9 @@ class RepeatedByShape(Generic[Shape]):
             graph.replay()
 
     def _captured(self, index: Tensor, shape: Shape) -> tuple[Tensor, torch.cuda.CUDAGraph]:
+        assert self._aside is not None
         buffer, graph = index.clone(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._aside.stream):
             self._step(buffer, shape)
         return buffer, graph
 
@@ -120,14 +121,20 @@ def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True
 
 
 class _Aside:
-    """Ordinary calls where capture wants those before it: on a side stream."""
+    """Ordinary calls where capture wants those before it: on a side stream, that of capture.
+
+    On one stream both share the memory that matrix products work in.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
+    @property
+    def stream(self) -> torch.cuda.Stream:
+        return _stream(torch.cuda.current_stream(self._device).device_index, priority=0)
+
     def __call__(self, work: Callable[[], None]) -> None:
-        current = torch.cuda.current_stream(self._device)
-        side = _stream(current.device_index, priority=0)
+        current, side = torch.cuda.current_stream(self._device), self.stream
         side.wait_stream(current)
         with torch.cuda.stream(side):
             work()
