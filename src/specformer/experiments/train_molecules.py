@@ -52,8 +52,8 @@ def train_molecules(
     if runs < 1:
         raise ConfigError(f"--runs {runs}: at least one, please.")
     with workers.first_before_others():  # who may download and decompose
-        graphs = graph_set(source, data)
         chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task)
+        graphs = graph_set(source, data)
         graphs = chosen_targets(graphs, recipe.targets)
         recipe = recipe.settled(graphs)
         splits = graph_splits(graphs, recipe, runs, seed)

@@ -54,8 +54,8 @@ def train_nodes(
     """
     if model not in NODE_MODELS:
         raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
-    graph = node_graph(source, data)
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
+    graph = node_graph(source, data)
     splits = make_splits(graph, recipe.split, runs, seed)
     started = time.perf_counter()
     spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
