@@ -51,6 +51,7 @@ def node_case(
     data: str | Path | None = None,
     cache: str | Path | None = None,
     device: torch.device,
+    runs: int = RUNS,
 ) -> NodeCase:
     """A data set by name or a graph's file, with its recipe; the device decomposes it."""
     graph = node_graph(source, data)
@@ -58,7 +59,7 @@ def node_case(
     spectrum = node_spectrum(graph, recipe, device, cache).cpu()
     if not isinstance(spectrum, Spectrum):
         raise ConfigError("spectrum=density: this suite measures decomposed spectra.")
-    splits = make_splits(graph, recipe.split, RUNS, seed=0)
+    splits = make_splits(graph, recipe.split, runs, seed=0)
     return NodeCase(graph.name, graph, spectrum, splits, recipe)
 
 

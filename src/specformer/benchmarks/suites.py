@@ -2,15 +2,15 @@ r"""The suites of ``specformer bench`` by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from specformer.benchmarks import graph_suite, node_suite, overhead, spectrum_suite
-from specformer.benchmarks.floor import measure_peaks
+from specformer.benchmarks import graph_suite, node_suite, overhead, same_suite, spectrum_suite
+from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
 from specformer.errors import ConfigError
 from specformer.training.environment import device_name
@@ -22,7 +22,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     "graph": graph_suite.DATASETS,
     "spectrum": spectrum_suite.DATASETS,
     "overhead": overhead.DATASETS,
+    "same": node_suite.DATASETS,
 }
+#: Called with the result so far.
+Keep = Callable[[dict[str, Any]], None]
 
 
 def bench(
@@ -34,7 +37,9 @@ def bench(
     device: torch.device,
     epochs: int | None = None,
     repeats: int | None = None,
+    runs: int | None = None,
     progress: Progress,
+    keep: Keep | None = None,
 ) -> dict[str, Any]:
     """Run a suite: ``suite``, ``device``, ``threads``, ``plan``, ``peaks`` and ``rows``.
 
@@ -45,12 +50,24 @@ def bench(
         cache: folder for spectra, which the spectrum suite does not use.
         device: where all contestants run.
         epochs: epochs, steps or decompositions a repeat; None for a number that suits the device.
-        repeats: interleaved repeats; None likewise.
+            In the suite ``same`` the most that a run trains; None for what the recipe says.
+        repeats: interleaved repeats; None likewise. Not in the suite ``same``.
+        runs: splits to train on, in the suite ``same`` alone; None for ten.
         progress: told of every round.
+        keep: given the result after every row of ``same``, which takes minutes.
     """
     if suite not in SUITES:
         raise ConfigError(f"unknown suite {suite!r}; choose from {', '.join(SUITES)}.")
     cases = datasets or SUITES[suite]
+    if suite == "same":
+        if repeats is not None:
+            raise ConfigError(f"--repeats {repeats}: the suite same repeats nothing; use --runs.")
+        where: dict[str, Any] = {"data": data, "cache": cache, "device": device}
+        return _same(
+            cases, same_suite.SamePlan(runs or node_suite.RUNS, epochs), progress, keep, **where
+        )
+    if runs is not None:
+        raise ConfigError(f"--runs {runs}: the suite {suite} times epochs; only same has runs.")
     plan = Plan.on(device, epochs, repeats)
     if suite == "spectrum":  # one decomposition takes seconds, and none is like warming up
         plan = Plan(epochs=epochs or 1, repeats=repeats or 3, warmup=0)
@@ -66,6 +83,34 @@ def bench(
             "overhead": overhead.bench_overhead,
         }[suite]
         rows = run(cases, cache=cache, peaks=peaks, **common)
+    return _result(suite, device, plan, peaks, rows)
+
+
+def _same(
+    cases: Sequence[str],
+    plan: same_suite.SamePlan,
+    progress: Progress,
+    keep: Keep | None,
+    *,
+    device: torch.device,
+    **where: Any,
+) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    result = _result("same", device, plan, None, rows)
+    for row in same_suite.bench_same(cases, device=device, plan=plan, progress=progress, **where):
+        rows.append(row)
+        if keep:
+            keep(result)
+    return result
+
+
+def _result(
+    suite: str,
+    device: torch.device,
+    plan: Plan | same_suite.SamePlan,
+    peaks: Peaks | None,
+    rows: list[dict[str, Any]],
+) -> dict[str, Any]:
     return {
         "suite": suite,
         "device": device_name(device),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,15 +21,19 @@ from specformer.cli.options import (
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(help="node, graph, spectrum or overhead.")] = "node",
+    suite: Annotated[str, typer.Argument(help="node, graph, spectrum, overhead or same.")] = "node",
     datasets: Annotated[
         str | None, typer.Option(help="Comma-separated. (default: the suite's own)")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs or steps a repeat. (default: by device)")
+        int | None,
+        typer.Option(min=1, help="Epochs or steps a repeat; same: at most. (default: by device)"),
     ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Interleaved repeats. (default: by device)")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Splits of the suite same. (default: ten)")
     ] = None,
     data: Data = None,
     cache: Cache = None,
@@ -40,16 +44,24 @@ def bench(
         Path | None, typer.Option(help="File to record the result in, results/bench/NAME.json.")
     ] = None,
 ) -> None:
-    """Measure speed and memory: ours beside the plain version, the peers, and the floor."""
+    """Measure speed and memory: ours beside the plain version, the peers, and the floor.
+
+    The suite same compares results instead: accuracies and losses of ours and the plain loop.
+    """
     from rich.markup import escape
 
     from specformer.benchmarks.record import record
     from specformer.benchmarks.suites import bench as run
-    from specformer.experiments.bench_tables import bench_grid
+    from specformer.experiments.bench_tables import bench_grids
     from specformer.experiments.terminal import progress_bars, show_table
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
+
+    def keep(result: dict[str, Any]) -> None:
+        if out:
+            record(out, result, repeat_command(), target)
+
     with progress_bars(quiet or json_output) as progress:
         result = run(
             suite,
@@ -59,13 +71,14 @@ def bench(
             device=target,
             epochs=epochs,
             repeats=repeats,
+            runs=runs,
             progress=progress,
+            keep=keep,
         )
-    if out:
-        record(out, result, repeat_command(), target)
+    keep(result)
     if json_output:
         print_json(result)
         return
-    header, lines = bench_grid(result)
-    cells = [[escape(cell) for cell in line] for line in lines]
-    show_table(f"bench {suite} · {result['device']}", header, cells, left=1)
+    for header, lines in bench_grids(result):
+        cells = [[escape(cell) for cell in line] for line in lines]
+        show_table(f"bench {suite} · {result['device']}", header, cells, left=1)

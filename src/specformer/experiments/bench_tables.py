@@ -2,16 +2,30 @@ r"""Results of ``specformer bench`` as tables."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specformer.experiments.tables import interval
+from specformer.reports.numbers import NONE, scientific
 from specformer.reports.style import look
 
 SCHEMA = "specformer.bench/1"
+#: Header and cells.
+Grid = tuple[list[str], list[list[str]]]
+#: What picks the epoch of a run that counts, as rows of the suite ``same`` and people name it.
+_RULES = {"by_loss": "validation loss", "by_accuracy": "validation accuracy"}
 
 
-def bench_grid(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a result as people read it, the paper's figures in brackets.
+def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
+    """The tables of a result as people read it: one of times, or two of the suite ``same``."""
+    if result.get("suite") == "same":
+        return [_accuracy_grid(result["rows"]), _error_grid(result["rows"])]
+    return [bench_grid(result)]
+
+
+def bench_grid(result: Mapping[str, Any]) -> Grid:
+    """Times and memory, the paper's figures in brackets.
 
     Example:
         >>> measured = {"case": "cora", "ours_ms": 0.5, "reference_ms": 9.0, "ratio": 18.0}
@@ -59,30 +73,95 @@ def _cells(row: Mapping[str, Any], peers: Sequence[str]) -> list[str]:
     ]
 
 
-def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Recorded results as Markdown, a table each and a line on how it was measured."""
+def _accuracy_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Two lines a case, one a rule."""
+    header = ["case", "picked by", "plain, %"]
+    header += ["ours, %", "ours − plain", "exact, %", "exact − plain"]
     lines = []
-    for entry in entries:
-        header, cells = bench_grid(entry)
-        lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        lines += ["| " + " | ".join(line) + " |" for line in cells]
-        environment, plan = entry["environment"], entry["plan"]
+    for row in rows:
+        for rule, name in _RULES.items():
+            line = [row["case"], name, interval(row["plain"][rule])]
+            for found in (row["ours"], row["exact"]):
+                line += [interval(found[rule]), _against(found, rule)]
+            lines.append(line)
+    return header, lines
+
+
+def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """What no rule changes: seconds, losses, and landmarks' errors."""
+    counts = sorted({count for row in rows for count in row["landmark_errors"]}, key=int)
+    header = ["case", "plain, s", "ours, s", "exact, s", "losses apart"]
+    header += [f"error, b = {count}" for count in counts]
+    lines = [
+        [
+            row["case"],
+            *(_figure(row[name]["seconds"]) for name in ("plain", "ours", "exact")),
+            scientific(row["losses_apart"]),
+            *(scientific(row["landmark_errors"].get(count)) for count in counts),
+        ]
+        for row in rows
+    ]
+    return header, lines
+
+
+def _against(found: Mapping[str, Any], rule: str) -> str:
+    """The difference from the plain loop's mean in points, and whether its interval has it."""
+    place = {True: ", inside", False: ", outside", None: ""}[found["inside"][rule]]
+    return f"{100 * found['difference'][rule]:+.2f}{place}".replace("-", "−")
+
+
+def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Recorded results as Markdown, with a line on how each was measured.
+
+    Results of the suite ``same`` stand together where only their cases differ.
+    """
+    lines = []
+    for entry in _joined(entries):
+        for number, (header, cells) in enumerate(bench_grids(entry)):
+            lines += [""] * min(number, 1)
+            lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+            lines += ["| " + " | ".join(line) + " |" for line in cells]
+        environment = entry["environment"]
         threads = f", {entry['threads']} threads" if entry["threads"] else ""
         lines += [
             "",
             f"`{entry['command']}` on one {entry['device']}{threads}, PyTorch "
-            f"{environment['packages']['torch']}, medians of {plan['repeats']} interleaved repeats "
-            f"of {plan['epochs']}, commit {environment['commit']}.",
+            f"{environment['packages']['torch']}, {_manner(entry)}, "
+            f"commit {environment['commit']}.",
             "",
         ]
     return "\n".join(lines)
 
 
+def _manner(entry: Mapping[str, Any]) -> str:
+    plan = entry["plan"]
+    if entry["suite"] != "same":
+        return f"medians of {plan['repeats']} interleaved repeats of {plan['epochs']}"
+    cap = f" of at most {plan['epochs']} epochs" if plan["epochs"] else ""
+    return f"means of {plan['runs']} splits{cap} with 95% intervals"
+
+
+def _joined(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Entries, with those of the suite ``same`` that agree in all but their cases as one."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, entry in enumerate(entries):
+        how = [entry[name] for name in ("suite", "device", "threads", "plan", "environment")]
+        alike = json.dumps(how, sort_keys=True) if entry["suite"] == "same" else str(number)
+        before = found.get(alike)
+        found[alike] = dict(entry)
+        if before:
+            found[alike] |= {
+                "command": f"{before['command']}`, `{entry['command']}",
+                "rows": [*before["rows"], *entry["rows"]],
+            }
+    return list(found.values())
+
+
 def _figure(value: float | None, cited: float | None = None) -> str:
     """Three digits, without an exponent, and a cited figure in brackets."""
-    shown = "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+    shown = NONE if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
     return shown if cited is None else f"{shown} [{cited:,}]"
 
 
 def _times(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}×"
+    return NONE if value is None else f"{value:.1f}×"
