@@ -101,15 +101,26 @@ def test_what_a_recipe_may_say() -> None:
     assert len(keys) == 4
 
 
-def test_landmarks_are_checked_against_exact_attention():
+@pytest.mark.parametrize(
+    "device",
+    [
+        CPU,
+        pytest.param(
+            torch.device("cuda"),
+            marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
+        ),
+    ],
+    ids=str,
+)
+def test_landmarks_are_checked_against_exact_attention(device):
     graph = csbm(0.6, num_nodes=200, num_features=8, seed=3)
     _, recipe = node_recipe(None, "mine", ["landmarks=60", "model.epsilon=10", "schedule.epochs=5"])
-    spectrum = node_spectrum(graph, recipe, CPU, None)
+    spectrum = node_spectrum(graph, recipe, device, None)
     points = node_landmarks(spectrum, recipe)
     assert (len(points.values), len(points.points)) == (60, 120)
     splits = make_splits(graph, recipe.split, 2, 0)
     outcome = classify_nodes(
-        graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
+        graph, spectrum, splits, "specformer", recipe, device=device, seed=0, progress=Silent()
     )
     assert 0 < outcome.row["landmark_error"] < 1e-3
     with pytest.raises(ConfigError, match="landmarks=0 must be at least 1"):

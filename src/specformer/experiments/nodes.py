@@ -240,6 +240,7 @@ def _landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: 
     errors = []
     for model in models:
         assert isinstance(model, Specformer)
+        model = model.to(spectrum.device)
         exact, near = (torch.stack(model.responses(spectrum, k)) for k in (None, landmarks))
         errors.append(float((near - exact).abs().max() / exact.abs().max().clamp_min(1e-12)))
     return max(errors)
