@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from specformer import Spectrum
-from specformer.spectrum.spectrum import _aligned
+from specformer.spectrum.products import aligned
 from specformer.training.precision import matmul_precision
 
 
 @pytest.mark.parametrize("pairs", [5, 8])
 def test_brief_vectors_are_aligned_copies(pairs):
     vectors = torch.linalg.qr(torch.randn(12, pairs, generator=torch.manual_seed(0)))[0]
-    brief = _aligned(vectors)
+    brief = aligned(vectors)
     assert brief.shape == vectors.shape
     assert brief.stride() == (8, 1)
     assert torch.equal(brief, vectors.bfloat16())
@@ -35,7 +35,7 @@ def test_large_products_in_bfloat16_keep_two_digits(columns):
     def error(filtered):
         return float((filtered.detach().cpu() - exact).norm() / exact.norm())
 
-    assert spectrum._brief is not None
+    assert spectrum._product._brief is not None
     assert error(found) < 2**-7
     assert found.dtype == x.grad.dtype == torch.float32
     with matmul_precision("high", torch.device("cuda")):

@@ -3,28 +3,26 @@ r"""The eigenpairs of a graph's normalised Laplacian, complete or truncated."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import replacing
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.landmarks import Landmarks, chebyshev_points, interpolation_matrix
+from specformer.spectrum.products import Product, ResidentProduct, StreamedProduct, transformed
 from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.row_stream import RowStream, rows_at_once
 
 FORMAT = "specformer.spectrum/1"
-#: Entries of U from which bfloat16 pays: fewer lie in a GPU's cache, whatever their precision.
-_MANY = 2**24
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Spectrum:
     rows: int | None = None
     #: The different eigenvalues and their multiplicities.
     distinct: Distinct = field(init=False)
-    _stream: RowStream | None = field(init=False, repr=False, default=None)
-    _brief: Tensor | None = field(init=False, repr=False, default=None)
+    _product: Product = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.eigenvectors.shape)
@@ -81,7 +78,9 @@ class Spectrum:
                 raise SpectrumError(f"rows={rows} must be at least 1.")
             object.__setattr__(self, "rows", rows)
             stream = RowStream(vectors, values.device, values.dtype, rows)
-            object.__setattr__(self, "_stream", stream)
+            object.__setattr__(self, "_product", StreamedProduct(stream))
+        else:
+            object.__setattr__(self, "_product", ResidentProduct(vectors))
 
     def __repr__(self) -> str:
         part = "complete" if self.is_complete else "truncated"
@@ -187,45 +186,11 @@ class Spectrum:
 
     def gft(self, x: Tensor) -> Tensor:
         r"""Graph Fourier transform :math:`U^\top x` of ``[..., n, channels]``."""
-        return _apply(self._product, x, forward=True)
+        return transformed(self._product, x, forward=True)
 
     def igft(self, coefficients: Tensor) -> Tensor:
         r"""Inverse transform :math:`U \hat x` of ``[..., q, channels]``."""
-        return _apply(self._product, coefficients, forward=False)
-
-    def _product(self, x: Tensor, forward: bool) -> Tensor:
-        """``Uᵀ x`` or ``U x`` of columns, without a gradient."""
-        if self._stream is None:
-            if self._is_brief(x):
-                return _multiplied_briefly(self._brief_vectors(), x, forward)
-            return _multiplied(self.eigenvectors, x, forward)
-        places = self._stream.slices()
-        chunks = self._stream(places)
-        if forward:
-            total = x.new_zeros(self.num_eigenpairs, x.shape[-1])
-            for chunk, place in zip(chunks, places, strict=True):
-                total += _multiplied(chunk, x[place], forward)
-            return total
-        out = x.new_empty(self.num_nodes, x.shape[-1])
-        for chunk, place in zip(chunks, places, strict=True):
-            out[place] = _multiplied(chunk, x, forward)
-        return out
-
-    def _is_brief(self, x: Tensor) -> bool:
-        """Whether PyTorch's level of precision allows bfloat16 here, and it pays."""
-        return (
-            x.is_cuda
-            and x.dtype == torch.float32
-            and self.eigenvectors.numel() >= _MANY
-            and torch.get_float32_matmul_precision() == "medium"
-        )
-
-    def _brief_vectors(self) -> Tensor:
-        """U in bfloat16, made once, its rows as far apart as tensor cores like them to be."""
-        if self._brief is None:
-            object.__setattr__(self, "_brief", _aligned(self.eigenvectors))
-        assert self._brief is not None
-        return self._brief
+        return transformed(self._product, coefficients, forward=False)
 
     def filter(self, x: Tensor, response: Tensor) -> Tensor:
         r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
@@ -315,65 +280,3 @@ class Spectrum:
             raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
         report = json.loads(text)
         return cls(**tensors, report=SolveReport(**report) if report else None)
-
-
-def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
-    """``Uᵀ x`` or ``U x``.
-
-    With few columns the usual product with a transposed matrix is slow on a CPU: as rows times
-    matrix it takes a quarter of the time.
-    """
-    if not forward:
-        return vectors @ x.contiguous()
-    if x.is_cuda:
-        return vectors.mT @ x
-    return (x.mT.contiguous() @ vectors).mT.contiguous()
-
-
-def _aligned(vectors: Tensor) -> Tensor:
-    """A copy in bfloat16 whose rows start at multiples of 16 bytes."""
-    n, q = vectors.shape
-    rows = vectors.new_zeros(n, q + -q % 8, dtype=torch.bfloat16)
-    rows[:, :q] = vectors
-    return rows[:, :q]
-
-
-def _multiplied_briefly(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
-    """``Uᵀ x`` or ``U x`` from bfloat16 factors, summed in float32.
-
-    At a GPU's speed reading U is all there is to it, and half of the bytes take half of the time.
-    """
-    columns = x.shape[1]
-    factor = nn.functional.pad(x.to(vectors.dtype), (0, -columns % 8))
-    matrix = vectors.mT if forward else vectors
-    if hasattr(torch.ops.aten.mm, "dtype") and x.is_cuda:
-        return torch.mm(matrix, factor, out_dtype=x.dtype)[:, :columns]
-    return (matrix @ factor)[:, :columns].to(x.dtype)  # before PyTorch 2.8, rounded once more
-
-
-class _Transform(torch.autograd.Function):
-    """``Uᵀ x`` or ``U x`` for constant U; the gradient of either is the other."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, product: Callable[[Tensor, bool], Tensor], x: Tensor, forward: bool
-    ) -> Tensor:
-        ctx.product, ctx.forward = product, forward
-        return product(x, forward)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        return None, _Transform.apply(ctx.product, gradients[0], not ctx.forward), None
-
-
-def _apply(product: Callable[[Tensor, bool], Tensor], x: Tensor, *, forward: bool) -> Tensor:
-    """``Uᵀ x`` or ``U x``, reading U once however many runs and channels there are.
-
-    Every leading axis of ``x`` is folded into columns.
-    """
-    if x.dim() == 2:
-        return cast(Tensor, _Transform.apply(product, x, forward))
-    lead, channels = x.shape[:-2], x.shape[-1]
-    columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
-    out = cast(Tensor, _Transform.apply(product, columns, forward))
-    return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)

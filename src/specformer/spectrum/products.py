@@ -1,0 +1,165 @@
+r"""Products with the eigenvectors, :math:`U^\top x` and :math:`U x`, by the quickest way there is.
+
+On a GPU reading U is all there is to such a product. Where PyTorch's level of precision allows it
+(``torch.set_float32_matmul_precision``), U is read in bfloat16 if it is large, and a kernel of our
+own multiplies with few columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.fused import runs_on
+from specformer.spectrum.row_stream import RowStream
+
+#: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
+Product = Callable[[Tensor, bool], Tensor]
+
+#: Entries of U from which bfloat16 pays: fewer lie in a GPU's cache, whatever their precision.
+_MANY = 2**24
+#: Entries of U and columns of a signal that kernels of our own are made for; with fewer entries
+#: any product takes as long as its launch.
+_ENOUGH, _FEW = 2**20, 32
+
+
+class ResidentProduct:
+    """``Uᵀ x`` or ``U x`` of columns where all of U lies on their device.
+
+    Copies of U that are quicker to read are made when they are first needed, and kept.
+    """
+
+    def __init__(self, vectors: Tensor) -> None:
+        self.vectors = vectors
+        self._brief: Tensor | None = None
+        self._lined: Tensor | None = None
+
+    def __call__(self, x: Tensor, forward: bool) -> Tensor:
+        brief = self._is_brief(x)
+        if self._is_skinny(x, forward, brief):
+            # Late: importing Triton takes a while and only helps on a GPU.
+            from specformer.spectrum.skinny import skinny_product
+
+            return skinny_product(self._brief_copy() if brief else self._lined_copy(), x, forward)
+        if brief:
+            return _multiplied_briefly(self._brief_copy(), x, forward)
+        return _multiplied(self.vectors, x, forward)
+
+    def _is_brief(self, x: Tensor) -> bool:
+        """Whether PyTorch's level of precision allows bfloat16 here, and it pays."""
+        return (
+            x.is_cuda
+            and x.dtype == torch.float32
+            and self.vectors.numel() >= _MANY
+            and torch.get_float32_matmul_precision() == "medium"
+        )
+
+    def _is_skinny(self, x: Tensor, forward: bool, brief: bool) -> bool:
+        """Whether :mod:`specformer.spectrum.skinny` multiplies, in bfloat16 if brief or in TF32."""
+        return (
+            1 <= x.shape[1] <= _FEW
+            and len(x) == self.vectors.shape[0 if forward else 1]
+            and (brief or _ENOUGH <= self.vectors.numel() < _MANY)
+            and (x.dtype, self.vectors.dtype) == (torch.float32, torch.float32)
+            and x.device == self.vectors.device
+            and torch.get_float32_matmul_precision() != "highest"
+            and runs_on(x.device)
+            and (not x.is_cuda or torch.cuda.get_device_capability(x.device) >= (8, 0))
+            and not torch.is_autocast_enabled(x.device.type)
+            and not torch.compiler.is_compiling()
+        )
+
+    def _brief_copy(self) -> Tensor:
+        """U in bfloat16, its rows as far apart as tensor cores like them to be."""
+        if self._brief is None:
+            self._brief = aligned(self.vectors, torch.bfloat16)
+        return self._brief
+
+    def _lined_copy(self) -> Tensor:
+        """U with rows that far apart, a copy only where they are not."""
+        if self.vectors.is_contiguous() and self.vectors.shape[1] % 4 == 0:
+            return self.vectors
+        if self._lined is None:
+            self._lined = aligned(self.vectors, torch.float32)
+        return self._lined
+
+
+class StreamedProduct:
+    """``Uᵀ x`` or ``U x`` of columns, U brought to their device a few rows at a time."""
+
+    def __init__(self, stream: RowStream) -> None:
+        self.stream = stream
+
+    def __call__(self, x: Tensor, forward: bool) -> Tensor:
+        nodes, pairs = self.stream.matrix.shape
+        places = self.stream.slices()
+        chunks = self.stream(places)
+        if forward:
+            total = x.new_zeros(pairs, x.shape[-1])
+            for chunk, place in zip(chunks, places, strict=True):
+                total += _multiplied(chunk, x[place], forward)
+            return total
+        out = x.new_empty(nodes, x.shape[-1])
+        for chunk, place in zip(chunks, places, strict=True):
+            out[place] = _multiplied(chunk, x, forward)
+        return out
+
+
+def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:
+    """``Uᵀ x`` or ``U x`` with a gradient, reading U once however many runs and channels there are.
+
+    Every leading axis of ``x`` is folded into columns.
+    """
+    if x.dim() == 2:
+        return cast(Tensor, _Transform.apply(product, x, forward))
+    lead, channels = x.shape[:-2], x.shape[-1]
+    columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
+    out = cast(Tensor, _Transform.apply(product, columns, forward))
+    return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)
+
+
+class _Transform(torch.autograd.Function):
+    """``Uᵀ x`` or ``U x`` for constant U; the gradient of either is the other."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Product, x: Tensor, forward: bool) -> Tensor:
+        ctx.product, ctx.forward = product, forward
+        return product(x, forward)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        return None, _Transform.apply(ctx.product, gradients[0], not ctx.forward), None
+
+
+def aligned(vectors: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """A copy whose rows start at multiples of 16 bytes, zero between them."""
+    n, q = vectors.shape
+    rows = vectors.new_zeros(n, q + -q % (16 // dtype.itemsize), dtype=dtype)
+    rows[:, :q] = vectors
+    return rows[:, :q]
+
+
+def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
+    """``Uᵀ x`` or ``U x``.
+
+    With few columns the usual product with a transposed matrix is slow on a CPU: as rows times
+    matrix it takes a quarter of the time.
+    """
+    if not forward:
+        return vectors @ x.contiguous()
+    if x.is_cuda:
+        return vectors.mT @ x
+    return (x.mT.contiguous() @ vectors).mT.contiguous()
+
+
+def _multiplied_briefly(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
+    """``Uᵀ x`` or ``U x`` from bfloat16 factors, summed in float32."""
+    columns = x.shape[1]
+    factor = nn.functional.pad(x.to(vectors.dtype), (0, -columns % 8))
+    matrix = vectors.mT if forward else vectors
+    if hasattr(torch.ops.aten.mm, "dtype"):
+        return torch.mm(matrix, factor, out_dtype=x.dtype)[:, :columns]
+    return (matrix @ factor)[:, :columns].to(x.dtype)  # before PyTorch 2.8, rounded once more

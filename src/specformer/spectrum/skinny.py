@@ -1,0 +1,189 @@
+r"""Products of eigenvectors with a few columns, in Triton: as fast as a GPU reads U.
+
+A library's product pads the columns, rounds them and cuts the padding off again, each in a kernel
+of its own, and is made for more columns than these.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    from triton import language as tl
+except ImportError:  # the module can then be imported, for its documentation, but not run
+    triton = tl = None
+
+#: Bytes that a thread reads at once: rows of U start at multiples of this.
+_LINE = 16
+#: Programs that run at once, three on each of 132 multiprocessors; more would wait for a place.
+_PROGRAMS = 396
+#: Numbers that a program of the second kernel writes, and parts that it reads at once.
+_NUMBERS, _PARTS = 256, 12
+
+
+class _Plan(NamedTuple):
+    """How a product is cut into programs."""
+
+    #: Numbers a column of the result, and terms of their sums, that a program takes at once.
+    outputs: int
+    terms: int
+    #: Columns, with padding.
+    columns: int
+    warps: int
+    stages: int
+
+
+def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
+    r"""``Uᵀ x``, or ``U x`` where not ``forward``, for x of 1 to 32 columns.
+
+    The factors are rounded to U's type, or to TF32 where that is float32; sums are in float32 and
+    always taken in the same order. If there are too few outputs to keep a GPU busy, the terms are
+    cut into parts, :math:`U^\top x = \sum_s U_s^\top x_s`, and a second kernel adds those.
+
+    Shapes: vectors ``[n, q]`` in bfloat16 or float32, rows a multiple of 16 bytes apart and zero
+    between them; x ``[n, c]`` or ``[q, c]`` in float32, of any strides; output ``[q, c]`` or
+    ``[n, c]``, contiguous.
+    """
+    (rows, pairs), columns = vectors.shape, x.shape[1]
+    outputs, terms = (pairs, rows) if forward else (rows, pairs)
+    plan = _plan(vectors.dtype, columns, forward)
+    blocks = -(-outputs // plan.outputs)
+    parts, share = _shares(-(-terms // plan.terms), blocks)
+    out = x.new_empty(outputs, columns)
+    sums = x.new_empty(parts, outputs, columns) if parts > 1 else out
+    line = _LINE // vectors.element_size()
+    _part_of_product[(blocks, parts)](
+        vectors,
+        x,
+        sums,
+        rows,
+        pairs,
+        columns,
+        vectors.stride(0) // line,
+        x.stride(0),
+        x.stride(1),
+        share * plan.terms,
+        forward,
+        line,
+        plan.outputs,
+        plan.terms,
+        plan.columns,
+        num_warps=plan.warps,
+        num_stages=plan.stages,
+    )
+    if parts > 1:
+        size = out.numel()
+        _parts_added[(-(-size // _NUMBERS),)](sums, out, parts, size, _PARTS, _NUMBERS, num_warps=4)
+    return out
+
+
+def _plan(dtype: torch.dtype, columns: int, forward: bool) -> _Plan:
+    """Tiles of U of 16 KiB, three a program: a multiprocessor of an H100 holds nine.
+
+    Every block of outputs reads all of x, so that more columns want larger blocks.
+    """
+    wide = 16 if columns <= 16 else 32
+    if dtype == torch.float32:
+        return _Plan(64, 64, wide, warps=4, stages=3)
+    long = forward or wide > 16
+    return _Plan(128 if long else 64, 64 if long else 128, wide, warps=4, stages=3)
+
+
+def _shares(steps: int, blocks: int) -> tuple[int, int]:
+    """Parts to cut ``steps`` into and steps a part, for as many programs as run at once.
+
+    Example:
+        >>> _shares(41, 82)
+        (4, 11)
+    """
+    share = -(-steps // max(1, _PROGRAMS // blocks))
+    return -(-steps // share), share
+
+
+def _jit(function: Any) -> Any:
+    """``triton.jit``, or the plain function without Triton.
+
+    Sizes of U are not compiled in: all graphs share one compilation.
+    """
+    if triton is None:
+        return function
+    named = inspect.signature(function).parameters
+    sizes = [name for name in ("rows", "pairs", "lines", "parts", "size") if name in named]
+    return triton.jit(function, do_not_specialize=sizes)
+
+
+@_jit
+def _part_of_product(
+    vectors,
+    x,
+    out,
+    rows,
+    pairs,
+    columns,
+    lines,
+    x_row,
+    x_column,
+    share,
+    FORWARD: tl.constexpr,
+    LINE: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    TERMS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    # A row's end is told by its lines: a mask that may end within one would halve every read.
+    width = lines * LINE
+    part = tl.program_id(1)
+    output = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    term = tl.arange(0, TERMS)
+    column = tl.arange(0, COLUMNS)
+    there = (column < columns)[None, :]
+    if FORWARD:
+        outputs, terms = pairs, rows
+        place = vectors + (term[:, None] * width + output[None, :])
+        inside = (output < width)[None, :]
+    else:
+        outputs, terms = rows, pairs
+        place = vectors + (output.to(tl.int64) * width)[:, None] + term[None, :]
+        inside = (output < rows)[:, None]
+    place_x = x + (term[:, None] * x_row + column[None, :] * x_column)
+    # Tensor cores take transposed tiles of 16-bit numbers only: else x is the one on the left.
+    LEFT: tl.constexpr = FORWARD and LINE == 4
+    total = tl.zeros([COLUMNS, OUTPUTS] if LEFT else [OUTPUTS, COLUMNS], tl.float32)
+    for low in range(part * share, tl.minimum((part + 1) * share, terms), TERMS):
+        start = tl.cast(low, tl.int64)
+        mask = (low + term < terms)[:, None]
+        values = tl.load(place_x + start * x_row, mask=mask & there, other=0.0)
+        values = values.to(vectors.dtype.element_ty)
+        if FORWARD:
+            tile = tl.load(place + start * width, mask=mask & inside, other=0.0)
+        else:
+            short = (low + term < width)[None, :]
+            tile = tl.load(place + start, mask=inside & short, other=0.0)
+        if LEFT:
+            total = tl.dot(tl.trans(values), tile, total, input_precision="tf32")
+        elif FORWARD:
+            total = tl.dot(tl.trans(tile), values, total, input_precision="tf32")
+        else:
+            total = tl.dot(tile, values, total, input_precision="tf32")
+    if LEFT:
+        total = tl.trans(total)
+    place_out = out + part.to(tl.int64) * outputs * columns
+    place_out += output.to(tl.int64)[:, None] * columns + column[None, :]
+    tl.store(place_out, total, mask=(output < outputs)[:, None] & there)
+
+
+@_jit
+def _parts_added(sums, out, parts, size, PARTS: tl.constexpr, NUMBERS: tl.constexpr):
+    number = tl.program_id(0) * NUMBERS + tl.arange(0, NUMBERS)
+    inside = number < size
+    total = tl.zeros([NUMBERS], tl.float32)
+    for low in range(0, parts, PARTS):
+        place = sums + tl.cast(low, tl.int64) * size + number
+        for step in tl.static_range(PARTS):
+            total += tl.load(place + step * size, mask=inside & (low + step < parts), other=0.0)
+    tl.store(out + number, total, mask=inside)
