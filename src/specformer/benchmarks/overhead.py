@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,17 @@ from specformer.benchmarks import graph_suite, node_suite
 from specformer.benchmarks.floor import Peaks
 from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
 from specformer.benchmarks.node_suite import NodeCase, timed_recipe
+from specformer.benchmarks.sized_graph import NAME, Sizes, sized_graph
 from specformer.benchmarks.spectrum_suite import decomposition_seconds
 from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import graph_recipe
-from specformer.graphs import Graph, GraphSet
+from specformer.graphs import GraphSet
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, Spectrum, decompose_many
 from specformer.training.progress import Progress
 
-DATASETS = ("squirrel", "penn94-sized", "zinc-2k")
+DATASETS = ("squirrel", NAME, "zinc-2k")
 PEERS = ("gprgnn", "bernnet")
 WIDTH = 64
 #: Seconds of 1000 epochs and megabytes, from the paper's appendix.
@@ -51,16 +52,6 @@ PAPER: dict[str, dict[str, dict[str, float]]] = {
     },
 }
 _MOLECULES = 2000
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large a graph to make; by default as large as Penn94."""
-
-    nodes: int = 41_554
-    edges: int = 1_362_229
-    features: int = 4_814
-    pairs: int = 6_000
 
 
 def bench_overhead(
@@ -109,19 +100,8 @@ def _nodes(name: str, data: Any, cache: Any, device: torch.device, peaks: Peaks)
 
 
 def sized_case(sizes: Sizes) -> NodeCase:
-    """A graph of given sizes with two classes, and numbers in place of its eigenpairs."""
-    random = np.random.default_rng(0)
-    popularity = random.lognormal(sigma=1.0, size=sizes.nodes)
-    ends = random.choice(sizes.nodes, (2, sizes.edges), p=popularity / popularity.sum())
-    one_way = sp.coo_array((np.ones(sizes.edges), tuple(ends)), (sizes.nodes,) * 2)
-    adjacency = sp.csr_array(one_way + one_way.T)
-    adjacency.data[:] = 1.0
-    # Five features a node, one-hot, as Penn94 has them.
-    columns = random.integers(sizes.features, size=(sizes.nodes, 5)).ravel()
-    rows = np.repeat(np.arange(sizes.nodes), 5)
-    x = sp.csr_array((np.ones(rows.size), (rows, columns)), (sizes.nodes, sizes.features))
-    y = random.integers(2, size=sizes.nodes)
-    graph = Graph(adjacency, x=x.astype(np.float32), y=y, name="penn94-sized")
+    """A graph of given sizes, and numbers in place of its eigenpairs."""
+    graph = sized_graph(sizes)
     recipe = timed_recipe("penn94")
     generator = torch.Generator().manual_seed(0)
     values = torch.linspace(0, 2, sizes.pairs)

@@ -9,7 +9,14 @@ from typing import Any
 
 import torch
 
-from specformer.benchmarks import graph_suite, node_suite, overhead, same_suite, spectrum_suite
+from specformer.benchmarks import (
+    decompose_suite,
+    graph_suite,
+    node_suite,
+    overhead,
+    same_suite,
+    spectrum_suite,
+)
 from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
 from specformer.errors import ConfigError
@@ -21,6 +28,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "node": node_suite.DATASETS,
     "graph": graph_suite.DATASETS,
     "spectrum": spectrum_suite.DATASETS,
+    "decompose": decompose_suite.CASES,
     "overhead": overhead.DATASETS,
     "same": node_suite.DATASETS,
 }
@@ -66,6 +74,14 @@ def bench(
         return _same(
             cases, same_suite.SamePlan(runs or node_suite.RUNS, epochs), progress, keep, **where
         )
+    if suite == "decompose":
+        if epochs is not None:
+            raise ConfigError(f"--epochs {epochs}: the suite decompose has none; use --repeats.")
+        once = decompose_suite.DecomposePlan(repeats or 1)
+        rows = decompose_suite.bench_decompositions(
+            cases, data=data, device=device, plan=once, progress=progress
+        )
+        return _result(suite, device, once, None, rows)
     if runs is not None:
         raise ConfigError(f"--runs {runs}: the suite {suite} times epochs; only same has runs.")
     plan = Plan.on(device, epochs, repeats)
@@ -107,7 +123,7 @@ def _same(
 def _result(
     suite: str,
     device: torch.device,
-    plan: Plan | same_suite.SamePlan,
+    plan: Plan | same_suite.SamePlan | decompose_suite.DecomposePlan,
     peaks: Peaks | None,
     rows: list[dict[str, Any]],
 ) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from specformer.cli.options import (
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(help="node, graph, spectrum, overhead or same.")] = "node",
+    suite: Annotated[
+        str, typer.Argument(help="node, graph, spectrum, decompose, overhead or same.")
+    ] = "node",
     datasets: Annotated[
         str | None, typer.Option(help="Comma-separated. (default: the suite's own)")
     ] = None,
@@ -47,6 +49,7 @@ def bench(
     """Measure speed and memory: ours beside the plain version, the peers, and the floor.
 
     The suite same compares results instead: accuracies and losses of ours and the plain loop.
+    The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
     """
     from rich.markup import escape
 

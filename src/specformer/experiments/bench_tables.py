@@ -21,6 +21,8 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
     """The tables of a result as people read it: one of times, or two of the suite ``same``."""
     if result.get("suite") == "same":
         return [_accuracy_grid(result["rows"]), _error_grid(result["rows"])]
+    if result.get("suite") == "decompose":
+        return [_decomposition_grid(result["rows"])]
     return [bench_grid(result)]
 
 
@@ -104,6 +106,31 @@ def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     return header, lines
 
 
+def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """What eigenpairs cost, and how exact they are."""
+    header = ["graph", "nodes", "edges", "asked", "eigenpairs", "solver", "seconds", "peak, MB"]
+    header += ["residual", "orthogonality", f"ARPACK, {rows[0]['arpack_pairs']} pairs, s"]
+    lines = []
+    for row in rows:
+        arpack = row["arpack_seconds"]
+        lines.append(
+            [
+                row["case"],
+                f"{row['nodes']:,}",
+                f"{row['edges']:,}",
+                row["asked"],
+                f"{row['eigenpairs']:,}",
+                row["solver"],
+                _figure(row["seconds"]),
+                _figure(row["mb"]),
+                scientific(row["residual"]),
+                scientific(row["orthogonality"]),
+                _figure(arpack) if arpack else f"> {row['arpack_limit']:.0f}",
+            ]
+        )
+    return header, lines
+
+
 def _against(found: Mapping[str, Any], rule: str) -> str:
     """The difference from the plain loop's mean in points, and whether its interval has it."""
     place = {True: ", inside", False: ", outside", None: ""}[found["inside"][rule]]
@@ -135,6 +162,8 @@ def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _manner(entry: Mapping[str, Any]) -> str:
     plan = entry["plan"]
+    if entry["suite"] == "decompose":
+        return f"median of {plan['repeats']}" if plan["repeats"] > 1 else "measured once"
     if entry["suite"] != "same":
         return f"medians of {plan['repeats']} interleaved repeats of {plan['epochs']}"
     cap = f" of at most {plan['epochs']} epochs" if plan["epochs"] else ""

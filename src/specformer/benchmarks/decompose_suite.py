@@ -1,0 +1,165 @@
+r"""Large spectra: what thousands of eigenpairs cost, with ARPACK beside at a few."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from specformer.benchmarks.measure import synchronise
+from specformer.benchmarks.sized_graph import NAME, sized_graph
+from specformer.errors import ConfigError
+from specformer.experiments.graph_source import graph_source
+from specformer.graphs import Graph, normalised_laplacian
+from specformer.spectrum import decompose
+from specformer.training.progress import Progress
+
+#: Each as ``NAME[:PAIRS[:SOLVER]]``, pairs as 50, 3000+3000 (either end) or all.
+CASES = (
+    "ogbn-arxiv-structure:5000",
+    "cornell5:3000+3000:chebyshev",
+    "cornell5:3000+3000",
+    "penn94-sized:3000+3000",
+    "penn94-sized:all",
+)
+#: Pairs that ARPACK is asked for, its tolerance, and the seconds it is given.
+ARPACK_PAIRS, ARPACK_TOLERANCE, ARPACK_SECONDS = 20, 1e-5, 60.0
+_DEFAULT_PAIRS = "50"
+
+
+@dataclass(frozen=True)
+class DecomposePlan:
+    """How often each case is decomposed."""
+
+    repeats: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph's name, which of its eigenpairs, and the solver."""
+
+    name: str
+    pairs: str
+    solver: str
+
+    @classmethod
+    def of(cls, text: str) -> Case:
+        """Read ``NAME[:PAIRS[:SOLVER]]``.
+
+        Example:
+            >>> Case.of("cornell5:10+20").k
+            (10, 20)
+        """
+        name, _, rest = text.partition(":")
+        pairs, _, solver = rest.partition(":")
+        case = cls(name, pairs or _DEFAULT_PAIRS, solver or "auto")
+        case.k  # noqa: B018 - read now, so that a wrong one is told before anything runs
+        return case
+
+    @property
+    def k(self) -> int | tuple[int, int] | None:
+        """As :func:`specformer.decompose` takes it."""
+        if self.pairs == "all":
+            return None
+        try:
+            low, *high = (int(part) for part in self.pairs.split("+"))
+        except ValueError:
+            low, high = 0, []
+        if low < 1 or len(high) > 1 or min(high, default=1) < 1:
+            raise ConfigError(f"{self.name}:{self.pairs}: give eigenpairs as 50, 3000+3000 or all.")
+        return (low, high[0]) if high else low
+
+
+def bench_decompositions(
+    cases: Sequence[str] = CASES,
+    *,
+    data: str | Path | None = None,
+    device: torch.device,
+    plan: DecomposePlan,
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """A row a case; graphs, and what ARPACK took on them, are kept for the next case."""
+    read = [Case.of(text) for text in cases]
+    graphs: dict[str, Graph] = {}
+    arpack: dict[str, float | None] = {}
+    rows = []
+    for case in read:
+        with progress.stage(f"decompose {case.name}", plan.repeats, "repeat") as update:
+            if case.name not in graphs:
+                graphs[case.name] = _graph(case.name, data)
+                arpack[case.name] = arpack_seconds(graphs[case.name])
+            rows.append(
+                {
+                    **_measured(case, graphs[case.name], device, plan, update),
+                    "arpack_pairs": ARPACK_PAIRS,
+                    "arpack_seconds": arpack[case.name],
+                    "arpack_limit": ARPACK_SECONDS,
+                }
+            )
+    return rows
+
+
+def _graph(name: str, data: str | Path | None) -> Graph:
+    return sized_graph() if name == NAME else graph_source(name, data)[0]
+
+
+def _measured(
+    case: Case, graph: Graph, device: torch.device, plan: DecomposePlan, update: Any
+) -> dict[str, Any]:
+    seconds, peak = [], None
+    for repeat in range(plan.repeats):
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
+        synchronise(device)
+        began = time.perf_counter()
+        spectrum = decompose(graph, k=case.k, solver=cast(Any, case.solver), device=device)
+        synchronise(device)
+        seconds.append(time.perf_counter() - began)
+        update(repeat + 1, repeat + 1)
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device) / 1e6
+    report = spectrum.report
+    assert report is not None
+    return {
+        "case": case.name,
+        "asked": case.pairs,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "eigenpairs": spectrum.num_eigenpairs,
+        "solver": report.solver,
+        "seconds": statistics.median(seconds),
+        "mb": peak,
+        "residual": report.max_residual,
+        "orthogonality": report.max_orthogonality_error,
+    }
+
+
+def arpack_seconds(graph: Graph, limit: float = ARPACK_SECONDS) -> float | None:
+    """SciPy's ARPACK on the CPU for the few smallest pairs, asked for the quick way.
+
+    These are the largest of I − L, which Lanczos finds first. None where it is not done within
+    ``limit`` seconds.
+    """
+    laplacian = normalised_laplacian(graph.adjacency)
+    began = time.perf_counter()
+
+    def product(x: np.ndarray) -> np.ndarray:
+        if time.perf_counter() - began > limit:
+            raise TimeoutError
+        return cast(np.ndarray, x - laplacian @ x)
+
+    operator = LinearOperator(laplacian.shape, matvec=product, dtype=np.float64)
+    pairs = min(ARPACK_PAIRS, graph.num_nodes - 1)
+    try:
+        eigsh(operator, k=pairs, which="LA", tol=ARPACK_TOLERANCE)
+    except (TimeoutError, ArpackNoConvergence):
+        return None
+    return time.perf_counter() - began
