@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from tests.training.small_graphs import small_set
 
-from specformer.datasets import NODE_SETS, csbm
+from specformer.datasets import GRAPH_SETS, NODE_SETS, csbm
 from specformer.errors import ConfigError
+from specformer.experiments import graph_recipe as many_recipes
 from specformer.experiments import node_recipe as recipes
+from specformer.experiments.graph_recipe import (
+    GRAPH_MODELS,
+    graph_model,
+    graph_recipe,
+    graph_recipes_for,
+)
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.experiments.recipe_book import NAMED, RecipeBook
 from specformer.experiments.table2 import table2
-from specformer.graphs import write_npz
+from specformer.experiments.table3 import table3
+from specformer.experiments.tables import table_grid
+from specformer.experiments.train_molecules import train_molecules
+from specformer.graphs import write_graph_set, write_npz
 from specformer.training.progress import Silent
 
 WRITTEN = RecipeBook("nodes.yaml").written
@@ -19,6 +32,13 @@ ENTRIES = [
     (name, model, dataset)
     for name in NAMED
     for model, sets in WRITTEN[name].items()
+    for dataset in sets
+]
+MANY = RecipeBook("molecules.yaml").written
+MANY_ENTRIES = [
+    (name, model, dataset)
+    for name in NAMED
+    for model, sets in MANY.get(name, {}).items()
     for dataset in sets
 ]
 
@@ -67,3 +87,77 @@ def test_the_table_runs_best_recipes_of_baselines(tuned_gcn, tmp_path):
     expected += [("mlp", "best")] if "best" in recipes_for("cora", "mlp") else []
     assert [(entry["model"], entry["recipe"]) for entry in result["nodes"]] == expected
     assert result["recipes"]["best"]["cora"]["gcn"]["baseline"]["num_layers"] == 3
+
+
+@pytest.fixture
+def tuned_molecules(monkeypatch):
+    """Recipes ``best`` of ours and of a baseline for molecules, as a search leaves them."""
+    small = {"hidden_channels": 8, "num_layers": 1}
+    schedule = {"epochs": 2, "batch_size": 16, "learning_rate": 0.01}
+    ours = {"model": {**small, "num_heads": 2}, "schedule": schedule, "split": "official"}
+    theirs = {"model": small, "schedule": schedule}
+    best = {"specformer": {"zinc": ours, "molhiv": ours}, "gin": {"zinc": theirs}}
+    monkeypatch.setitem(many_recipes._BOOK.written, "best", best)
+
+
+@pytest.fixture
+def molecules(tmp_path):
+    """Files called as two named sets are."""
+    for name, classes in (("zinc", False), ("molhiv", True)):
+        graphs = small_set(40, classes=classes)
+        assert graphs.y is not None
+        write_graph_set(tmp_path / f"{name}.npz", replace(graphs, y=graphs.y[:, 1:]))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "model", "dataset"), MANY_ENTRIES)
+def test_every_recipe_of_many_graphs_builds_its_model(name, model, dataset):
+    assert model in GRAPH_MODELS
+    entry = GRAPH_SETS[dataset]
+    chosen, recipe = graph_recipe(name, dataset, model=model)
+    assert chosen == name
+    atoms, bonds = recipe.atoms or entry.atom_cardinalities, entry.bond_cardinalities
+    graph_model(model, recipe, atoms, bonds, 1)
+
+
+def test_best_recipes_of_many_graphs(tuned_molecules, molecules):
+    assert graph_recipes_for("zinc", "specformer") == ["paper", "best"]
+    assert graph_recipes_for("zinc", "gin") == ["best"]
+    assert graph_recipes_for("molpcba", "gin") == ["default"]
+    assert graph_recipe(None, "zinc")[0] == "paper"  # only where it is asked for
+    recipe = graph_recipe("best", "molhiv")[1]
+    assert (recipe.model.hidden_channels, recipe.schedule.epochs) == (8, 2)
+    assert recipe.model.sharing == MANY["default"]["model"]["sharing"]
+    assert graph_recipe("best", "zinc", model="gin")[1].monitor == "loss"  # as the set's baselines
+    result, outcome = train_molecules(
+        "molhiv",
+        model="specformer",
+        recipe_name="best",
+        data=molecules,
+        device=torch.device("cpu"),
+        progress=Silent(),
+    )
+    assert (result["recipe"], result["metric"]) == ("best", "rocauc")
+    assert outcome.models[0].config["hidden_channels"] == 8
+    with pytest.raises(ConfigError, match="no recipe best of specformer for molpcba, only for"):
+        graph_recipe("best", "molpcba")
+
+
+def test_table_3_runs_best_recipes(tuned_molecules, molecules):
+    result, _ = table3(
+        datasets=["zinc", "molhiv"],
+        models=["specformer", "gin"],
+        recipes=["best"],
+        runs=1,
+        data=molecules,
+        device=torch.device("cpu"),
+        progress=Silent(),
+    )
+    ran = [(entry["dataset"], entry["model"], entry["recipe"]) for entry in result["molecules"]]
+    assert ran == [
+        ("zinc", "specformer", "best"),
+        ("zinc", "gin", "best"),
+        ("molhiv", "specformer", "best"),
+    ]
+    _, cells, _ = table_grid(3, result["rows"])
+    assert {line[0] for line in cells} == {"Specformer, best", "GIN, best"}

@@ -1,4 +1,4 @@
-"""Searching for settings: what is tried, what is kept, what may not be looked at."""
+"""Searching for settings of nodes: what is tried, what is kept, what may not be looked at."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.nodes import classify_nodes, node_spectrum
-from specformer.experiments.tune import Search, search_space, sustained, tune
-from specformer.graphs import write_npz
+from specformer.experiments.search import search_space
+from specformer.experiments.tune import tune
+from specformer.graphs import read_graph, write_npz
 from specformer.training.progress import Silent
 
 CPU = torch.device("cpu")
@@ -55,21 +56,11 @@ def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
 def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):
     result = run(graph, tmp_path, trials=2, finalists=1)
     recipe = node_recipe(result["recipe_file"], "blocks")[1]
-    search = Search(
-        str(graph),
-        model="specformer",
-        recipe=None,
-        assignments=[],
-        folder=tmp_path,
-        data=None,
-        cache=None,
-        device=CPU,
-        seed=0,
-    )
+    whole = read_graph(graph)
     outcome = classify_nodes(
-        search.graph,
-        node_spectrum(search.graph, recipe, CPU, None),
-        make_splits(search.graph, recipe.split, 3, 0),
+        whole,
+        node_spectrum(whole, recipe, CPU, None),
+        make_splits(whole, recipe.split, 3, 0),
         "specformer",
         recipe,
         device=CPU,
@@ -119,7 +110,7 @@ def test_baselines_have_settings_of_their_own(graph, tmp_path):
 
 @pytest.mark.parametrize("model", NODE_MODELS)
 def test_every_choice_builds_a_model(model):
-    space = search_space(model)
+    space = search_space("node_search.yaml", model)
     for key, choices in space.items():
         assert choices
         for choice in choices:
@@ -142,7 +133,7 @@ def test_what_is_set_is_not_searched(graph, tmp_path):
         device=CPU,
     )
     assert {trial["recipe"]["baseline"]["order"] for trial in trials(folder)} == {1}
-    assert "baseline.order" in search_space("chebnet")
+    assert "baseline.order" in search_space("node_search.yaml", "chebnet")
 
 
 def test_no_trial_begins_when_the_time_is_up(graph, tmp_path):
@@ -160,21 +151,3 @@ def test_what_cannot_be_searched(graph, tmp_path):
     (tmp_path / "trials.jsonl").write_text("{half", encoding="utf-8")
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
         run(graph, tmp_path)
-
-
-def test_one_lucky_epoch_does_not_count():
-    steady, jumping = torch.full((60,), 0.7), torch.full((60,), 0.6)
-    jumping[10] = 1.0
-    late = torch.cat([torch.linspace(0.0, 0.5, 50), torch.full((10,), 0.99)])  # after its end
-    found = sustained(torch.stack([steady, jumping, late], dim=1), torch.tensor([60, 60, 50]))
-    literal = [
-        max(float(curve[i : i + 20].mean()) for i in range(length - 19))
-        for curve, length in ((steady, 60), (jumping, 60), (late, 50))
-    ]
-    assert found.tolist() == pytest.approx(literal)
-    assert found.argmax() == 0
-
-
-def test_a_run_shorter_than_the_window_counts_whole():
-    accuracy = torch.tensor([[0.2], [0.4]])
-    assert sustained(accuracy, torch.tensor([2])).item() == pytest.approx(0.3)

@@ -22,20 +22,31 @@ from specformer.cli.options import (
 
 def tune(
     source: Annotated[
-        str, typer.Argument(help="A graph: a data set's name, an .npz file or a CSV folder.")
+        str,
+        typer.Argument(
+            help="A graph: a data set's name, an .npz file or a CSV folder. Molecules: zinc, "
+            "molhiv, …, a .csv file with SMILES, an .npz file of many graphs."
+        ),
     ],
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
     recipe: Annotated[str | None, typer.Option(help="Where to start: paper, default, …")] = None,
     trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
-    splits: Annotated[int, typer.Option(help="Splits a trial trains on.")] = 3,
+    splits: Annotated[
+        int | None, typer.Option(help="Splits a trial trains on. (default: 3; molecules 1)")
+    ] = None,
     finalists: Annotated[int, typer.Option(help="Trials to repeat on every split.")] = 3,
-    runs: Annotated[int, typer.Option(help="Splits the finalists train on.")] = 10,
+    runs: Annotated[
+        int | None, typer.Option(help="Splits the finalists train on. (default: 10; molecules 3)")
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Begin no other trial after this long.")
     ] = None,
     explore: Annotated[
         int, typer.Option(help="Trials before every second one changes one of the best.")
     ] = 20,
+    parameters: Annotated[
+        int | None, typer.Option(help="The most parameters a model may have.")
+    ] = None,
     assignments: Assignments = None,
     data: Data = None,
     cache: Cache = None,
@@ -48,7 +59,7 @@ def tune(
         typer.Option(help="Folder of the search; an existing one goes on. (default: runs/tune-…)"),
     ] = None,
 ) -> None:
-    """Search for settings by validation accuracy; writes a recipe that train --recipe takes."""
+    """Search for settings on validation data; writes a recipe that train --recipe takes."""
     from specformer.experiments.terminal import progress_bars
     from specformer.experiments.tune import tune as search
     from specformer.training.environment import choose_device
@@ -66,6 +77,7 @@ def tune(
             runs=runs,
             seconds=seconds,
             explore=explore,
+            parameters=parameters,
             folder=folder,
             data=data,
             cache=spectra_folder(cache),
@@ -77,7 +89,9 @@ def tune(
         print_json(result)
         return
     val = result["val"]
-    typer.echo(f"Trial {result['winner']} has the best validation accuracy, {val['mean']:.4f}:")
+    typer.echo(
+        f"Trial {result['winner']} has the best validation {result['metric']}, {val['mean']:.4f}:"
+    )
     for change in result["set"]:
         typer.echo(f"  {change}")
     typer.echo(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from specformer.training.progress import Progress
 logger = logging.getLogger(__name__)
 
 _PREDICT_BATCH = 64
+
+#: The part of a split that test figures are of.
+TestedOn = Literal["test", "val"]
 
 
 @dataclass(frozen=True)
@@ -87,36 +90,28 @@ def learn_graphs(
         checkpoint: names the file of a run's state, to write now and then and to go on from.
     """
     started = time.perf_counter()
-    assert recipe.loss is not None
     assert recipe.metric is not None
     store = GraphStore.build(graphs, spectra).placed(device)
-    atoms, bonds = cardinalities(graphs, recipe)
     tested_on = _tested_on(graphs, splits)
     fits: list[GraphFit] = []
     for run, split in enumerate(splits):
-        own_seed = 100_003 * seed + run
-        torch.manual_seed(own_seed)
-        fresh = graph_model(model, recipe, atoms, bonds, graphs.num_tasks).to(device)
-        train, val, test = map(np.flatnonzero, (split.train, split.val, split.test))
-        test = val if tested_on == "val" else test
-        task = GraphTask(store, train, val, test, recipe.loss, recipe.metric, recipe.standardise)
         label = f"{graphs.name}: {model}" + (f", run {run + 1}" if len(splits) > 1 else "")
         with progress.stage(label, recipe.schedule.epochs, recipe.metric) as update:
-            fits.append(
-                fit_graphs(
-                    fresh,
-                    task,
-                    recipe.schedule,
-                    seed=own_seed,
-                    monitor=recipe.monitor,
-                    precision=recipe.precision,
-                    workers=workers,
-                    checkpoint=Checkpoint(checkpoint(run), _purpose(model, recipe, split, own_seed))
-                    if checkpoint
-                    else None,
-                    on_epoch=update,
-                )
+            fit = fit_run(
+                graphs,
+                store,
+                split,
+                model,
+                recipe,
+                run=run,
+                seed=seed,
+                device=device,
+                tested_on=tested_on,
+                workers=workers,
+                checkpoint=checkpoint(run) if checkpoint else None,
+                on_epoch=update,
             )
+            fits.append(fit)
     row = {
         "dataset": graphs.name,
         "description": _describe(graphs),
@@ -134,6 +129,56 @@ def learn_graphs(
     curves = np.stack([fit.curves for fit in fits], axis=1)
     arrays = {f"molecules/{graphs.name}/{model}/curve": curves}
     return GraphOutcome(row, arrays, [fit.model for fit in fits])
+
+
+def fit_run(
+    graphs: GraphSet,
+    store: GraphStore,
+    split: Split,
+    model: str,
+    recipe: GraphRecipe,
+    *,
+    run: int,
+    seed: int,
+    device: torch.device,
+    tested_on: TestedOn = "test",
+    workers: Workers = ALONE,
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> GraphFit:
+    """Train a fresh model on one split; its seed follows from ``seed`` and the run's number.
+
+    ``store`` holds the graphs packed for the device. With ``tested_on="val"`` nothing is read of
+    the test part.
+    """
+    assert recipe.loss is not None
+    assert recipe.metric is not None
+    own_seed = 100_003 * seed + run
+    atoms, bonds = cardinalities(graphs, recipe)
+    torch.manual_seed(own_seed)
+    fresh = graph_model(model, recipe, atoms, bonds, graphs.num_tasks).to(device)
+    parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
+    task = GraphTask(
+        store,
+        parts["train"],
+        parts["val"],
+        parts[tested_on],
+        recipe.loss,
+        recipe.metric,
+        recipe.standardise,
+    )
+    state = Checkpoint(checkpoint, _purpose(model, recipe, split, own_seed)) if checkpoint else None
+    return fit_graphs(
+        fresh,
+        task,
+        recipe.schedule,
+        seed=own_seed,
+        monitor=recipe.monitor,
+        precision=recipe.precision,
+        workers=workers,
+        checkpoint=state,
+        on_epoch=on_epoch,
+    )
 
 
 def predict_graphs(
@@ -175,7 +220,7 @@ def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
     }
 
 
-def _tested_on(graphs: GraphSet, splits: Sequence[Split]) -> str:
+def _tested_on(graphs: GraphSet, splits: Sequence[Split]) -> TestedOn:
     """``"test"``, or ``"val"`` where the targets of the test part are kept secret.
 
     So it is with PCQM4Mv2, of which papers report the error on the validation part.

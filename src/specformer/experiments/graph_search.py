@@ -1,0 +1,120 @@
+r"""Settings for many small graphs, as a search tries them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from specformer.datasets import GraphStore, Split, graph_set
+from specformer.errors import ConfigError, RunError
+from specformer.experiments.graph_recipe import (
+    GRAPH_MODELS,
+    GraphRecipe,
+    cardinalities,
+    chosen_targets,
+    graph_model,
+    graph_recipe,
+)
+from specformer.experiments.molecules import fit_run, graph_spectra, graph_splits
+from specformer.experiments.search import Measured, search_space, sustained
+from specformer.training.graph_loop import GraphFit
+from specformer.training.graph_metrics import metric_named
+from specformer.training.metrics import summary
+
+#: Neighbouring epochs whose mean validation figure counts; a short trial has a dozen in all.
+_SUSTAINED = 5
+
+
+class GraphTrials:
+    """One model on one set of graphs, a :class:`~specformer.experiments.search.Subject`.
+
+    A score is the :func:`~specformer.experiments.search.sustained` validation metric, the mean over
+    splits, or over initial weights where the split is fixed. Spectra and the packed graphs are made
+    once for all trials, by matrix. Test graphs are not looked at.
+
+    Args:
+        source: a data set's name or a file.
+        model: what to tune.
+        recipe: where to start, and ``assignments`` what is not searched.
+        data, cache, device, seed: as in
+            :func:`specformer.experiments.train_molecules.train_molecules`.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        model: str,
+        recipe: str | None,
+        assignments: Sequence[str],
+        data: str | Path | None,
+        cache: str | Path | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        if model not in GRAPH_MODELS:
+            raise ConfigError(f"unknown model {model!r}; choose from {', '.join(GRAPH_MODELS)}.")
+        self.source, self.model, self.start = source, model, recipe
+        self.device, self.seed, self.cache = device, seed, cache
+        self.assignments = ["monitor=metric", *assignments]
+        self.space = search_space("graph_search.yaml", model, self.assignments)
+        first = graph_recipe(recipe, source, self.assignments, model)[1]  # before a long download
+        self.graphs = chosen_targets(graph_set(source, data), first.targets)
+        self.name = self.graphs.name
+        self.metric = str(self.recipe(self.assignments).metric)
+        self.lower = metric_named(self.metric).lower
+        self._splits: dict[int, list[Split]] = {}
+        self._stores: dict[str, GraphStore] = {}
+
+    def recipe(self, changes: Sequence[str]) -> GraphRecipe:
+        """The recipe with these changes, settled for the graphs."""
+        return graph_recipe(self.start, self.source, changes, self.model)[1].settled(self.graphs)
+
+    def size(self, recipe: GraphRecipe) -> int:
+        """Parameters of a recipe's model."""
+        columns = cardinalities(self.graphs, recipe)
+        fresh = graph_model(self.model, recipe, *columns, self.graphs.num_tasks)
+        return sum(parameter.numel() for parameter in fresh.parameters())
+
+    def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
+        """One setting, trained on one split after the other."""
+        epochs = recipe.schedule.epochs
+        if splits not in self._splits:  # scaffolds take a while
+            self._splits[splits] = graph_splits(self.graphs, recipe, splits, self.seed)
+        try:
+            fits = [self._fit(recipe, run, split) for run, split in enumerate(self._splits[splits])]
+        except RunError:  # no epoch of a run gave a number
+            return Measured(score=None, val=None, epochs=float(epochs))
+        curves = torch.from_numpy(np.stack([fit.curves[:, 2] for fit in fits], axis=1))
+        lengths = torch.full((splits,), epochs)
+        score = float(sustained(curves, lengths, _SUSTAINED, lower=self.lower).mean())
+        kept = [fit.by_loss if recipe.monitor == "loss" else fit.by_metric for fit in fits]
+        return Measured(
+            score=score if math.isfinite(score) else None,
+            val=summary([each.val for each in kept]),
+            epochs=float(epochs),
+        )
+
+    def _fit(self, recipe: GraphRecipe, run: int, split: Split) -> GraphFit:
+        return fit_run(
+            self.graphs,
+            self._store(recipe),
+            split,
+            self.model,
+            recipe,
+            run=run,
+            seed=self.seed,
+            device=self.device,
+            tested_on="val",
+        )
+
+    def _store(self, recipe: GraphRecipe) -> GraphStore:
+        if recipe.matrix not in self._stores:
+            spectra = graph_spectra(self.graphs, recipe, self.device, self.cache)
+            store = GraphStore.build(self.graphs, spectra).placed(self.device)
+            self._stores[recipe.matrix] = store
+        return self._stores[recipe.matrix]

@@ -1,0 +1,115 @@
+r"""Settings for the nodes of one graph, as a search tries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from specformer.baselines import Propagation
+from specformer.datasets import make_splits, node_graph
+from specformer.errors import ConfigError
+from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
+from specformer.experiments.nodes import (
+    fit_task,
+    fresh_models,
+    node_landmarks,
+    node_operator,
+    node_spectrum,
+    node_task,
+)
+from specformer.experiments.search import Measured, search_space, sustained
+from specformer.graphs import Graph
+from specformer.spectrum import AnySpectrum
+from specformer.training.metrics import summary
+from specformer.training.node_loop import NodeFit, NodeTask
+from specformer.training.precision import matmul_precision
+
+#: Neighbouring epochs whose mean validation accuracy counts.
+_SUSTAINED = 20
+
+
+class NodeTrials:
+    """One model on the nodes of one graph, a :class:`~specformer.experiments.search.Subject`.
+
+    A score is the :func:`~specformer.experiments.search.sustained` validation accuracy, the mean
+    over splits; test nodes are not looked at.
+
+    Args:
+        source: a data set's name, a file or a folder.
+        model: what to tune.
+        recipe: where to start, and ``assignments`` what is not searched.
+        data, cache, device, seed: as in :func:`specformer.experiments.table2.table2`.
+    """
+
+    metric, lower = "accuracy", False
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        model: str,
+        recipe: str | None,
+        assignments: Sequence[str],
+        data: str | Path | None,
+        cache: str | Path | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        if model not in NODE_MODELS:
+            raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
+        self.source, self.model, self.start = source, model, recipe
+        self.device, self.seed, self.cache = device, seed, cache
+        self.assignments = ["monitor=accuracy", *assignments]
+        self.space = search_space("node_search.yaml", model, self.assignments)
+        self.recipe(self.assignments)  # refuses a wrong one before a long download
+        self.graph: Graph = node_graph(source, data)
+        self.name = self.graph.name
+        self._tasks: dict[tuple[str, int], NodeTask] = {}
+        self._operators: dict[str, AnySpectrum | Propagation] = {}
+
+    def recipe(self, changes: Sequence[str]) -> NodeRecipe:
+        """The recipe with these changes."""
+        return node_recipe(self.start, self.source, changes, self.model)[1]
+
+    def size(self, recipe: NodeRecipe) -> int:
+        """Parameters of a recipe's model."""
+        fresh = node_model(self.model, recipe, self.graph.num_features, self.graph.num_classes)
+        return sum(parameter.numel() for parameter in fresh.parameters())
+
+    def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
+        """One setting, trained on every split at once."""
+        fit = self._fit(recipe, splits)
+        chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
+        return Measured(
+            score=float(sustained(fit.curves[..., 2], fit.epochs, _SUSTAINED).mean()),
+            val=summary(chosen.val.tolist()),
+            epochs=float(fit.epochs.double().mean()),
+        )
+
+    def _fit(self, recipe: NodeRecipe, splits: int) -> NodeFit:
+        key = recipe.features, splits
+        if key not in self._tasks:
+            parts = make_splits(self.graph, recipe.split, splits, self.seed)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.device, self.model)
+        operator = self._operator(recipe)
+        models = fresh_models(self.model, recipe, self.graph, splits, self.seed)
+        with matmul_precision(recipe.precision, self.device):
+            return fit_task(
+                models,
+                self._tasks[key],
+                operator,
+                recipe,
+                landmarks=node_landmarks(operator, recipe),
+                cache=self.cache,
+            )
+
+    def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
+        """Made once for all trials: distances and Ritz pairs take longer than some trials do."""
+        ours = self.model == "specformer"
+        key = recipe.spectrum_key if ours else "propagation"
+        if key not in self._operators:
+            spectrum = node_spectrum(self.graph, recipe, self.device, self.cache) if ours else None
+            self._operators[key] = node_operator(self.model, self.graph, spectrum, self.device)
+        return self._operators[key]

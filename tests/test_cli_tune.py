@@ -1,0 +1,67 @@
+"""Searching for settings on the command line: nodes or molecules, as the source has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.test_cli import call, here  # noqa: F401
+from tests.training.small_graphs import small_set
+
+from specformer.datasets import csbm
+from specformer.graphs import write_graph_set, write_npz
+
+KEYS = {"dataset", "model", "metric", "trials", "winner", "set", "score", "val", "seconds"}
+FAST = [
+    word
+    for setting in ("model.hidden_channels=8", "model.num_layers=1", "schedule.epochs=2")
+    for word in ("--set", setting)
+]
+FEW = ["--trials", 2, "--splits", 1, "--finalists", 1, "--runs", 1]
+
+
+@pytest.fixture
+def sources(here: Path) -> Path:  # noqa: F811
+    write_npz(here / "one.npz", csbm(0.6, num_nodes=60, num_features=5, seed=3))
+    write_graph_set(here / "many.npz", small_set(40, classes=True))
+    return here
+
+
+@pytest.mark.parametrize(("name", "metric"), [("one", "accuracy"), ("many", "rocauc")])
+def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None:  # noqa: F811
+    status, out, err = call("tune", f"{name}.npz", *FAST, *FEW, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert set(found) == KEYS | {"recipe_file"}
+    assert (found["dataset"], found["metric"], found["trials"]) == (name, metric, 2)
+    assert found["recipe_file"] == f"runs/tune-{name}-specformer/best.yaml"
+    words = ["--recipe", found["recipe_file"], "--runs", 1, "--json"]
+    status, out, _ = call("train", f"{name}.npz", *words)
+    assert status == 0
+    assert json.loads(out)["val"]["values"] == pytest.approx(found["val"]["values"])
+
+
+def test_what_people_read(call, sources: Path) -> None:  # noqa: F811
+    few = [*FEW, "--parameters", 3000, "--out", "search", "--quiet"]
+    status, out, err = call("tune", "many.npz", *FAST, *few)
+    assert (status, err) == (0, "")
+    assert "has the best validation rocauc, " in out
+    assert "Train with: specformer train many.npz --model specformer --recipe search/best" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["photographs"], "signals are fitted"),
+        (["many.npz", "--model", "gat"], "unknown model 'gat'"),
+        (["many.npz", "--splits", "0"], "--splits 0: at least one"),
+        (["many.npz", "--parameters", "9"], "parameters, more than --parameters 9"),
+        (["missing.csv"], "missing.csv"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(call, sources: Path, words, message: str) -> None:  # noqa: F811
+    status, out, err = call("tune", *words, "--quiet")
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
