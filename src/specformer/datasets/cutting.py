@@ -13,8 +13,10 @@ try:
 except ImportError:  # the module can then be imported, for its documentation, but not run
     triton = tl = None
 
-#: Rows or pairs of a program, and graphs that it looks at at once.
-_BLOCK, _GRAPHS = 256, 32
+#: Rows or pairs that a program copies at once, and the most graphs that it looks at at once.
+_BLOCK, _GRAPHS = 512, 1024
+#: Programs that share a graph: large ones would otherwise take long.
+_PARTS = 8
 
 
 def cut(
@@ -40,8 +42,8 @@ def cut(
         "bond": index.new_empty(num_pairs),
         "eigenvectors": vectors.new_empty(num_pairs),
     }
-    row_blocks = -(-max(num_nodes, 1) // _BLOCK)
-    _batch_cut[(row_blocks + -(-num_pairs // _BLOCK),)](
+    # Those of padding come after all graphs.
+    _batch_cut[(len(index) + 1, _PARTS)](
         index.contiguous(),
         sizes,
         *starts,
@@ -53,11 +55,9 @@ def cut(
         len(index),
         num_nodes,
         num_pairs,
-        row_blocks,
         columns,
         _BLOCK,
-        _GRAPHS,
-        num_warps=8,
+        min(_GRAPHS, 1 << max(len(index) - 1, 0).bit_length()),
     )
     return out
 
@@ -70,7 +70,7 @@ def _jit(function: Any) -> Any:
     if triton is None:
         return function
     named = inspect.signature(function).parameters
-    varying = [name for name in ("graphs", "rows", "pairs", "row_blocks") if name in named]
+    varying = [name for name in ("graphs", "rows", "pairs") if name in named]
     return triton.jit(function, do_not_specialize=varying)
 
 
@@ -92,68 +92,48 @@ def _batch_cut(
     graphs,
     rows,
     pairs,
-    row_blocks,
     columns,
     BLOCK: tl.constexpr,
     GRAPHS: tl.constexpr,
 ):
-    program = tl.program_id(0)
-    if program < row_blocks:
-        row, place, real = _place(index, sizes, row_start, program, graphs, False, BLOCK, GRAPHS)
-        there = row < rows
-        value = tl.load(values + place, mask=real & there, other=0.0)
+    own, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    begin, corner = _before(index, sizes, own, GRAPHS)
+    real = own < graphs
+    chosen = tl.load(index + own, mask=real, other=0)
+    n = tl.load(sizes + chosen, mask=real, other=0).to(tl.int32)
+    end = tl.where(real, begin + n, rows)
+    first = tl.load(row_start + chosen) - begin
+    for start in range(begin + part * BLOCK, end, parts * BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        there = row < end
+        value = tl.load(values + first + row, mask=there & real, other=0.0)
         tl.store(values_out + row, value, mask=there)
         for column in range(columns):
-            feature = tl.load(nodes + place * columns + column, mask=real & there, other=0)
+            place = nodes + (first + row) * columns + column
+            feature = tl.load(place, mask=there & real, other=0)
             tl.store(nodes_out + row * columns + column, feature.to(tl.int64), mask=there)
-    else:
-        block = program - row_blocks
-        pair, place, real = _place(index, sizes, pair_start, block, graphs, True, BLOCK, GRAPHS)
-        there = pair < pairs
-        value = tl.load(vectors + place, mask=real & there, other=0.0)
+    end = tl.where(real, corner + n * n, pairs)
+    first = tl.load(pair_start + chosen) - corner
+    for start in range(corner + part * BLOCK, end, parts * BLOCK):
+        pair = start + tl.arange(0, BLOCK)
+        there = pair < end
+        value = tl.load(vectors + first + pair, mask=there & real, other=0.0)
         tl.store(vectors_out + pair, value, mask=there)
-        kind = tl.load(bond + place, mask=real & there, other=0)
+        kind = tl.load(bond + first + pair, mask=there & real, other=0)
         tl.store(bond_out + pair, kind.to(tl.int64), mask=there)
-    if program == 0:
-        for low in range(0, graphs, GRAPHS):
-            number = low + tl.arange(0, GRAPHS)
-            chosen = tl.load(index + number, mask=number < graphs, other=0)
-            n = tl.load(sizes + chosen, mask=number < graphs, other=0)
-            tl.store(sizes_out + number, n, mask=number < graphs)
+    if part == 0:
+        tl.store(sizes_out + own, n.to(tl.int64), mask=real)
 
 
 @_jit
-def _place(
-    index,
-    sizes,
-    start,
-    block,
-    graphs,
-    SQUARE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    GRAPHS: tl.constexpr,
-):
-    """Numbers in the batch of rows or of pairs, their places in the store, and if there are such.
-
-    A number's graph is as many as end before it.
-    """
-    number = block * BLOCK + tl.arange(0, BLOCK)
-    own = tl.zeros([BLOCK], tl.int32)
-    begin = tl.zeros([BLOCK], tl.int32)
-    past = 0
-    for low in range(0, graphs, GRAPHS):
-        graph = low + tl.arange(0, GRAPHS)
-        there = graph < graphs
-        chosen = tl.load(index + graph, mask=there, other=0)
-        n = tl.load(sizes + chosen, mask=there, other=0).to(tl.int32)
-        if SQUARE:
-            n = n * n
-        end = past + tl.cumsum(n, axis=0)
-        before = (end[None, :] <= number[:, None]) & there[None, :]
-        own += tl.sum(before.to(tl.int32), axis=1)
-        begin += tl.sum(tl.where(before, n[None, :], 0), axis=1)
-        past += tl.sum(n, axis=0)
-    real = own < graphs
-    chosen = tl.load(index + own, mask=real, other=0)
-    first = tl.load(start + chosen, mask=real, other=0)
-    return number, first + number - begin, real
+def _before(index, sizes, own, GRAPHS: tl.constexpr):
+    """Rows and pairs of the graphs before one."""
+    nodes = tl.zeros([GRAPHS], tl.int32)
+    squares = tl.zeros([GRAPHS], tl.int32)
+    for low in range(0, own, GRAPHS):
+        number = low + tl.arange(0, GRAPHS)
+        chosen = tl.load(index + number, mask=number < own, other=0)
+        n = tl.load(sizes + chosen, mask=number < own, other=0).to(tl.int32)
+        nodes += n
+        squares += n * n
+    return tl.sum(nodes, axis=0), tl.sum(squares, axis=0)

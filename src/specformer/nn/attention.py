@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn import kernels
 from specformer.nn.linear import Linear, affine
 from specformer.nn.remembered import Remembered
 from specformer.spectrum import Tokens
@@ -19,6 +20,25 @@ BAND_EDGES = (2.0 / 3.0, 4.0 / 3.0)
 #: Names of the linear maps to queries, keys and values.
 PROJECTIONS = ("query", "key", "value")
 _ROWS = 1024
+
+
+class Sets(NamedTuple):
+    """In the place of weights: flat rows are sets of tokens, one after another, then padding.
+
+    Args:
+        offsets: ``[sets + 1]`` where each set begins.
+        largest: at least the size of the largest.
+    """
+
+    offsets: Tensor
+    largest: int
+
+
+class PackedTokens(NamedTuple):
+    """Points of many spectra, ``values`` ``[N]``, each to be attended to by those of its set."""
+
+    values: Tensor
+    weights: Sets
 
 
 class WeightedAttention(nn.Module):
@@ -32,7 +52,7 @@ class WeightedAttention(nn.Module):
     Shapes:
         - queries ``[..., p, channels]``, keys ``[..., r, channels]``
         - weights ``[r]``, or ``[batch, r]`` with sets of tokens of their own; a weight of 0 leaves
-          a key out, as padding must be
+          a key out, as padding must be; or :class:`Sets` within ``[N, channels]``, for kernels
         - output of :meth:`heads`: ``[..., heads, p, channels / heads]``
     """
 
@@ -50,9 +70,12 @@ class WeightedAttention(nn.Module):
         self.value = Linear(channels, channels)
         self._known = Remembered()
 
-    def heads(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+    def heads(self, tokens: Tensor, keys: Tensor, weights: Tensor | Sets) -> Tensor:
         """The attention output of every head, before any projection."""
         packed = self._project(tokens, keys)
+        if isinstance(weights, Sets):
+            (joined,) = packed
+            return kernels.set_attention(joined, *weights, self.scale).transpose(-2, -3)
         # Small sets in a batch have padding, whose bias of minus infinity only a mask can hold.
         if tokens.device.type == "cpu" or weights.dim() > 1:
             bias = weights.log().to(packed[0].dtype)
@@ -225,7 +248,7 @@ class SelfAttention(WeightedAttention):
         super().__init__(channels, num_heads)
         self.out = Linear(channels, channels)
 
-    def forward(self, tokens: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, keys: Tensor, weights: Tensor | Sets) -> Tensor:
         heads = self.heads(tokens, keys, weights)
         return cast(Tensor, self.out(heads.transpose(-2, -3).flatten(-2)))
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation, activation_module
-from specformer.nn.attention import WeightedAttention
+from specformer.nn.attention import Sets, WeightedAttention
 from specformer.nn.linear import LayerNorm, Linear
 
 DecoderKind = Literal["joint", "heads"]
@@ -26,7 +26,7 @@ class JointDecoder(nn.Module):
         self.linear = Linear(channels, num_heads)
         self.activation = activation_module(activation)
 
-    def forward(self, hidden: Tensor, keys: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
+    def forward(self, hidden: Tensor, keys: Tensor, weights: Tensor | Sets) -> Tensor:  # noqa: ARG002
         return cast(Tensor, self.activation(self.linear(hidden)))
 
 
@@ -45,7 +45,7 @@ class HeadsDecoder(nn.Module):
         self.linear = Linear(channels // num_heads, 1)
         self.activation = activation_module(activation)
 
-    def forward(self, hidden: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, keys: Tensor, weights: Tensor | Sets) -> Tensor:
         normed = self.norm(hidden)
         normed_keys = normed if keys is hidden else self.norm(keys)
         heads = self.attention.heads(normed, normed_keys, weights)  # [..., heads, p, width]

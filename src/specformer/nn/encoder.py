@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.attention import SelfAttention, condense
+from specformer.nn.attention import PackedTokens, SelfAttention, Sets, condense
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.linear import LayerNorm, Linear
 from specformer.spectrum import Keys, Landmarks, Tokens
@@ -36,7 +36,7 @@ class EncoderBlock(nn.Module):
         self,
         tokens: Tensor,
         keys: Tensor,
-        weights: Tensor,
+        weights: Tensor | Sets,
         index: Tensor | None = None,
         sampled: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
@@ -101,12 +101,12 @@ class SpectrumEncoder(nn.Module):
 
     def forward(
         self,
-        tokens: Tokens,
+        tokens: Tokens | PackedTokens,
         landmarks: Keys | None = None,
         index: Tensor | None = None,
         *,
         update_keys: bool = True,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | Sets]:
         """Representations of the tokens and of the keys they attend to, and the keys' weights.
 
         With ``landmarks`` the keys are those few weighted points instead of the tokens, and the
@@ -133,7 +133,9 @@ class SpectrumEncoder(nn.Module):
             elif update_keys or number + 1 < len(self.blocks):
                 keys = block(keys, keys, weights)
             hidden = updated
-            if landmarks is None and index is not None and len(weights) != len(index):
+            if landmarks is not None or index is None or isinstance(weights, Sets):
+                continue
+            if len(weights) != len(index):
                 weights = torch.ones_like(index, dtype=weights.dtype)
         return hidden, keys, weights
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from specformer.nn.activation import Activation
+from specformer.nn.attention import PackedTokens
 from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
 from specformer.nn.encoder import SpectrumEncoder
 from specformer.spectrum import Keys, Tokens
@@ -54,7 +55,7 @@ class SpectralFilter(nn.Module):
 
     def decode(
         self,
-        tokens: Tokens,
+        tokens: Tokens | PackedTokens,
         landmarks: Keys | None = None,
         index: Tensor | None = None,
     ) -> Tensor:

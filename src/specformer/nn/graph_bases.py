@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn import kernels
 from specformer.nn.activation import Activation, activation_module
+from specformer.nn.attention import PackedTokens, Sets
 from specformer.nn.batch_norm import BatchNorm, CountedRows, Moments
 from specformer.nn.kernels.statistics import Standard
 from specformer.nn.segments import (
@@ -58,14 +59,19 @@ class Layout:
     @cached_property
     def tokens(self) -> Tokens:
         """Eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding."""
-        if (places := self._places) is not None:
-            return Tokens(places.tokens, places.weights)
         shape = (self.batch.num_graphs, self.batch.max_nodes)
         values = self.batch.eigenvalues.to(self.dtype)
         return Tokens(
             _scatter(values, self._node_slot, shape),
             _token_weights(self.batch.sizes, self.batch.max_nodes, self.dtype),
         )
+
+    @property
+    def spectra(self) -> Tokens | PackedTokens:
+        """The same eigenvalues one graph after another ``[N]`` where kernels take them so."""
+        if (places := self._places) is None:
+            return self.tokens
+        return PackedTokens(self.batch.eigenvalues, Sets(places.starts, self.batch.max_nodes))
 
     @cached_property
     def vectors(self) -> Tensor:
@@ -128,10 +134,10 @@ class Layout:
     def _places(self) -> Places | None:
         """What a kernel finds in one go of what the batch works out step by step."""
         batch = self.batch
-        if self.dtype != torch.float32 or not kernels.usable(batch.eigenvalues):
+        spectra = (batch.eigenvalues, batch.eigenvectors)
+        if self.dtype != torch.float32 or not kernels.usable(*spectra):
             return None
-        pairs = len(batch.bond)
-        return kernels.batch_places(batch.sizes, batch.eigenvalues, pairs, batch.max_nodes)
+        return kernels.batch_places(batch.sizes, len(batch.eigenvalues), len(batch.bond))
 
     @cached_property
     def _node_slot(self) -> Tensor:
@@ -165,12 +171,15 @@ def _token_weights(sizes: Tensor, max_nodes: int, dtype: torch.dtype) -> Tensor:
 def basis_entries(response: Tensor, layout: Layout) -> Tensor:
     r"""The entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top`, pair by pair.
 
-    Shapes: response ``[B, max_nodes, heads]``, output ``[P, heads + 1]``.
+    Shapes: response ``[B, max_nodes, heads]``, or ``[N, heads]`` of packed spectra, for kernels;
+    output ``[P, heads + 1]``.
     """
+    if response.dim() == 2:
+        batch = layout.batch
+        return kernels.basis_entries(
+            response, batch.eigenvectors, layout.pair_index, batch.max_nodes
+        )
     with torch.autocast(response.device.type, enabled=False):
-        if is_fused(layout, response, layout.batch.eigenvectors):
-            vectors, graph = layout.batch.eigenvectors, layout.by_graph.index
-            return kernels.basis_entries(response, vectors, graph, layout.pair_index)
         gains = response.to(layout.vectors.dtype).mT.unsqueeze(-2)  # [B, heads, 1, k]
         vectors = layout.vectors.unsqueeze(-3)
         built = (vectors * gains) @ vectors.mT  # [B, heads, i, j]

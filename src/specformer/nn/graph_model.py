@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
-from specformer.nn.attention import PROJECTIONS
+from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.filter import SpectralFilter
@@ -20,6 +20,7 @@ from specformer.nn.linear import Linear
 from specformer.nn.node_model import Sharing
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
+from specformer.spectrum import Tokens
 from specformer.spectrum.packed import PackedGraphs
 
 
@@ -121,7 +122,8 @@ class GraphSpecformer(Pretrained):
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         layout = Layout.of(batch, self.readout.weight.dtype)
-        entries = [basis_entries(response, layout) for response in self._responses(layout)]
+        responses = self._responses(layout.spectra)
+        entries = [basis_entries(response, layout) for response in responses]
         nodes, bonds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
         for layer, conv in enumerate(self.convs):
             if layer < len(self.filters):
@@ -137,10 +139,10 @@ class GraphSpecformer(Pretrained):
 
         Those beyond a graph's size mean nothing.
         """
-        return self._responses(Layout.of(batch, self.readout.weight.dtype))
+        return self._responses(Layout.of(batch, self.readout.weight.dtype).tokens)
 
-    def _responses(self, layout: Layout) -> list[Tensor]:
-        return [cast(SpectralFilter, filt).decode(layout.tokens) for filt in self.filters]
+    def _responses(self, tokens: Tokens | PackedTokens) -> list[Tensor]:
+        return [cast(SpectralFilter, filt).decode(tokens) for filt in self.filters]
 
     def _initialise(self, std: float) -> None:
         for name, module in self.named_modules():

@@ -12,6 +12,7 @@ from specformer.spectrum.packed import PackedGraphs
 
 #: Files of tests that run the kernels.
 COMPARED = (
+    "test_attention.py",
     "test_cutting.py",
     "test_entries.py",
     "test_layer_norm.py",
@@ -19,6 +20,7 @@ COMPARED = (
     "test_pairs.py",
     "test_places.py",
     "test_rows.py",
+    "test_skinny.py",
 )
 #: One atom, none, a few, more than one block of pairs.
 SIZES = [3, 1, 0, 17]

@@ -46,10 +46,11 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("channels", "options"),
+    ("precision", "channels", "options"),
     [
-        (160, {"num_heads": 8}),
+        ("high", 160, {"num_heads": 8}),
         (
+            "highest",
             80,
             {
                 "num_heads": 4,
@@ -60,7 +61,9 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any
         ),
     ],
 )
-def test_kernels_compile(channels: int, options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compile(
+    precision: str, channels: int, options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: dict[str, int] = {}
 
     def run(kernel, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
@@ -73,6 +76,7 @@ def test_kernels_compile(channels: int, options, monkeypatch: pytest.MonkeyPatch
     # Nothing is computed, but places must be some.
     monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
     monkeypatch.setattr(fused, "runs_on", lambda device: True)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
     STORE.exact([1, 2])
     model = GraphSpecformer(
         NODE_CARDINALITIES, EDGE_CARDINALITIES, channels, 3, num_layers=1, **options

@@ -21,18 +21,19 @@ def test_entries(
     monkeypatch.setattr(entries, "_SPLIT", split)
     batch = batch_of(sizes)
     index = index_of(batch, device)
-    vectors, graph = batch.eigenvectors.to(device), batch.graph.to(device)
+    vectors = batch.eigenvectors.to(device)
 
     def plain(response: Tensor) -> Tensor:
-        parts, pair = [], 0
-        for number, n in enumerate(sizes):
+        parts, row, pair = [], 0, 0
+        for n in sizes:
             u = batch.eigenvectors[pair : pair + n * n].view(n, n).double()
-            bases = [u @ torch.diag(response[number, :n, m]) @ u.T for m in range(heads)]
+            bases = [u @ torch.diag(response[row : row + n, m]) @ u.T for m in range(heads)]
             parts.append(torch.stack([torch.eye(n).double(), *bases], dim=-1).flatten(0, 1))
-            pair += n * n
+            row, pair = row + n, pair + n * n
         return torch.cat([*parts, response.new_zeros(len(batch.bond) - pair, heads + 1)])
 
-    response = random(len(sizes), batch.max_nodes, heads, seed=0)
+    response = random(len(batch.nodes), heads, seed=0)
+    largest = batch.max_nodes
     assert_same(
-        lambda x: kernels.basis_entries(x, vectors, graph, index), plain, [response], device
+        lambda x: kernels.basis_entries(x, vectors, index, largest), plain, [response], device
     )

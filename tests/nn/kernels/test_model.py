@@ -9,6 +9,9 @@ import torch
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
 from specformer import GraphSpecformer, fused
+from specformer.nn.attention import PackedTokens
+from specformer.nn.graph_bases import Layout
+from specformer.spectrum import Tokens
 
 ZINC: dict[str, Any] = {"num_heads": 4}
 MOLHIV: dict[str, Any] = {
@@ -30,6 +33,7 @@ MOLHIV: dict[str, Any] = {
         pytest.param({**MOLHIV, "sharing": "large"}, True, marks=pytest.mark.slow),
         pytest.param({**MOLHIV, "bases_activation": "gelu"}, True, marks=pytest.mark.slow),
         pytest.param({**ZINC, "normalise_bases": "softmax"}, True, marks=pytest.mark.slow),
+        pytest.param({**ZINC, "decoder": "heads"}, True, marks=pytest.mark.slow),
     ],
 )
 def test_outputs_gradients_and_averages(
@@ -62,3 +66,15 @@ def test_nothing_of_all_pairs_is_gathered_or_sorted(options, device: torch.devic
     model.to(device)(batch)
     # What is worked out lies in the object from then on.
     assert not {"target", "source"} & set(vars(batch))
+
+
+def test_spectra_are_not_padded(device: torch.device) -> None:
+    batch = pack(MOLECULES[:4], dtype=torch.float32, spare_nodes=3, spare_pairs=9).to(device)
+    layout = Layout.of(batch, torch.float32)
+    assert isinstance(layout.spectra, PackedTokens)
+    assert layout.spectra.values is batch.eigenvalues
+    assert layout.spectra.weights.offsets.tolist() == batch.starts.tolist()
+    # Neither doubles nor bfloat16 are for kernels.
+    assert isinstance(Layout.of(batch, torch.float64).spectra, Tokens)
+    with torch.autocast(device.type, torch.bfloat16):
+        assert isinstance(Layout.of(batch, torch.float32).spectra, Tokens)

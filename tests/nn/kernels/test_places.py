@@ -12,18 +12,10 @@ from specformer.nn import kernels
 @pytest.mark.parametrize("sizes", [SIZES, [0, 0], [2, 5] * 20])
 def test_places(sizes: list[int], device: torch.device) -> None:
     batch = batch_of(sizes)
-    found = kernels.batch_places(
-        batch.sizes.to(device), batch.eigenvalues.to(device), len(batch.bond), batch.max_nodes
-    )
+    rows, pairs = len(batch.nodes), len(batch.bond)
+    found = kernels.batch_places(batch.sizes.to(device), rows, pairs)
     for name in ("starts", "graph", "first", "offsets"):
         assert getattr(found, name).tolist() == getattr(batch, name).tolist(), name
     assert found.node_share.squeeze(1).tolist() == batch.node_mask.tolist()
     assert found.pair_share.squeeze(1).tolist() == batch.pair_mask.tolist()
     assert found.numbers.tolist() == [max(sum(sizes), 1), max(sum(n * n for n in sizes), 1)]
-    row = 0
-    for number, n in enumerate(sizes):
-        spare = batch.max_nodes - n
-        values = [*batch.eigenvalues[row : row + n].tolist(), *[0.0] * spare]
-        assert found.tokens[number].tolist() == values
-        assert found.weights[number].tolist() == [1.0] * n + [0.0 if n else 1.0] * spare
-        row += n

@@ -30,6 +30,19 @@ def test_gelu_lift(rows: int, narrow: int, wide: int, device: torch.device) -> N
     assert_same(kernels.gelu_lift, lambda *tensors: gelu(linear(*tensors)), inputs, device)
 
 
+def test_gelu_and_its_slope_are_exact_to_float32(device: torch.device) -> None:
+    x = torch.linspace(-9.0, 9.0, 300).unsqueeze(-1)
+    one, none = torch.ones(1, 1), torch.zeros(1)
+    results = []
+    for function, dtype in ((kernels.gelu_lift, torch.float32), (None, torch.float64)):
+        place = device if function else torch.device("cpu")
+        leaf = x.to(place, dtype).requires_grad_()
+        out = function(leaf, one.to(place), none.to(place)) if function else gelu(leaf)
+        results.append((out, *torch.autograd.grad(out.sum(), leaf)))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=2e-6)
+
+
 def test_segment_sum(device: torch.device) -> None:
     rows, lengths = random(80, 35, seed=0), [3, 0, 40, 1]
     offsets = torch.tensor([0, *lengths]).cumsum(0)

@@ -18,6 +18,7 @@ from specformer import fused
 
 if TYPE_CHECKING:
     from specformer.nn.kernels.affine import linear as linear
+    from specformer.nn.kernels.attention import set_attention as set_attention
     from specformer.nn.kernels.columns import column_sum as column_sum
     from specformer.nn.kernels.contiguous import segment_sum as segment_sum
     from specformer.nn.kernels.entries import basis_entries as basis_entries
@@ -42,6 +43,7 @@ _HOMES = {
     "normalised_rows": "layer_norm",
     "pair_sum": "pairs",
     "segment_sum": "contiguous",
+    "set_attention": "attention",
     "softmax_sum": "softmax",
 }
 

@@ -13,11 +13,11 @@ from specformer.nn.segments import PairIndex
 
 #: Sources and eigenvalues of a block: the sizes of most molecules.
 _ROWS = 32
-#: Programs that share the blocks of a target: large graphs would otherwise take long.
+#: Most programs that share the blocks of a target: large graphs would otherwise take long.
 _SPLIT = 4
 
 
-def basis_entries(response: Tensor, vectors: Tensor, graph: Tensor, index: PairIndex) -> Tensor:
+def basis_entries(response: Tensor, vectors: Tensor, index: PairIndex, largest: int) -> Tensor:
     r"""The entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top`.
 
     .. math::
@@ -26,74 +26,66 @@ def basis_entries(response: Tensor, vectors: Tensor, graph: Tensor, index: PairI
     Zeros for padding. Nothing is padded to squares. The gradient in :math:`\lambda_{km}` is
     :math:`\sum_i U_{ik} \sum_j g_{ijm} U_{jk}`, in that order.
 
-    Shapes: response ``[B, max_nodes, heads]``, vectors ``[P]`` (:math:`U_{ik}` at the pair (i, k)),
-    graph ``[N]`` each node's, output ``[P, heads + 1]``.
+    Shapes: response ``[N, heads]``, one graph after another, vectors ``[P]`` (:math:`U_{ik}` at the
+    pair (i, k)), output ``[P, heads + 1]``; no graph has more nodes than ``largest``.
     """
-    return cast(Tensor, _BasisEntries.apply(response, vectors, graph, index))
+    return cast(Tensor, _BasisEntries.apply(response, vectors, index, largest))
 
 
 class _BasisEntries(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, response: Tensor, vectors: Tensor, graph: Tensor, index: PairIndex
+        ctx: Any, response: Tensor, vectors: Tensor, index: PairIndex, largest: int
     ) -> Tensor:
         response = response.contiguous()
-        ctx.save_for_backward(vectors, graph)
+        ctx.save_for_backward(vectors)
         ctx.index, ctx.shape = index, response.shape
-        _, size, heads = response.shape
+        rows, heads = response.shape
+        ctx.grid = (rows, min(blocks(largest, 2 * _ROWS), _SPLIT))
         entries = response.new_empty(len(vectors), heads + 1)
-        _entries_forward[_grid(graph, size)](
+        _entries_forward[ctx.grid](
             response,
             vectors,
-            graph,
             entries,
             index.offsets,
             index.first,
-            len(graph),
+            rows,
             len(vectors),
-            size,
             heads,
             **_block(heads),
+            num_warps=4,
         )
         return entries
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        vectors, graph = ctx.saved_tensors
-        _, size, heads = ctx.shape
+        (vectors,) = ctx.saved_tensors
+        rows, heads = ctx.shape
         places = (ctx.index.offsets, ctx.index.first)
         terms = vectors.new_empty(len(vectors), heads)
-        _entries_backward[_grid(graph, size)](
-            gradients[0].contiguous(), vectors, terms, *places, heads, **_block(heads)
+        _entries_backward[ctx.grid](
+            gradients[0].contiguous(), vectors, terms, *places, heads, num_warps=2, **_block(heads)
         )
-        of_response = vectors.new_zeros(ctx.shape)
-        _entries_summed[(len(graph),)](
-            terms, graph, of_response, *places, size, heads, **_block(heads)
-        )
+        of_response = vectors.new_empty(ctx.shape)
+        _entries_summed[(rows,)](terms, of_response, *places, heads, num_warps=2, **_block(heads))
         return of_response, None, None, None
-
-
-def _grid(graph: Tensor, size: int) -> tuple[int, int]:
-    return len(graph), min(blocks(size, _ROWS), _SPLIT)
 
 
 def _block(heads: int) -> dict[str, int]:
     # Products take no fewer heads than 16. Most graphs have one block: nothing to read ahead.
-    return {"HEADS": power_of_two(heads, least=16), "ROWS": _ROWS, "num_warps": 2, "num_stages": 1}
+    return {"HEADS": power_of_two(heads, least=16), "ROWS": _ROWS, "num_stages": 1}
 
 
 @jit
 def _entries_forward(
     response,
     vectors,
-    graph,
     entries,
     offsets,
     first,
     targets,
     pairs,
-    size,
     heads,
     HEADS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -104,7 +96,7 @@ def _entries_forward(
     count = tl.load(offsets + target + 1) - begin
     row = tl.load(first + target)
     corner = vectors + tl.load(offsets + row)
-    gains = response + tl.load(graph + target) * size * heads
+    gains = response + row * heads
     head = tl.arange(0, HEADS)
     for start in range(tl.program_id(1) * ROWS, count, tl.num_programs(1) * ROWS):
         source = start + tl.arange(0, ROWS)
@@ -167,16 +159,14 @@ def _entries_backward(
 @jit
 def _entries_summed(
     terms,
-    graph,
     of_response,
     offsets,
     first,
-    size,
     heads,
     HEADS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The terms of one eigenvalue k of a graph, of all its targets."""
+    """The terms of one eigenvalue k of a graph, of all its targets; zeros for padding."""
     node = tl.program_id(0).to(tl.int64)
     row = tl.load(first + node)
     count = tl.load(offsets + node + 1) - tl.load(offsets + node)
@@ -188,5 +178,4 @@ def _entries_summed(
         i = low + tl.arange(0, ROWS)
         mask = (i < count)[:, None] & (head < heads)[None, :]
         total += tl.load(place[None, :] + i[:, None] * count * heads, mask=mask, other=0.0)
-    place = of_response + (tl.load(graph + node) * size + k) * heads + head
-    tl.store(place, tl.sum(total, axis=0), mask=(head < heads) & (count > 0))
+    tl.store(of_response + node * heads + head, tl.sum(total, axis=0), mask=head < heads)

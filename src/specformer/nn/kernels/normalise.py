@@ -1,4 +1,4 @@
-r"""Batch normalisation and ReLU of a few thousand rows, in one kernel each way."""
+r"""Batch normalisation and ReLU, of a few thousand rows in one kernel each way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from specformer.nn.kernels.language import blocks, jit, power_of_two, tl
-from specformer.nn.kernels.moments import update_averages
+from specformer.nn.kernels.columns import column_sum
+from specformer.nn.kernels.language import COLUMNS, blocks, jit, power_of_two, tl
+from specformer.nn.kernels.moments import column_moments, update_averages
 from specformer.nn.kernels.statistics import Averages
 
-#: Columns of a program: so few that there are enough programs.
+#: Columns of a program that takes all rows: so few that there are enough programs.
 _COLUMNS = 4
-#: Most rows that a program reads at once; of no more it reads each number only once.
+#: Most rows that a program takes; of more, many programs take some each.
 _ROWS = 4096
+#: Rows of each of those.
+_SOME = 128
 
 
 def normalised_relu(
@@ -31,7 +34,8 @@ def normalised_relu(
 
     μ and v are those of the rows that count, v from squares about μ. A constant added to all rows
     changes nothing but the running means, so the bias of a linear map before goes there, as the
-    averages' ``shift``, and its gradient is zero.
+    averages' ``shift``, and its gradient is zero. Up to some thousand rows a program holds a few
+    columns whole and reads each number once; beyond, statistics are a pass of their own.
 
     Shapes: x ``[rows, columns]``; share ``[rows, 1]``, one for a row that counts, else zero; number
     ``[]``, how many count; weight and bias ``[columns]``; output as x.
@@ -55,49 +59,53 @@ class _Normalised(torch.autograd.Function):
     ) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
-        mean, inverse = x.new_empty(2, x.shape[1])
-        _normalise_forward[_grid(x)](
-            x,
-            share,
-            number,
-            weight,
-            bias,
-            averages.mean,
-            averages.var,
-            shift,
-            mean,
-            inverse,
-            out,
-            *x.shape,
-            averages.momentum,
-            eps,
-            **_block(x),
-        )
+        affine = (weight, bias)
+        if len(x) > _ROWS:
+            mean, inverse, _ = column_moments(x, share, number, averages, eps)
+            _some_forward[_tiles(x)](
+                x, *affine, mean, inverse, out, *x.shape, ROWS=_SOME, COLUMNS=COLUMNS
+            )
+        else:
+            mean, inverse = x.new_empty(2, x.shape[1])
+            _normalise_forward[_grid(x)](
+                x,
+                share,
+                number,
+                *affine,
+                averages.mean,
+                averages.var,
+                shift,
+                mean,
+                inverse,
+                out,
+                *x.shape,
+                averages.momentum,
+                eps,
+                **_block(x),
+            )
         ctx.save_for_backward(x, share, number, weight, bias, mean, inverse)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, share, number, weight, bias, mean, inverse = ctx.saved_tensors
+        x, share, number, *standard = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
         of_x = torch.empty_like(x)
-        of_weight, of_bias, of_shift = x.new_empty(3, x.shape[1])
-        _normalise_backward[_grid(x)](
-            gradients[0].contiguous(),
-            x,
-            share,
-            number,
-            weight,
-            bias,
-            mean,
-            inverse,
-            of_x,
-            of_weight,
-            of_bias,
-            of_shift,
-            *x.shape,
-            **_block(x),
-        )
+        if len(x) > _ROWS:
+            tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
+            parts = x.new_empty(tiles[0], 2 * x.shape[1])
+            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, **block)
+            sums = torch.cat([column_sum(parts), x.new_zeros(x.shape[1])])
+            _some_backward[tiles](
+                gradient, x, share, number, *standard, sums, of_x, *x.shape, **block
+            )
+        else:
+            sums = x.new_empty(3 * x.shape[1])
+            _normalise_backward[_grid(x)](
+                gradient, x, share, number, *standard, of_x, sums, *x.shape, **_block(x)
+            )
+        of_bias, of_weight, of_shift = sums.view(3, -1)
         return of_x, None, None, of_weight, of_bias, of_shift, None, None
 
 
@@ -105,15 +113,14 @@ def _grid(x: Tensor) -> tuple[int]:
     return (blocks(x.shape[1], _COLUMNS),)
 
 
+def _tiles(x: Tensor) -> tuple[int, int]:
+    return blocks(len(x), _SOME), blocks(x.shape[1], COLUMNS)
+
+
 def _block(x: Tensor) -> dict[str, Any]:
-    rows = min(power_of_two(len(x), least=256), _ROWS)
+    rows = power_of_two(len(x), least=256)
     # Eight rows a thread: enough reads at once, and few enough registers.
-    return {
-        "ROWS": rows,
-        "COLUMNS": _COLUMNS,
-        "WHOLE": len(x) <= rows,
-        "num_warps": min(max(rows // 256, 4), 16),
-    }
+    return {"ROWS": rows, "COLUMNS": _COLUMNS, "num_warps": min(max(rows // 256, 4), 16)}
 
 
 @jit
@@ -150,39 +157,20 @@ def _normalise_forward(
     eps,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    WHOLE: tl.constexpr,
 ):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     n = tl.load(number)
     gamma = tl.load(weight + column, mask=inside, other=0.0)
     low = tl.load(bias + column, mask=inside, other=0.0)
-    if WHOLE:
-        values, place, mask = _tile(x, 0, rows, columns, column, ROWS)
-        counted = _counted(share, 0, rows, ROWS)
-        mean = tl.sum(values * counted, axis=0) / n
-        centred = values - mean[None, :]
-        var = tl.sum(centred * centred * counted, axis=0) / n
-        inverse = tl.rsqrt(var + eps)
-        normal = centred * (gamma * inverse)[None, :] + low[None, :]
-        tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
-    else:
-        total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        for start in range(0, rows, ROWS):
-            values, _, _ = _tile(x, start, rows, columns, column, ROWS)
-            total += values * _counted(share, start, rows, ROWS)
-        mean = tl.sum(total, axis=0) / n
-        squares = tl.zeros([ROWS, COLUMNS], tl.float32)
-        for start in range(0, rows, ROWS):
-            values, _, _ = _tile(x, start, rows, columns, column, ROWS)
-            centred = values - mean[None, :]
-            squares += centred * centred * _counted(share, start, rows, ROWS)
-        var = tl.sum(squares, axis=0) / n
-        inverse = tl.rsqrt(var + eps)
-        for start in range(0, rows, ROWS):
-            values, place, mask = _tile(x, start, rows, columns, column, ROWS)
-            normal = (values - mean[None, :]) * (gamma * inverse)[None, :] + low[None, :]
-            tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
+    values, place, mask = _tile(x, 0, rows, columns, column, ROWS)
+    counted = _counted(share, 0, rows, ROWS)
+    mean = tl.sum(values * counted, axis=0) / n
+    centred = values - mean[None, :]
+    var = tl.sum(centred * centred * counted, axis=0) / n
+    inverse = tl.rsqrt(var + eps)
+    normal = centred * (gamma * inverse)[None, :] + low[None, :]
+    tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
     tl.store(mean_out + column, mean, mask=inside)
     tl.store(inverse_out + column, inverse, mask=inside)
     update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside)
@@ -201,6 +189,15 @@ def _passed(
 
 
 @jit
+def _standard(weight, bias, mean, inverse, column, inside):
+    """Scale, shift, mean and inverse deviation of these columns."""
+    gamma = tl.load(weight + column, mask=inside, other=0.0)
+    low = tl.load(bias + column, mask=inside, other=0.0)
+    middle = tl.load(mean + column, mask=inside, other=0.0)
+    return gamma, low, middle, tl.load(inverse + column, mask=inside, other=0.0)
+
+
+@jit
 def _normalise_backward(
     gradient,
     x,
@@ -208,54 +205,108 @@ def _normalise_backward(
     number,
     weight,
     bias,
-    mean_in,
-    inverse_in,
+    mean,
+    inverse,
     of_x,
-    of_weight,
-    of_bias,
-    of_shift,
+    sums,
     rows,
     columns,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    WHOLE: tl.constexpr,
 ):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
-    n = tl.load(number)
-    mean = tl.load(mean_in + column, mask=inside, other=0.0)
-    inverse = tl.load(inverse_in + column, mask=inside, other=0.0)
-    gamma = tl.load(weight + column, mask=inside, other=0.0)
-    low = tl.load(bias + column, mask=inside, other=0.0)
-    scale = gamma * inverse
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    g, normal, place, mask = _passed(
+        gradient, x, 0, rows, columns, column, middle, each, gamma, low, ROWS
+    )
+    total = tl.sum(g, axis=0)
+    slope = tl.sum(g * normal, axis=0)
     # Every row that counts adds through the mean, and through the variance.
-    if WHOLE:
-        g, normal, place, mask = _passed(
-            gradient, x, 0, rows, columns, column, mean, inverse, gamma, low, ROWS
-        )
-        counted = _counted(share, 0, rows, ROWS) / n
-        total = tl.sum(g, axis=0)
-        slope = tl.sum(g * normal, axis=0)
-        g -= counted * (total[None, :] + normal * slope[None, :])
-        tl.store(of_x + place, g * scale[None, :], mask=mask)
-    else:
-        direct = tl.zeros([ROWS, COLUMNS], tl.float32)
-        sloped = tl.zeros([ROWS, COLUMNS], tl.float32)
-        for start in range(0, rows, ROWS):
-            g, normal, _, _ = _passed(
-                gradient, x, start, rows, columns, column, mean, inverse, gamma, low, ROWS
-            )
-            direct += g
-            sloped += g * normal
-        total = tl.sum(direct, axis=0)
-        slope = tl.sum(sloped, axis=0)
-        for start in range(0, rows, ROWS):
-            g, normal, place, mask = _passed(
-                gradient, x, start, rows, columns, column, mean, inverse, gamma, low, ROWS
-            )
-            counted = _counted(share, start, rows, ROWS) / n
-            g -= counted * (total[None, :] + normal * slope[None, :])
-            tl.store(of_x + place, g * scale[None, :], mask=mask)
-    tl.store(of_weight + column, slope, mask=inside)
-    tl.store(of_bias + column, total, mask=inside)
-    tl.store(of_shift + column, tl.zeros([COLUMNS], tl.float32), mask=inside)
+    counted = _counted(share, 0, rows, ROWS) / tl.load(number)
+    g -= counted * (total[None, :] + normal * slope[None, :])
+    tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)
+    tl.store(sums + column, total, mask=inside)
+    tl.store(sums + columns + column, slope, mask=inside)
+    tl.store(sums + 2 * columns + column, tl.zeros([COLUMNS], tl.float32), mask=inside)
+
+
+# --- many rows: some of them a program ------------------------------------------------------------
+
+
+@jit
+def _some_forward(
+    x,
+    weight,
+    bias,
+    mean,
+    inverse,
+    out,
+    rows,
+    columns,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, column < columns)
+    start = tl.program_id(0).to(tl.int64) * ROWS
+    values, place, mask = _tile(x, start, rows, columns, column, ROWS)
+    normal = (values - middle[None, :]) * (gamma * each)[None, :] + low[None, :]
+    tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
+
+
+@jit
+def _some_sums(
+    gradient,
+    x,
+    weight,
+    bias,
+    mean,
+    inverse,
+    parts,
+    rows,
+    columns,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    part = tl.program_id(0).to(tl.int64)
+    g, normal, _, _ = _passed(
+        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, ROWS
+    )
+    place = parts + part * 2 * columns + column
+    tl.store(place, tl.sum(g, axis=0), mask=inside)
+    tl.store(place + columns, tl.sum(g * normal, axis=0), mask=inside)
+
+
+@jit
+def _some_backward(
+    gradient,
+    x,
+    share,
+    number,
+    weight,
+    bias,
+    mean,
+    inverse,
+    sums,
+    of_x,
+    rows,
+    columns,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    start = tl.program_id(0).to(tl.int64) * ROWS
+    g, normal, place, mask = _passed(
+        gradient, x, start, rows, columns, column, middle, each, gamma, low, ROWS
+    )
+    total = tl.load(sums + column, mask=inside, other=0.0)
+    slope = tl.load(sums + columns + column, mask=inside, other=0.0)
+    counted = _counted(share, start, rows, ROWS) / tl.load(number)
+    g -= counted * (total[None, :] + normal * slope[None, :])
+    tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)

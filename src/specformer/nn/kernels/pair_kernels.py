@@ -136,7 +136,7 @@ def of_messages(
     lse,
     gradient,
     of_node,
-    of_kind,
+    of_kinds,
     offsets,
     first,
     bond,
@@ -149,19 +149,17 @@ def of_messages(
     KINDS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
     r"""Gradients of what nodes and kinds add to messages, for a group of sources.
 
-    :math:`\sum_i [k_{ij} = k]\, g_i w_{ij}` is a product with a matrix of ones and zeros, for all
-    kinds k at once. The slope of GELU follows; the sum over kinds is the node's, the sum over
-    sources the kind's, in parts by group.
+    Their sum over a source's targets i is the node's. That over all pairs of a kind is a product
+    with a matrix of ones and zeros, for all kinds at once, in parts by group.
     """
     group = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
     every = tl.arange(0, KINDS)
-    known = (every < kinds)[:, None] & inside[None, :]
-    of_every = tl.load(kind + every[:, None] * channels + column[None, :], mask=known, other=0.0)
     middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
     total = tl.zeros([KINDS, COLUMNS], tl.float32)
     for step in range(GROUP):
@@ -172,27 +170,28 @@ def of_messages(
         size = tl.load(offsets + source + 1, mask=real, other=0) - begin
         row = tl.load(first + source, mask=real, other=0)
         corner = tl.load(offsets + row) + source - row
-        summed = tl.zeros([KINDS, COLUMNS], tl.float32)
+        place = source * channels + column
+        at_source = tl.load(node + place, mask=inside & real, other=0.0)
+        summed = tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in range(0, size, ROWS):
             i = start + tl.arange(0, ROWS)
             there = i < size
             mask = there[:, None] & inside[None, :]
             pair = corner + i * size
             w = tl.load(weight + pair[:, None] * channels + column[None, :], mask=mask, other=0.0)
-            place = (row + i)[:, None] * channels + column[None, :]
+            at = (row + i)[:, None] * channels + column[None, :]
             if SOFTMAX:
                 x = (w - middle[None, :]) * scale[None, :]
-                w = tl.exp(x - tl.load(lse + place, mask=mask, other=0.0))
-            g = tl.load(gradient + place, mask=mask, other=0.0)
-            k = tl.load(bond + pair, mask=there, other=-1)
+                w = tl.exp(x - tl.load(lse + at, mask=mask, other=0.0))
+            g = tl.load(gradient + at, mask=mask, other=0.0)
+            k = tl.load(bond + pair, mask=there, other=0)
+            of_kind = tl.load(kind + k[:, None] * channels + column[None, :], mask=mask, other=0.0)
+            # Beyond the targets a share may be anything, even infinite.
+            part = tl.where(mask, w * g * gelu_slope(at_source[None, :] + of_kind), 0.0)
+            summed += part
             hot = (k[None, :] == every[:, None]).to(tl.float32)
-            # In three products of TF32 numbers nothing of float32 is lost.
-            weighted = tl.where(mask, w * g, 0.0)
-            summed = tl.dot(hot, weighted, summed, input_precision="tf32x3")
-        place = source * channels + column
-        at_source = tl.load(node + place, mask=inside & real, other=0.0)
-        sloped = tl.where(known, summed * gelu_slope(at_source[None, :] + of_every), 0.0)
-        tl.store(of_node + place, tl.sum(sloped, axis=0), mask=inside & real)
-        total += sloped
-    place = (group * kinds + every)[:, None] * channels + column[None, :]
-    tl.store(of_kind + place, total, mask=known)
+            total = tl.dot(hot, part, total, input_precision=PRECISION)
+        tl.store(of_node + place, tl.sum(summed, axis=0), mask=inside & real)
+    known = (every < kinds)[:, None] & inside[None, :]
+    at = (group * kinds + every)[:, None] * channels + column[None, :]
+    tl.store(of_kinds + at, total, mask=known)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from specformer.nn.kernels import pair_kernels
 from specformer.nn.kernels.columns import column_sum
-from specformer.nn.kernels.language import COLUMNS, blocks, power_of_two
+from specformer.nn.kernels.language import COLUMNS, blocks, dot_precision, power_of_two
 from specformer.nn.segments import PairIndex
 
 #: Programs that keep a GPU of 132 multiprocessors busy.
@@ -126,6 +126,8 @@ def message_gradients(
         KINDS=power_of_two(len(kind), least=16),  # the least that products take
         ROWS=pair_kernels.ROWS,
         COLUMNS=COLUMNS,
+        PRECISION=dot_precision("tf32x3"),
         num_warps=4,
+        num_stages=1,  # most sources have one block of pairs: nothing to read ahead
     )
     return of_node, column_sum(of_kind.flatten(1)).view_as(kind)
