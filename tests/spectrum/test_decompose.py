@@ -257,6 +257,14 @@ def test_solver_is_chosen_by_size(
     assert reason
 
 
+@pytest.mark.parametrize(("wanted", "chosen"), [(3_333, "chebyshev"), (3_334, "dense")])
+def test_a_gpu_takes_the_iterative_solver_for_more_pairs(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, chosen: str
+) -> None:
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**50)
+    assert module._choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
+
+
 def test_memory_is_refused_with_the_figure_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
     ring = closed_form("ring", 12_000)[0]

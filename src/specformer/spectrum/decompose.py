@@ -30,8 +30,9 @@ Solver = Literal["auto", "dense", "lanczos", "chebyshev", "slepc"]
 _SOLVERS = ("dense", "lanczos", "chebyshev", "slepc")
 #: ``auto`` goes dense below this many nodes whatever k is: it takes about a second.
 _SMALL = 2_500
-#: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted.
-_MANY = 4
+#: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted. On a GPU
+#: products are cheaper: of 18,660 nodes 6,000 pairs take 2.0 seconds, and a dense solve 4.9.
+_MANY = {"cpu": 4, "cuda": 3}
 #: Up to this many numbers in all eigenvectors wanted, ``chebyshev`` works in float64 whatever is
 #: asked for: it takes seconds, and repeated eigenvalues agree to twelve digits.
 _PRECISE = 2**23
@@ -281,7 +282,7 @@ def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str
         raise SpectrumError(f"unknown solver {solver!r}; choose auto, {', '.join(_SOLVERS)}.")
     if n <= _SMALL:
         return "dense", f"{n:,} nodes are few"
-    if wanted * _MANY <= n:
+    if wanted * _MANY.get(device.type, 4) <= n:
         return "chebyshev", f"{wanted:,} of {n:,} pairs are few enough for a block of vectors"
     refused = dense.refusal(n, device)
     if refused:
