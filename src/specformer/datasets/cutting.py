@@ -2,16 +2,12 @@ r"""Batches cut from the arrays of a whole data set by one GPU kernel, in Triton
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+from functools import partial
 
 from torch import Tensor
 
-try:
-    import triton
-    from triton import language as tl
-except ImportError:  # the module can then be imported, for its documentation, but not run
-    triton = tl = None
+from specformer.fused import language
+from specformer.fused.language import tl
 
 #: Rows or pairs that a program copies at once, and the most graphs that it looks at at once.
 _BLOCK, _GRAPHS = 512, 1024
@@ -62,16 +58,8 @@ def cut(
     return out
 
 
-def _jit(function: Any) -> Any:
-    """``triton.jit``, or the plain function without Triton.
-
-    Numbers that change from batch to batch are not compiled in: each would cost a compilation.
-    """
-    if triton is None:
-        return function
-    named = inspect.signature(function).parameters
-    varying = [name for name in ("graphs", "rows", "pairs") if name in named]
-    return triton.jit(function, do_not_specialize=varying)
+#: Sizes are not compiled in: all graphs share one compilation.
+_jit = partial(language.jit, varying=("graphs", "rows", "pairs"))
 
 
 @_jit

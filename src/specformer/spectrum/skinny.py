@@ -6,17 +6,14 @@ of its own, and is made for more columns than these.
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    from triton import language as tl
-except ImportError:  # the module can then be imported, for its documentation, but not run
-    triton = tl = None
+from specformer.fused import language
+from specformer.fused.language import tl
 
 #: Bytes that a thread reads at once: rows of U start at multiples of this.
 _LINE = 16
@@ -105,16 +102,8 @@ def _shares(steps: int, blocks: int) -> tuple[int, int]:
     return -(-steps // share), share
 
 
-def _jit(function: Any) -> Any:
-    """``triton.jit``, or the plain function without Triton.
-
-    Sizes of U are not compiled in: all graphs share one compilation.
-    """
-    if triton is None:
-        return function
-    named = inspect.signature(function).parameters
-    sizes = [name for name in ("rows", "pairs", "lines", "parts", "size") if name in named]
-    return triton.jit(function, do_not_specialize=sizes)
+#: Sizes are not compiled in: all graphs share one compilation.
+_jit = partial(language.jit, varying=("rows", "pairs", "lines", "parts", "size"))
 
 
 @_jit

@@ -1,18 +1,13 @@
-r"""Triton where it is installed, and the functions that kernels share."""
+r"""Triton's language, and the functions that kernels share."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 
-try:
-    import triton
-    from triton import language as tl
-except ImportError:  # kernels can then be imported, for their documentation, but not run
-    triton = tl = None
+from specformer.fused import language
+from specformer.fused.language import tl
 
 __all__ = [
     "COLUMNS",
@@ -44,16 +39,7 @@ _VARYING = (
     "token_blocks",
 )
 
-
-def jit(function: Callable[..., Any]) -> Any:
-    """``triton.jit``, or the plain function without Triton.
-
-    Numbers that change from batch to batch are not compiled in: each would cost a compilation.
-    """
-    if triton is None:
-        return function
-    named = inspect.signature(function).parameters
-    return triton.jit(function, do_not_specialize=[name for name in _VARYING if name in named])
+jit = partial(language.jit, varying=_VARYING)
 
 
 def blocks(length: int, size: int) -> int:
