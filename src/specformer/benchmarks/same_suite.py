@@ -18,7 +18,13 @@ from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import dense_features
 from specformer.experiments.node_recipe import NodeRecipe
-from specformer.experiments.nodes import fit_task, fresh_models, node_landmarks, node_task
+from specformer.experiments.nodes import (
+    fit_task,
+    fresh_models,
+    landmark_error,
+    node_landmarks,
+    node_task,
+)
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
 from specformer.training.metrics import summary
@@ -221,18 +227,10 @@ def landmark_errors(
     """
     errors: dict[str, float | None] = {}
     with matmul_precision("highest", spectrum.device):
-        models = [model.to(spectrum.device).eval() for model in models]
-        exact = [torch.stack(model.responses(spectrum)) for model in models]
         for count in LANDMARKS:
             keys = node_landmarks(spectrum, replace(recipe, landmarks=count))
-            if keys is None:
-                errors[str(count)] = None
-                continue
-            gaps = [
-                (torch.stack(model.responses(spectrum, keys)) - own).abs().max() / own.abs().max()
-                for model, own in zip(models, exact, strict=True)
-            ]
-            errors[str(count)] = _finite(float(torch.stack(gaps).max()))
+            found = None if keys is None else landmark_error(models, spectrum, keys)
+            errors[str(count)] = None if found is None else _finite(found)
     return errors
 
 

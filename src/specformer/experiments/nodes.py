@@ -225,7 +225,7 @@ def classify_nodes(
     if isinstance(operator, ImplicitSpectrum):
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
-        row["landmark_error"] = _landmark_error(models, operator, landmarks)
+        row["landmark_error"] = landmark_error(models, operator, landmarks)
     return NodeOutcome(row, arrays, models)
 
 
@@ -235,12 +235,12 @@ def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int)
 
 
 @torch.no_grad()
-def _landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: Keys) -> float:
+def landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: Keys) -> float:
     """How far the trained filters are from exact attention's, relative to their largest value."""
     errors = []
     for model in models:
         assert isinstance(model, Specformer)
-        model = model.to(spectrum.device)
+        model = model.to(spectrum.device).eval()
         exact, near = (torch.stack(model.responses(spectrum, k)) for k in (None, landmarks))
         errors.append(float((near - exact).abs().max() / exact.abs().max().clamp_min(1e-12)))
     return max(errors)
