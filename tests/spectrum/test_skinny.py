@@ -16,9 +16,9 @@ from specformer.spectrum import skinny
 
 @pytest.mark.parametrize(("steps", "blocks"), [(1, 1), (43, 43), (41, 82), (1000, 1), (7, 999)])
 def test_shares_cover_all_steps_in_few_programs(steps: int, blocks: int) -> None:
-    parts, share = skinny._shares(steps, blocks)
+    parts, share = skinny._shares(steps, blocks, 264)
     assert (parts - 1) * share < steps <= parts * share
-    assert parts == 1 or parts * blocks <= skinny._PROGRAMS
+    assert parts == 1 or parts * blocks <= 264
 
 
 @pytest.mark.slow
@@ -41,8 +41,9 @@ def test_kernels_compile(columns: int, dtype: torch.dtype, monkeypatch: pytest.M
     assert [name for name, _ in found] == ["_part_of_product", "_parts_added"] * 2
     for name, binary in found:
         assert binary.asm["cubin"]
-        # A multiprocessor has 227 KiB; three programs should fit at once.
-        assert binary.metadata.shared <= 75 * 1024
+        # A multiprocessor has 227 KiB; as many programs should fit at once as are started.
+        programs = skinny._plan(dtype, columns).programs // 132
+        assert binary.metadata.shared + 1024 <= 227 * 1024 // programs
         if name == "_part_of_product":
             # U is read 16 bytes at a time, past the registers, whatever its width.
             assert re.search(r"cp\.async\.cg\S* \[[^]]*\], \[[^]]*\], 0x10", binary.asm["ptx"])

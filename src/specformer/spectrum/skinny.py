@@ -17,8 +17,8 @@ from specformer.fused.language import tl
 
 #: Bytes that a thread reads at once: rows of U start at multiples of this.
 _LINE = 16
-#: Programs that run at once, three on each of 132 multiprocessors; more would wait for a place.
-_PROGRAMS = 396
+#: Tiles of U that a program has on their way or at hand.
+_STAGES = 3
 #: Numbers that a program of the second kernel writes, and parts that it reads at once.
 _NUMBERS, _PARTS = 256, 12
 
@@ -32,7 +32,8 @@ class _Plan(NamedTuple):
     #: Columns, with padding.
     columns: int
     warps: int
-    stages: int
+    #: Programs that run at once on 132 multiprocessors; more would wait for a place.
+    programs: int
 
 
 def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
@@ -48,9 +49,9 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     """
     (rows, pairs), columns = vectors.shape, x.shape[1]
     outputs, terms = (pairs, rows) if forward else (rows, pairs)
-    plan = _plan(vectors.dtype, columns, forward)
+    plan = _plan(vectors.dtype, columns)
     blocks = -(-outputs // plan.outputs)
-    parts, share = _shares(-(-terms // plan.terms), blocks)
+    parts, share = _shares(-(-terms // plan.terms), blocks, plan.programs)
     out = x.new_empty(outputs, columns)
     sums = x.new_empty(parts, outputs, columns) if parts > 1 else out
     line = _LINE // vectors.element_size()
@@ -71,7 +72,7 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
         plan.terms,
         plan.columns,
         num_warps=plan.warps,
-        num_stages=plan.stages,
+        num_stages=_STAGES,
     )
     if parts > 1:
         size = out.numel()
@@ -79,26 +80,27 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     return out
 
 
-def _plan(dtype: torch.dtype, columns: int, forward: bool) -> _Plan:
-    """Tiles of U of 16 KiB, three a program: a multiprocessor of an H100 holds nine.
+def _plan(dtype: torch.dtype, columns: int) -> _Plan:
+    """What an H200 took least time with, of some ways to cut the graphs of the paper.
 
-    Every block of outputs reads all of x, so that more columns want larger blocks.
+    Every block of outputs reads all of x, a number at a time: with blocks of 64 that takes longer
+    than reading U.
     """
-    wide = 16 if columns <= 16 else 32
+    if columns > 16:
+        return _Plan(256, 64, 32, warps=8, programs=132)
     if dtype == torch.float32:
-        return _Plan(64, 64, wide, warps=4, stages=3)
-    long = forward or wide > 16
-    return _Plan(128 if long else 64, 64 if long else 128, wide, warps=4, stages=3)
+        return _Plan(128, 32, 16, warps=4, programs=264)
+    return _Plan(256, 64, 16, warps=4, programs=264)
 
 
-def _shares(steps: int, blocks: int) -> tuple[int, int]:
+def _shares(steps: int, blocks: int, programs: int) -> tuple[int, int]:
     """Parts to cut ``steps`` into and steps a part, for as many programs as run at once.
 
     Example:
-        >>> _shares(41, 82)
-        (4, 11)
+        >>> _shares(82, 21, 264)
+        (12, 7)
     """
-    share = -(-steps // max(1, _PROGRAMS // blocks))
+    share = -(-steps // max(1, programs // blocks))
     return -(-steps // share), share
 
 
