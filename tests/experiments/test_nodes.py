@@ -66,9 +66,9 @@ def test_training_without_a_decomposition_reaches_the_same_accuracy(graph, decom
 
 def test_pictures_of_a_density(graph) -> None:
     _, _, outcome = trained(graph, "spectrum=density", "degree=8", "schedule.epochs=1")
-    name = f"nodes/{graph.name}"
+    name = f"nodes/{graph.name}/specformer"
     assert outcome.arrays[f"{name}/eigenvalues"].shape == (300,)
-    assert outcome.arrays[f"{name}/specformer/response"].shape == (300, 4)
+    assert outcome.arrays[f"{name}/response"].shape == (300, 4)
     assert np.isfinite(outcome.arrays[f"{name}/attention"]).all()
 
 

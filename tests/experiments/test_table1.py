@@ -71,9 +71,8 @@ def test_means_and_pictures_tell_the_same(whole, data):
     result, arrays = whole
     with np.load(data / "grid-images.npz") as file:
         mask = file["mask"]
-    labels = {"paper": "specformer", "projected": "specformer (projected)"}
     for entry in result["filters"]:
-        label = labels[entry["recipe"]] if entry["model"] == "specformer" else entry["model"]
+        label = f"{entry['model']} ({entry['recipe']})"
         truth = arrays[f"filters/{entry['filter']}/true"][:, mask].astype(np.float64)
         image = arrays[f"filters/{entry['filter']}/{label}/image"][:, mask]
         sse = ((image - truth) ** 2).sum(axis=1)

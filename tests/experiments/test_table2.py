@@ -1,5 +1,7 @@
 """Table 2 on a graph the test writes, from the run to the ledger."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,8 @@ from specformer.experiments.paper import TABLE_2
 from specformer.experiments.table2 import DATASETS, table2
 from specformer.experiments.tables import contestant_name
 from specformer.graphs import write_npz
+from specformer.reports import render_report
+from specformer.reports.style import look
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 
@@ -55,6 +59,34 @@ def test_rows_have_both_selection_rules_and_the_papers_figure(run):
     entry = result["nodes"][1]
     assert rows[2]["mean"] == pytest.approx(np.mean(entry["test"]["values"]))
     assert len(set(entry["splits"])) == rows[2]["runs"] == 3
+
+
+def test_every_row_has_arrays_and_a_line_of_its_own(run):
+    result, arrays = run.result(), run.outputs()
+    curves = [
+        arrays[f"nodes/cora/{entry['model']} ({entry['recipe']})/curve"]
+        for entry in result["nodes"]
+    ]
+    assert len(curves) == sum(name.endswith("/curve") for name in arrays) == 3
+    for entry, curve in zip(result["nodes"], curves, strict=True):
+        assert curve.shape == (5, 3, 3)
+        # The validation accuracy of the best epoch is one of those drawn.
+        best = np.nanmax(curve[..., 2], axis=0)
+        np.testing.assert_allclose(best, entry["val_by_accuracy"]["values"], rtol=1e-6)
+    assert {reading["of"] for reading in run.metrics()} == {
+        f"nodes/cora/{entry['model']} ({entry['recipe']})" for entry in result["nodes"]
+    }
+
+    page = render_report(run)
+
+    (drawn,) = re.findall(r'<svg[^>]*aria-label="cora: validation accuracy of.*?</svg>', page, re.S)
+    thick = [
+        style
+        for style in re.findall(r'style="(fill: none;[^"]*)"', drawn)
+        if "stroke-width: 2.1" in style and look("specformer").color in style
+    ]
+    assert len(set(thick)) == len(thick) == 2
+    assert page.count('aria-label="cora: the response of each head of') == 2
 
 
 def test_part_of_a_run_goes_into_the_ledger_and_a_document(run, tmp_path):

@@ -97,6 +97,7 @@ def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
     (found,) = result["rows"]
     assert (found["model"], found["recipe"], found["metric"]) == ("specformer", "paper", "mae")
     assert (found["runs"], found["paper"]) == (2, 0.066)
+    assert list(arrays) == ["molecules/zinc/specformer (paper)/curve"]
     run = RunFolder.create(tmp_path / "run", {"command": "table"})
     run.finish("molecules", result, arrays, command="test", seed=0, device=CPU)
     ledger = tmp_path / "results"

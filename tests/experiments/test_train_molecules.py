@@ -66,6 +66,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     run, result = finished(tmp_path, graphs_file, runs=2)
     assert (result["dataset"], result["recipe"], result["metric"]) == ("small", "default", "rmse")
+    assert result["molecules"][0]["description"].endswith("; 2 targets")
     assert len(result["test"]["values"]) == len(result["val"]["values"]) == 2
     assert result["test"] in (result["test_by_loss"], result["test_by_metric"])
     assert len(set(result["molecules"][0]["splits"])) == 2
@@ -135,6 +136,7 @@ def test_runs_that_are_done_are_not_trained_again(tmp_path: Path, graphs_file: P
 def test_smiles_in_predictions_out(tmp_path: Path) -> None:
     run, result = finished(tmp_path, molecule_file(tmp_path / "chains.csv"), task="regression")
     assert result["targets"] == ["carbons"]
+    assert result["molecules"][0]["description"].endswith("; the target is carbons")
     asked = ["CCO", "C1CC", "CCN", "CC#CO", "CCCO"]
     found = predict_molecules(run, smiles=asked, device=CPU)
     rows = rows_of(found.text)

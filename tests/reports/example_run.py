@@ -50,7 +50,7 @@ def example(
         arrays[f"filters/{name}/target"] = target
         true = _apply(raw, vectors, target[inverse])
         arrays[f"filters/{name}/true"] = true
-        arrays[f"filters/{name}/attention"] = rng.dirichlet(np.ones(3), size=(2, 3))
+        arrays[f"filters/{name}/specformer/attention"] = rng.dirichlet(np.ones(3), size=(2, 3))
         for model, degree in MODELS.items():
             fit = np.polynomial.Chebyshev.fit(distinct, target, degree or 2)
             response = fit(distinct) + 1e-3 * rng.normal(size=(len(raw), len(distinct)))
@@ -124,8 +124,8 @@ def _nodes(
 ) -> list[dict[str, Any]]:
     entries = []
     for name in DATASETS:
-        arrays[f"nodes/{name}/eigenvalues"] = distinct
-        arrays[f"nodes/{name}/attention"] = rng.dirichlet(np.ones(3), size=(4, 3))
+        arrays[f"nodes/{name}/specformer/eigenvalues"] = distinct
+        arrays[f"nodes/{name}/specformer/attention"] = rng.dirichlet(np.ones(3), size=(4, 3))
         heads = np.stack([np.cos(head * distinct) for head in range(4)], axis=1)
         arrays[f"nodes/{name}/specformer/response"] = heads
         for model, accuracy in NODE_MODELS.items():

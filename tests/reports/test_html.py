@@ -192,6 +192,34 @@ def test_what_users_write_is_escaped(contents, tmp_path):
     assert "&lt;script&gt;" in page
 
 
+def test_one_run_of_one_model_is_not_called_a_mean_or_the_best(tmp_path):
+    curve = np.linspace(1.0, 0.5, 5).reshape(5, 1, 1).repeat(3, axis=-1)
+    one = {"mean": 0.5, "ci95": None, "values": [0.5]}
+    entry = {"dataset": "own", "model": "specformer", "recipe": "default", "runs": 1, "test": one}
+    result = {"nodes": [entry], "molecules": [entry | {"metric": "rmse"}]}
+    arrays = {f"{kind}/own/specformer/curve": curve for kind in result}
+
+    read = Reader(render_report(write_run(tmp_path / "run", result, arrays)))
+
+    text = " ".join(read.text)
+    assert [word for word in ("interval", "mean", "median", "tint", "bold", "all data sets")
+            if word in text] == []  # fmt: skip
+    assert read.strong == []
+    for told in ("Test accuracy.", "Test RMSE. Lower is better.", "What it took."):
+        assert told in text
+
+
+def test_several_runs_and_models_are_explained(read):
+    text = " ".join(read.text)
+    for told in (
+        "mean over 5 runs ± 95% interval. The best of a data set is bold.",
+        "mean over 2 images ± 95% interval. Lower is better; the best of a filter is bold.",
+        "Validation accuracy by epoch: the line is the median over runs, the tint their range.",
+        "What it took, over all data sets.",
+    ):
+        assert told in text
+
+
 def test_an_unknown_model_has_a_row(contents, tmp_path):
     result = copy.deepcopy(contents[0])
     result["filters"][0]["model"] = "my-model"

@@ -24,7 +24,7 @@ ENTRIES = [entry("zinc", "mae"), entry("hiv", "rocauc"), entry("other", "mae")]
 def test_one_picture_a_data_set_with_curves(draw) -> None:
     found = list(draw(ENTRIES, ARRAYS))
     assert len(found) == 2
-    assert all(picture.models == ("specformer",) for picture in found)
+    assert all([line.label for line in picture.key] == ["Specformer"] for picture in found)
 
 
 def test_pictures_say_what_they_show() -> None:
@@ -39,3 +39,18 @@ def test_the_finding_is_the_figure() -> None:
     runs = {"mean": 0.7889, "ci95": 0.0124, "values": [0.78, 0.8]}
     many = summary({"molecules": [entry("molhiv", "rocauc", **runs)]})
     assert many == "On molhiv, Specformer reaches a test ROC-AUC of 0.789 ± 0.012."
+
+
+@pytest.mark.parametrize(("metric", "best"), [("mae", 0.2), ("rocauc", 0.8)])
+def test_of_several_models_the_best_is_told(metric, best) -> None:
+    rows = [entry("set", metric, mean=mean) | {"model": f"m{mean}"} for mean in (0.5, 0.2, 0.8)]
+    named = {"mae": "MAE", "rocauc": "ROC-AUC"}[metric]
+    text = f"On set, m{best} has the best test {named} of {best:.3f}."
+    assert summary({"molecules": rows}) == text
+
+
+def test_recipes_of_a_model_have_a_line_each() -> None:
+    recipes = [entry("zinc", "mae") | {"recipe": recipe} for recipe in ("paper", "best")]
+    arrays = {f"molecules/zinc/specformer ({row['recipe']})/curve": CURVE for row in recipes}
+    (picture,) = molecule_figures.losses(recipes, arrays)
+    assert [line.label for line in picture.key] == ["Specformer (paper)", "Specformer (best)"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from specformer.reports import plots
 from specformer.reports.style import OURS, look
@@ -124,29 +125,6 @@ def test_spectrum_plot_of_tiny_graphs(values):
     assert plots.figure_svg(plots.spectrum_plot(values))
 
 
-def test_accuracy_plot_ranks_models_with_intervals():
-    results = {
-        OURS: {"mean": 0.9, "ci95": 0.02, "values": [0.88, 0.92]},
-        "gcn": {"mean": 0.7, "ci95": None},
-    }
-
-    axis = plots.accuracy_plot(results).axes[0]
-
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["GCN", "Specformer"]
-    (segment,) = axis.containers[1].lines[2][0].get_segments()
-    np.testing.assert_allclose(segment, [[88, 1], [92, 1]])
-
-
-def test_errors_plot_has_a_row_a_filter_and_skips_what_a_logarithm_cannot_show():
-    figure = plots.errors_plot({"comb": {"gcn": 50.0, OURS: 0.1}, "low-pass": {"gcn": 0.0}})
-
-    axis = figure.axes[0]
-    assert axis.get_xscale() == "log"
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["comb", "low-pass"]
-    points = {dots.get_label(): dots.get_offsets().tolist() for dots in axis.collections}
-    assert points == {"GCN": [[50.0, 0.0]], "Specformer": [[0.1, 0.0]]}
-
-
 def test_thin_keeps_short_lines_and_every_spike():
     x, y = np.arange(5000), np.zeros(5000)
     y[[17, 4321]] = 1, -1
@@ -200,3 +178,56 @@ def test_a_narrow_logarithmic_axis_has_more_than_one_label():
         if low <= place <= high
     ]
     assert shown == ["0.5", "1"]
+
+
+@pytest.mark.parametrize("low", [0.015, 1.5, 15_000.0])
+def test_a_logarithmic_axis_of_one_power_of_ten_has_more_than_one_label(low):
+    # 32 times from end to end, but only 0.1, 10 or 100,000 is a power of ten.
+    figure = plots.curves_plot({"specformer": np.geomspace(32 * low, low, 40)})
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    shown = [
+        (label.get_text(), place)
+        for place, label in zip(axis.get_yticks(), axis.get_yticklabels(), strict=True)
+        if axis.get_ylim()[0] <= place <= axis.get_ylim()[1]
+    ]
+    assert len(shown) >= 3
+    assert all(float(text.replace(",", "")) == pytest.approx(place) for text, place in shown)
+
+
+def test_a_subtitle_has_a_line_of_its_own():
+    for draw in (
+        lambda **how: plots.heads_plot(EIGENVALUES, np.ones((50, 2)), title="cora", **how),
+        lambda **how: plots.attention_heatmap(np.eye(3), title="cora", **how),
+    ):
+        plain, figure = draw(), draw(subtitle="Specformer (best)")
+        figure.canvas.draw()
+        (axis,) = figure.axes
+        named = {text.get_text(): text for text in axis.findobj(Text)}
+        parts = (axis, named["Specformer (best)"], named["cora"])
+        boxes = [part.get_window_extent() for part in parts]
+        # One above the other, nothing cut off at the top, and the panel as large as without it.
+        assert boxes[0].y1 < boxes[1].y0
+        assert boxes[1].y1 <= boxes[2].y0
+        assert boxes[2].y1 <= figure.bbox.y1
+        plain.canvas.draw()
+        np.testing.assert_allclose(boxes[0].size, plain.axes[0].get_window_extent().size)
+
+
+def test_names_of_tiles_do_not_run_into_each_other():
+    image = np.random.default_rng(0).random((8, 8))
+    looks = [look(OURS).by_recipe(name, n) for n, name in enumerate(("paper", "projected"))]
+
+    figure = plots.image_grid(image, image, dict.fromkeys(looks, image), title="low-pass")
+
+    figure.canvas.draw()
+    texts = [text for text in figure.axes[0].texts if text.get_text()]
+    assert {"Specformer\n(paper)", "Specformer\n(projected)"} <= {t.get_text() for t in texts}
+    boxes = [text.get_window_extent() for text in texts]
+    overlapping = [
+        (texts[i].get_text(), texts[j].get_text())
+        for i in range(len(boxes))
+        for j in range(i)
+        if boxes[i].overlaps(boxes[j])
+    ]
+    assert overlapping == []

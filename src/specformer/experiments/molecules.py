@@ -72,6 +72,7 @@ def learn_graphs(
     device: torch.device,
     seed: int,
     progress: Progress,
+    label: str | None = None,
     workers: Workers = ALONE,
     checkpoint: Callable[[int], Path] | None = None,
 ) -> GraphOutcome:
@@ -86,17 +87,19 @@ def learn_graphs(
         device: where to train.
         seed: of the first run.
         progress: who is told.
+        label: the name its arrays are kept under, if not the model's.
         workers: who trains together.
         checkpoint: names the file of a run's state, to write now and then and to go on from.
     """
     started = time.perf_counter()
+    label = label or model
     assert recipe.metric is not None
     store = GraphStore.build(graphs, spectra).placed(device)
     tested_on = _tested_on(graphs, splits)
     fits: list[GraphFit] = []
     for run, split in enumerate(splits):
-        label = f"{graphs.name}: {model}" + (f", run {run + 1}" if len(splits) > 1 else "")
-        with progress.stage(label, recipe.schedule.epochs, recipe.metric) as update:
+        stage = f"{graphs.name}: {label}" + (f", run {run + 1}" if len(splits) > 1 else "")
+        with progress.stage(stage, recipe.schedule.epochs, recipe.metric) as update:
             fit = fit_run(
                 graphs,
                 store,
@@ -127,7 +130,7 @@ def learn_graphs(
         "seconds": time.perf_counter() - started,
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
-    arrays = {f"molecules/{graphs.name}/{model}/curve": curves}
+    arrays = {f"molecules/{graphs.name}/{label}/curve": curves}
     return GraphOutcome(row, arrays, [fit.model for fit in fits])
 
 
@@ -241,8 +244,13 @@ def _purpose(model: str, recipe: GraphRecipe, split: Split, seed: int) -> str:
 
 
 def _describe(graphs: GraphSet) -> str:
+    targets = ""
+    if graphs.num_tasks > 1:
+        targets = f"; {graphs.num_tasks} targets"
+    elif graphs.task_names:
+        targets = f"; the target is {graphs.task_names[0]}"
     return (
         f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
         f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
-        f"{int(graphs.num_nodes.max())} nodes"
+        f"{int(graphs.num_nodes.max())} nodes{targets}"
     )

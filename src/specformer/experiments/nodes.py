@@ -174,22 +174,25 @@ def classify_nodes(
     device: torch.device,
     seed: int,
     progress: Progress,
+    label: str | None = None,
     cache: str | Path | None = None,
     checkpoint: Path | None = None,
 ) -> NodeOutcome:
     """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone.
 
+    ``label``: the name its arrays are kept under, if not the model's.
     ``cache``: a folder for what batches of nodes are made of, where memory has no room for it.
     ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
     """
     started = time.perf_counter()
+    label = label or model
     task = node_task(graph, splits, recipe, device, model)
     fresh = fresh_models(model, recipe, graph, task.runs, seed)
     operator = node_operator(model, graph, spectrum, device)
     landmarks = node_landmarks(operator, recipe)
     with (
         matmul_precision(recipe.precision, device),
-        progress.stage(f"{graph.name}: {model}", recipe.schedule.epochs, "accuracy") as update,
+        progress.stage(f"{graph.name}: {label}", recipe.schedule.epochs, "accuracy") as update,
     ):
         fit = fit_task(
             fresh,
@@ -219,9 +222,10 @@ def classify_nodes(
         "epochs_each": fit.epochs.tolist(),
         "seconds": time.perf_counter() - started,
     }
-    arrays = {f"nodes/{graph.name}/{model}/curve": fit.curves.cpu().numpy()}
+    where = f"nodes/{graph.name}/{label}"
+    arrays = {f"{where}/curve": fit.curves.cpu().numpy()}
     if not isinstance(operator, Propagation):
-        arrays |= _pictures(graph.name, models[0], operator)
+        arrays |= _pictures(where, models[0], operator)
     if isinstance(operator, ImplicitSpectrum):
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
@@ -277,7 +281,7 @@ def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum)
 
 
 @torch.no_grad()
-def _pictures(name: str, model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
+def _pictures(where: str, model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
     assert isinstance(model, Specformer)
     model = model.to(spectrum.device)
     response = model.responses(spectrum)[0]
@@ -287,9 +291,9 @@ def _pictures(name: str, model: nn.Module, spectrum: AnySpectrum) -> dict[str, n
         eigenvalues = spectrum.quantiles(min(_DRAWN, spectrum.num_nodes))
         response = spectrum.interpolate(response, eigenvalues)
     return {
-        f"nodes/{name}/eigenvalues": eigenvalues.cpu().numpy(),
-        f"nodes/{name}/specformer/response": response.cpu().numpy(),
-        f"nodes/{name}/attention": model.condensed_attention(spectrum)[0].cpu().numpy(),
+        f"{where}/eigenvalues": eigenvalues.cpu().numpy(),
+        f"{where}/response": response.cpu().numpy(),
+        f"{where}/attention": model.condensed_attention(spectrum)[0].cpu().numpy(),
     }
 
 

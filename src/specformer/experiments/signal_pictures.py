@@ -65,14 +65,14 @@ def fit_pictures(
 
 @torch.no_grad()
 def attention_pictures(
-    spectrum: Spectrum, filters: Sequence[str], models: Sequence[Specformer]
+    label: str, spectrum: Spectrum, filters: Sequence[str], models: Sequence[Specformer]
 ) -> dict[str, np.ndarray]:
-    """Condensed attention of the first signal's models, one a filter."""
-    device = spectrum.device
-    return {
-        f"filters/{name}/attention": model.to(device).condensed_attention(spectrum)[0].cpu().numpy()
-        for name, model in zip(filters, models, strict=False)  # runs are signal-major
-    }
+    """Condensed attention of one contestant's models of the first signal, one a filter."""
+    arrays = {}
+    for name, model in zip(filters, models, strict=False):  # runs are signal-major
+        attention = model.to(spectrum.device).condensed_attention(spectrum)[0]
+        arrays[f"filters/{name}/{label}/attention"] = attention.cpu().numpy()
+    return arrays
 
 
 @torch.no_grad()

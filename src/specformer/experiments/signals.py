@@ -31,7 +31,7 @@ _BASELINE_RUNS = 50
 
 @dataclass(frozen=True)
 class Contestant:
-    """A model, the recipe it is trained by, and the name pictures show it under."""
+    """A model, the recipe it is trained by, and the name its arrays are kept under."""
 
     model: str
     recipe_name: str
@@ -83,7 +83,8 @@ def learn_filters(
             assert isinstance(template, Specformer)
             trained = [unstack(fits[0].model, run, template) for run in range(task.runs)]
             study.models[contestant.label] = trained
-            study.arrays.update(attention_pictures(spectrum, filters, trained))
+            label = contestant.label
+            study.arrays.update(attention_pictures(label, spectrum, filters, trained))
     return study
 
 

@@ -17,6 +17,7 @@ from specformer.experiments.paper import TABLE_1
 from specformer.experiments.signal_recipe import MODELS, recipe_settings, signal_recipe
 from specformer.experiments.signals import Contestant, learn_filters
 from specformer.experiments.tables import table_row
+from specformer.reports.contestants import array_name
 from specformer.spectrum import decompose
 from specformer.training.progress import Progress
 
@@ -74,7 +75,7 @@ def _contestants(
         if model not in MODELS:
             raise ConfigError(f"unknown model {model!r}; choose from {', '.join(MODELS)}.")
         for recipe in recipes if model == "specformer" else ["paper"]:
-            label = model if recipe == "paper" else f"{model} ({recipe})"
+            label = array_name(model, recipe)
             chosen.append(Contestant(model, recipe, signal_recipe(recipe, assignments), label))
     return chosen
 

@@ -17,6 +17,7 @@ from specformer.experiments.node_recipe import NODE_MODELS, node_recipe, recipes
 from specformer.experiments.nodes import classify_nodes, node_spectrum
 from specformer.experiments.paper import TABLE_2
 from specformer.experiments.tables import table_row
+from specformer.reports.contestants import array_name
 from specformer.spectrum import AnySpectrum
 from specformer.training.progress import Progress
 
@@ -67,7 +68,15 @@ def table2(
                 spectrum = known[key]
             splits = make_splits(graph, recipe.split, runs, seed)
             outcome = classify_nodes(
-                graph, spectrum, splits, model, recipe, device=device, seed=seed, progress=progress
+                graph,
+                spectrum,
+                splits,
+                model,
+                recipe,
+                device=device,
+                seed=seed,
+                progress=progress,
+                label=array_name(model, chosen),
             )
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays

@@ -21,6 +21,7 @@ from specformer.experiments.graph_recipe import (
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import TABLE_3
 from specformer.experiments.tables import table_row
+from specformer.reports.contestants import array_name
 from specformer.spectrum import ManySpectra
 from specformer.training.progress import Progress
 
@@ -75,6 +76,7 @@ def table3(
                     device=device,
                     seed=seed,
                     progress=progress,
+                    label=array_name(model, chosen),
                     checkpoint=_checkpoints(folder, f"{name}-{model}-{chosen}"),
                 )
                 entries.append({**outcome.row, "recipe": chosen})

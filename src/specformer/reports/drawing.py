@@ -10,13 +10,14 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.style import (
     MUTED,
     RC,
     Look,
+    Named,
 )
 
 _Parameters = ParamSpec("_Parameters")
@@ -132,7 +133,7 @@ def eigenvalue_axis(axis: Axes, values: np.ndarray) -> None:
 
 
 def response_limits(
-    target: np.ndarray | None, responses: Mapping[str, np.ndarray]
+    target: np.ndarray | None, responses: Mapping[Named, np.ndarray]
 ) -> tuple[float, float]:
     """Room for everything, but a wild response may not flatten the true one."""
     drawn = [np.nanmedian(np.atleast_2d(response), axis=0) for response in responses.values()]
@@ -151,6 +152,16 @@ def above_hills(low: float, high: float) -> tuple[float, float]:
     return low - 0.22 * height, high + 0.06 * height
 
 
+def logarithmic(axis: Axes) -> None:
+    """A logarithmic y axis that has more than one label, whatever its range."""
+    axis.set_yscale("log")
+    bottom, top = np.log10(axis.get_ylim())
+    narrow = np.floor(top) - np.ceil(bottom) < 1  # one power of ten, or none
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
+    axis.yaxis.set_major_formatter(FuncFormatter(plain if narrow else power))
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+
+
 def label_width(labels: Iterable[str]) -> float:
     """Inches that the labels of rows need."""
     return 0.2 + 0.083 * max(map(len, labels), default=0)
@@ -159,3 +170,16 @@ def label_width(labels: Iterable[str]) -> float:
 def power(value: float, _: Any = None) -> str:
     """A power of ten as a tick's label."""
     return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""
+
+
+def plain(value: float, _: Any = None) -> str:
+    """A positive number as a tick's label.
+
+    Example:
+        >>> plain(0.02), plain(20_000), plain(2e-5)
+        ('0.02', '20,000', '2×10⁻⁵')
+    """
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.6g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{float(digits):g}×{numbers.power_of_ten(int(exponent))}"

@@ -11,10 +11,15 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from specformer.reports import plots
-from specformer.reports.style import in_order, look
-from specformer.reports.tables import Entry
-
-Arrays = Mapping[str, np.ndarray]
+from specformer.reports.contestants import (
+    Arrays,
+    Contestant,
+    Entry,
+    arrays_of,
+    contestant,
+    contestant_looks,
+)
+from specformer.reports.style import Look
 
 
 @dataclass(frozen=True)
@@ -23,24 +28,25 @@ class Picture:
 
     svg: Markup
     wide: bool = False
-    models: tuple[str, ...] = ()
+    key: tuple[Look, ...] = ()
 
 
-def picture(figure: Figure, alt: str, *, wide: bool = False, models: Iterable[str] = ()) -> Picture:
+def picture(figure: Figure, alt: str, *, wide: bool = False, key: Iterable[Look] = ()) -> Picture:
     """Draw the figure; Matplotlib and :func:`figure_svg` have escaped all text in it.
 
-    ``models``: whose lines need a key beside the picture.
+    ``key``: the lines that need one beside the picture.
     """
-    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(models))
+    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(key))
 
 
 def overview(entries: Sequence[Entry]) -> Iterator[Picture]:
     """All errors on all filters, if there is more than one model to compare."""
-    errors: dict[str, dict[str, float]] = {}
+    looks = contestant_looks(entries)
+    errors: dict[str, dict[Look, float]] = {}
     for entry in entries:
         mean = (entry.get("sse") or {}).get("mean")
         if mean is not None:
-            errors.setdefault(str(entry["filter"]), {})[str(entry["model"])] = float(mean)
+            errors.setdefault(str(entry["filter"]), {})[looks[contestant(entry)]] = float(mean)
     if len({model for row in errors.values() for model in row}) > 1:
         yield picture(plots.errors_plot(errors), "Squared error of each model on each filter.")
 
@@ -50,9 +56,10 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
     eigenvalues = arrays.get("filters/eigenvalues")
     if eigenvalues is None:
         return
+    looks = contestant_looks(entries)
     for name, group in entries_by(entries, "filter").items():
         target = arrays.get(f"filters/{name}/target")
-        responses = arrays_of(arrays, f"filters/{name}", group, "response")
+        responses = arrays_of(arrays, f"filters/{name}", group, "response", looks)
         if target is None and not responses:
             continue
         figure = plots.filter_plot(
@@ -65,15 +72,16 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
             legend=False,
         )
         alt = f"{name}: the responses of {model_names(responses)} over the true one."
-        yield picture(figure, alt, models=responses)
+        yield picture(figure, alt, key=responses)
 
 
 def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Images as filtered by each model, one picture a filter, each of another image."""
     raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
+    looks = contestant_looks(entries)
     for number, (name, group) in enumerate(entries_by(entries, "filter").items()):
         true = arrays.get(f"filters/{name}/true")
-        learned = arrays_of(arrays, f"filters/{name}", group, "image")
+        learned = arrays_of(arrays, f"filters/{name}", group, "image", looks)
         if true is None or not learned:
             continue
         index = number % len(true)
@@ -82,7 +90,7 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
             None if raw is None else raw[index],
             true[index],
             {model: images[index] for model, images in learned.items()},
-            sse=_errors_on(group, index),
+            sse=_errors_on(group, index, looks),
             title=title,
         )
         alt = f"{title}: the image, filtered truly and by {model_names(learned)}, and their errors."
@@ -90,26 +98,27 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 
 def filter_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, one picture a filter."""
-    for name in entries_by(entries, "filter"):
-        yield from _attention(arrays.get(f"filters/{name}/attention"), name)
+    """Condensed attention, the mean over heads, one picture a filter and recipe."""
+    yield from _attention(entries, arrays, "filters", "filter")
 
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Training losses, one picture a filter."""
+    looks = contestant_looks(entries)
     for name, group in entries_by(entries, "filter").items():
-        curves = arrays_of(arrays, f"filters/{name}", group, "curve")
+        curves = arrays_of(arrays, f"filters/{name}", group, "curve", looks)
         if curves:
             figure = plots.curves_plot(curves, ylabel="training loss", title=name, legend=False)
             alt = f"{name}: training loss of {model_names(curves)} by epoch."
-            yield picture(figure, alt, models=curves)
+            yield picture(figure, alt, key=curves)
 
 
 def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
     """Test accuracies with intervals, one picture a data set."""
+    looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
         results = {
-            str(entry["model"]): entry["test"]
+            looks[contestant(entry)]: entry["test"]
             for entry in group
             if (entry.get("test") or {}).get("mean") is not None
         }
@@ -119,31 +128,36 @@ def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
 
 
 def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """What Specformer's heads learned, one picture a data set."""
-    for name in entries_by(entries, "dataset"):
-        eigenvalues = arrays.get(f"nodes/{name}/eigenvalues")
-        response = arrays.get(f"nodes/{name}/specformer/response")
-        if eigenvalues is not None and response is not None:
-            figure = plots.heads_plot(eigenvalues, response, title=name)
-            yield picture(figure, f"{name}: the response of each head of Specformer.")
+    """What Specformer's heads learned, one picture a data set and recipe."""
+    looks = contestant_looks(entries)
+    for name, group in entries_by(entries, "dataset").items():
+        where = f"nodes/{name}"
+        eigenvalues = arrays_of(arrays, where, group, "eigenvalues", looks)
+        responses = arrays_of(arrays, where, group, "response", looks)
+        for style, response in responses.items():
+            if style not in eigenvalues:
+                continue
+            subtitle = style.label if style.recipe else ""
+            figure = plots.heads_plot(eigenvalues[style], response, title=name, subtitle=subtitle)
+            yield picture(figure, f"{name}: the response of each head of {style.label}.")
 
 
 def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, one picture a data set."""
-    for name in entries_by(entries, "dataset"):
-        yield from _attention(arrays.get(f"nodes/{name}/attention"), name)
+    """Condensed attention, the mean over heads, one picture a data set and recipe."""
+    yield from _attention(entries, arrays, "nodes", "dataset")
 
 
 def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Validation accuracies, one picture a data set."""
+    looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"nodes/{name}", group, "curve")
-        curves = {model: 100 * curve[..., 2] for model, curve in found.items()}
+        found = arrays_of(arrays, f"nodes/{name}", group, "curve", looks)
+        curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
         if curves:
             ylabel = "validation accuracy (%)"
             figure = plots.curves_plot(curves, ylabel=ylabel, log=False, title=name, legend=False)
             alt = f"{name}: validation accuracy of {model_names(curves)} by epoch."
-            yield picture(figure, alt, models=curves)
+            yield picture(figure, alt, key=curves)
 
 
 def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
@@ -153,18 +167,30 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         counts = arrays.get("filters/counts")
         figure = plots.spectrum_plot(filters, counts=counts, title="image grid")
         yield picture(figure, "Spectrum of the image grid.", wide=True)
-    for name in entries_by(result.get("nodes") or (), "dataset"):
-        eigenvalues = arrays.get(f"nodes/{name}/eigenvalues")
-        if eigenvalues is not None:
-            figure = plots.spectrum_plot(eigenvalues, title=name)
-            yield picture(figure, f"Spectrum of {name}.", wide=True)
+    nodes: Sequence[Entry] = result.get("nodes") or ()
+    looks = contestant_looks(nodes)
+    for name, group in entries_by(nodes, "dataset").items():
+        found = arrays_of(arrays, f"nodes/{name}", group, "eigenvalues", looks)
+        # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
+        distinct = {values.tobytes(): (style, values) for style, values in found.items()}
+        for style, values in distinct.values():
+            whose = f"{name}, {style.label}" if len(distinct) > 1 else name
+            figure = plots.spectrum_plot(values, title=whose)
+            yield picture(figure, f"Spectrum of {whose}.", wide=True)
 
 
-def _attention(attention: np.ndarray | None, name: str) -> Iterator[Picture]:
-    if attention is None or not attention.size:
-        return
-    mean = attention.reshape(-1, *attention.shape[-2:]).mean(axis=0)
-    yield picture(plots.attention_heatmap(mean, title=name), f"{name}: {_in_words(mean)}.")
+def _attention(entries: Sequence[Entry], arrays: Arrays, where: str, key: str) -> Iterator[Picture]:
+    looks = contestant_looks(entries)
+    for name, group in entries_by(entries, key).items():
+        found = arrays_of(arrays, f"{where}/{name}", group, "attention", looks)
+        for style, attention in found.items():
+            if not attention.size:
+                continue
+            mean = attention.reshape(-1, *attention.shape[-2:]).mean(axis=0)
+            subtitle = style.label if style.recipe else ""
+            figure = plots.attention_heatmap(mean, title=name, subtitle=subtitle)
+            whose = f"{name}, {subtitle}" if subtitle else name
+            yield picture(figure, f"{whose}: {_in_words(mean)}.")
 
 
 def _in_words(matrix: np.ndarray) -> str:
@@ -184,20 +210,15 @@ def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
     return groups
 
 
-def arrays_of(
-    arrays: Arrays, where: str, group: Sequence[Entry], what: str
-) -> dict[str, np.ndarray]:
-    """The array of that kind of every model of a group, if it is there."""
-    models = in_order(str(entry["model"]) for entry in group)
-    keys = {model: f"{where}/{model}/{what}" for model in models}
-    return {model: arrays[key] for model, key in keys.items() if key in arrays}
+def _errors_on(
+    group: Sequence[Entry], index: int, looks: Mapping[Contestant, Look]
+) -> dict[Look, float]:
+    values = {
+        looks[contestant(entry)]: (entry.get("sse") or {}).get("values") or [] for entry in group
+    }
+    return {style: float(found[index]) for style, found in values.items() if index < len(found)}
 
 
-def _errors_on(group: Sequence[Entry], index: int) -> dict[str, float]:
-    values = {str(entry["model"]): (entry.get("sse") or {}).get("values") or [] for entry in group}
-    return {model: float(found[index]) for model, found in values.items() if index < len(found)}
-
-
-def model_names(models: Mapping[str, Any]) -> str:
-    """Models' names in a row, for a picture's description."""
-    return ", ".join(look(model).label for model in models) or "no model"
+def model_names(looks: Iterable[Look]) -> str:
+    """Names in a row, for a picture's description."""
+    return ", ".join(style.label for style in looks) or "no model"

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from specformer.reports import numbers
-from specformer.reports.style import look
-from specformer.reports.tables import Entry, interval
+from specformer.reports.contestants import Entry, contestant, contestant_looks
+from specformer.reports.tables import interval
 from specformer.training.graph_metrics import metric_named
 
-Ranking = dict[str, list[Entry]]
+
+@dataclass(frozen=True)
+class Standing:
+    """A contestant's place: its model, what it is called, and what it reached."""
+
+    model: str
+    label: str
+    reached: Mapping[str, Any]
+
+    @property
+    def mean(self) -> float:
+        return float(self.reached["mean"])
+
+
+#: Those on each filter or data set, the best first.
+Ranking = dict[str, list[Standing]]
 
 
 def summary(result: Mapping[str, Any]) -> str:
@@ -23,69 +39,81 @@ def summary(result: Mapping[str, Any]) -> str:
         >>> summary({"filters": [entry("gcn", 50.0), entry("specformer", 0.5)]})
         'Specformer has the smallest error on the one filter, 100 times below the next best model.'
     """
-    filters = _ranked(result.get("filters"), "filter", "sse", sign=1)
-    nodes = _ranked(result.get("nodes"), "dataset", "test", sign=-1)
+    filters = _ranked(result.get("filters"), "filter", "sse", lower=True)
+    nodes = _ranked(result.get("nodes"), "dataset", "test", lower=False)
     sentences = [_on_filters(filters)] if filters else []
-    sentences += [_on_graphs(entry) for entry in result.get("molecules") or ()]
+    sentences += _on_graphs(result.get("molecules") or ())
     if nodes:
         sentences.append(_on_few(nodes) if len(nodes) <= 3 else _on_many(nodes))
     return " ".join(sentences) or "This run recorded no comparison of models."
 
 
-def _ranked(entries: Sequence[Entry] | None, key: str, metric: str, sign: int) -> Ranking:
-    """Each filter's or data set's entries, the best first."""
+def _ranked(entries: Sequence[Entry] | None, key: str, metric: str, *, lower: bool) -> Ranking:
+    looks = contestant_looks(entries or ())
     groups: Ranking = {}
     for entry in entries or ():
-        if (entry.get(metric) or {}).get("mean") is not None:
-            groups.setdefault(str(entry[key]), []).append(entry)
+        reached = entry.get(metric) or {}
+        if reached.get("mean") is not None:
+            who = contestant(entry)
+            standing = Standing(who[0], looks[who].label, reached)
+            groups.setdefault(str(entry[key]), []).append(standing)
     return {
-        name: sorted(group, key=lambda entry: sign * entry[metric]["mean"])
+        name: sorted(group, key=lambda standing: standing.mean, reverse=not lower)
         for name, group in groups.items()
     }
 
 
 def _on_filters(ranking: Ranking) -> str:
     winner, where, elsewhere = _winner(ranking, "filter")
-    rivals = {name: _rival(group, winner) for name, group in ranking.items()}
-    if not any(rivals.values()):
-        worst = max(group[0]["sse"]["mean"] for group in ranking.values())
+    first = {name: group[0] for name, group in ranking.items()}
+    rivals = {name: rival for name, group in ranking.items() if (rival := _rival(group))}
+    if not rivals:
+        worst = max(standing.mean for standing in first.values())
         return f"{winner} fits {where} with a squared error of at most {numbers.error(worst)}."
-    ratios = [
-        rival["sse"]["mean"] / ranking[name][0]["sse"]["mean"]
+    behind = {
+        name: rival
         for name, rival in rivals.items()
-        if rival and _label(ranking[name][0]) == winner and ranking[name][0]["sse"]["mean"] > 0
-    ]
+        if first[name].label == winner and first[name].mean > 0
+    }
     times = ""
-    if ratios:
+    if behind:
+        ratios = [rival.mean / first[name].mean for name, rival in behind.items()]
         low, high = numbers.factor(min(ratios)), numbers.factor(max(ratios))
         span = low if low == high else f"{low} to {high}"
-        times = f", {span} times below the next best model{' there' if elsewhere else ''}"
+        alone = all(rival.model == first[name].model for name, rival in behind.items())
+        next_best = f"the next best {'recipe' if alone else 'model'}"
+        times = f", {span} times below {next_best}{' there' if elsewhere else ''}"
     return f"{winner} has the smallest error on {where}{times}{elsewhere}."
 
 
-def _on_graphs(entry: Entry) -> str:
-    metric, test = metric_named(str(entry["metric"])), entry["test"]
-    spread = interval(test)
-    around = "" if spread is None else f" ± {numbers.error(spread, like=test['mean'])}"
-    return (
-        f"On {entry['dataset']}, {_label(entry)} reaches a test {metric.label} of "
-        f"{numbers.error(test['mean'])}{around}."
-    )
+def _on_graphs(entries: Sequence[Entry]) -> list[str]:
+    """A sentence a data set: the best of the models, or the only one."""
+    sentences = []
+    for name in dict.fromkeys(str(entry["metric"]) for entry in entries):
+        metric = metric_named(name)
+        measured = [entry for entry in entries if entry["metric"] == name]
+        for dataset, group in _ranked(measured, "dataset", "test", lower=metric.lower).items():
+            best, spread = group[0], interval(group[0].reached)
+            figure = numbers.error(best.mean)
+            if spread is not None:
+                figure += f" ± {numbers.error(spread, like=best.mean)}"
+            verb = "reaches a" if len(group) == 1 else "has the best"
+            sentences.append(f"On {dataset}, {best.label} {verb} test {metric.label} of {figure}.")
+    return sentences
 
 
 def _on_few(ranking: Ranking) -> str:
     parts = []
     for name, group in ranking.items():
-        best, accuracy = _label(group[0]), group[0]["test"]
+        best, rival = group[0], _rival(group)
         part = (
-            f"on {name}, {best} is right for {numbers.percent(accuracy['mean'])} of the test nodes"
+            f"on {name}, {best.label} is right for {numbers.percent(best.mean)} of the test nodes"
         )
-        rival = _rival(group, best)
         if rival:
-            points = 100 * (accuracy["mean"] - rival["test"]["mean"])
-            reach = 100 * ((interval(accuracy) or 0.0) + (interval(rival["test"]) or 0.0))
+            points = 100 * (best.mean - rival.mean)
+            reach = 100 * ((interval(best.reached) or 0.0) + (interval(rival.reached) or 0.0))
             overlap = ", though the intervals overlap" if points < reach else ""
-            part += f", {points:.1f} points above {_label(rival)}{overlap}"
+            part += f", {points:.1f} points above {rival.label}{overlap}"
         parts.append(part)
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
@@ -98,19 +126,17 @@ def _on_many(ranking: Ranking) -> str:
 
 def _winner(ranking: Ranking, thing: str) -> tuple[str, str, str]:
     """Who comes first most often, on how many, and who leads on the rest."""
-    leaders = {name: _label(group[0]) for name, group in ranking.items()}
+    leaders = {name: group[0].label for name, group in ranking.items()}
     winner, wins = Counter(leaders.values()).most_common(1)[0]
     total = len(leaders)
     where = f"{wins} of {total} {thing}s"
     if wins == total:
-        where = f"all {total} {thing}s" if total > 1 else f"the one {thing}"
+        where = {1: f"the one {thing}", 2: f"both {thing}s"}.get(total, f"all {total} {thing}s")
     lost = [f"{leader} leads on {name}" for name, leader in leaders.items() if leader != winner]
     return winner, where, f"; {', '.join(lost)}" if lost else ""
 
 
-def _rival(group: Sequence[Entry], winner: str) -> Entry | None:
-    return next((entry for entry in group if _label(entry) != winner), None)
-
-
-def _label(entry: Entry) -> str:
-    return look(str(entry["model"])).label
+def _rival(group: Sequence[Standing]) -> Standing | None:
+    """The next best model or, where there is no other, the next best recipe of the same."""
+    others = [standing for standing in group[1:] if standing.model != group[0].model]
+    return next(iter(others or group[1:]), None)

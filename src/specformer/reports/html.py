@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from specformer.files import write_text
 from specformer.reports import figures, molecule_figures, numbers, tables
-from specformer.reports.figures import Arrays, Picture
+from specformer.reports.contestants import Arrays, Entry, contestant_looks
+from specformer.reports.figures import Picture
 from specformer.reports.findings import summary
-from specformer.reports.style import Look, in_order, look, theme_css
-from specformer.reports.tables import Entry, Table
+from specformer.reports.style import Look, in_order, theme_css
+from specformer.reports.tables import Table
 from specformer.training.graph_metrics import metric_named
 from specformer.training.run_folder import OUTPUTS, REPORT, RunFolder
 
@@ -32,8 +33,8 @@ class Figure:
 
     @property
     def key(self) -> list[Look]:
-        """The models drawn in pictures that have no legend of their own."""
-        return [look(name) for name in in_order(m for item in self.pictures for m in item.models)]
+        """The lines of pictures that have no legend of their own."""
+        return in_order(line for item in self.pictures for line in item.key)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     entries: Sequence[Entry] = result.get("filters") or ()
     if not entries:
         return
-    images = max(int(entry.get("images") or 0) for entry in entries)
+    images, many = _most(entries, "images"), len(contestant_looks(entries)) > 1
     ours = (
         ", a line the median over images and the tint around it their range" if images > 1 else ""
     )
@@ -119,9 +120,8 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 tuple(figures.overview(entries)),
             ),
             tables.comparison(
-                "Sum of squared errors"
-                + (f", mean over {images} images ± 95% interval" if images > 1 else "")
-                + ". Lower is better; the best of a filter is bold.",
+                f"Sum of squared errors{_mean_over(images, 'images')}. "
+                f"Lower is better{'; the best of a filter is bold' if many else ''}.",
                 entries,
                 across="filter",
                 metric="sse",
@@ -161,11 +161,11 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             ),
             Figure(
                 "Training",
-                "Loss by epoch on a logarithmic scale: the line is the median over images, the "
-                "tint their range. A line ends where the last image’s training stopped.",
+                f"Loss by epoch on a logarithmic scale{_median_over(images, 'images')}."
+                + (" A line ends where the last image’s training stopped." if images > 1 else ""),
                 tuple(figures.filter_curves(entries, arrays)),
             ),
-            tables.costs("What it took, over all filters.", entries, "images"),
+            tables.costs(_took(entries, "filter", "filters"), entries, "images"),
         ),
     )
 
@@ -175,6 +175,7 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     if not entries:
         return
     described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    runs, many = _most(entries, "runs"), len(contestant_looks(entries)) > 1
     yield Section(
         anchor="nodes",
         title="Classifying nodes",
@@ -186,11 +187,14 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         blocks=_present(
             Figure(
                 "Accuracy",
-                "Mean test accuracy with its 95% interval, best on top; each faint dot is a run.",
+                ("Mean test accuracy with its 95% interval" if runs > 1 else "Test accuracy")
+                + (", best on top" if many else "")
+                + ("; each faint dot is a run." if runs > 1 else "."),
                 tuple(figures.accuracies(entries)),
             ),
             tables.comparison(
-                "Test accuracy, mean over runs ± 95% interval. The best of a data set is bold.",
+                f"Test accuracy{_mean_over(runs, 'runs')}."
+                + (" The best of a data set is bold." if many else ""),
                 entries,
                 across="dataset",
                 metric="test",
@@ -212,11 +216,10 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             ),
             Figure(
                 "Training",
-                "Validation accuracy by epoch: the line is the median over runs, the tint their "
-                "range.",
+                f"Validation accuracy by epoch{_median_over(runs, 'runs')}.",
                 tuple(figures.node_curves(entries, arrays)),
             ),
-            tables.costs("What it took, over all data sets.", entries, "runs"),
+            tables.costs(_took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )
 
@@ -226,6 +229,7 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     if not entries:
         return
     described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    over = _median_over(_most(entries, "runs"), "runs")
     yield Section(
         anchor="molecules",
         title="Learning from many graphs",
@@ -238,31 +242,51 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             *(_compared(entries, metric) for metric in dict.fromkeys(e["metric"] for e in entries)),
             Figure(
                 "Validation",
-                "By epoch: the line is the median over runs, the tint their range.",
+                f"Measured on the validation graphs after every epoch{over}.",
                 tuple(molecule_figures.validation(entries, arrays)),
             ),
             Figure(
                 "Training",
-                "Loss over the training graphs by epoch, on a logarithmic scale.",
+                f"Loss over the training graphs by epoch, on a logarithmic scale{over}.",
                 tuple(molecule_figures.losses(entries, arrays)),
             ),
-            tables.costs("What it took, over all data sets.", entries, "runs"),
+            tables.costs(_took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )
 
 
 def _compared(entries: Sequence[Entry], name: str) -> Table:
-    metric = metric_named(name)
+    metric, looks = metric_named(name), contestant_looks(entries)
+    measured = [entry for entry in entries if entry["metric"] == name]
+    over = _mean_over(_most(measured, "runs"), "runs")
     better = "Lower" if metric.lower else "Higher"
+    bold = "; the best of a data set is bold" if len(contestant_looks(measured)) > 1 else ""
     return tables.comparison(
-        f"Test {metric.label}, mean over runs ± 95% interval. {better} is better; the best of a "
-        "data set is bold.",
-        [entry for entry in entries if entry["metric"] == name],
+        f"Test {metric.label}{over}. {better} is better{bold}.",
+        measured,
         across="dataset",
         metric="test",
         lower_is_better=metric.lower,
         write=numbers.error,
+        looks=looks,
     )
+
+
+def _most(entries: Sequence[Entry], key: str) -> int:
+    return max(int(entry.get(key) or 0) for entry in entries)
+
+
+def _mean_over(count: int, what: str) -> str:
+    return f", mean over {count} {what} ± 95% interval" if count > 1 else ""
+
+
+def _median_over(count: int, what: str) -> str:
+    return f": the line is the median over {what}, the tint their range" if count > 1 else ""
+
+
+def _took(entries: Sequence[Entry], key: str, what: str) -> str:
+    several = len(figures.entries_by(entries, key)) > 1
+    return f"What it took, over all {what}." if several else "What it took."
 
 
 def _present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:

@@ -54,13 +54,17 @@ def r_squared(value: float | None, like: float | None = None) -> str:
 def percent(value: float | None, like: float | None = None) -> str:
     """A fraction of 1 as per cent; an interval goes without the sign.
 
+    The interval of two runs may be wider than all there can be; its digits say no more than that.
+
     Example:
-        >>> percent(0.93214), percent(0.0087, like=0.93214)
-        ('93.2 %', '0.9')
+        >>> percent(0.93214), percent(0.0087, like=0.93214), percent(2.41, like=0.93214)
+        ('93.2 %', '0.9', 'over 100')
     """
     if not _known(value):
         return NONE
     assert value is not None
+    if like is not None and value > 1:
+        return "over 100"
     return f"{100 * value:.1f}" + (" %" if like is None else "")
 
 

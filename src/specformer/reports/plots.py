@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from specformer.files import replacing
 from specformer.reports import numbers
@@ -29,25 +28,26 @@ from specformer.reports.drawing import (
     even,
     held,
     histogram,
-    label_width,
-    power,
+    logarithmic,
     response_limits,
     styled,
     thin,
 )
+from specformer.reports.ranking_plots import accuracy_plot, errors_plot
 from specformer.reports.style import (
     HEAT,
     INK,
     MUTED,
-    OURS,
     RC,
     RULE,
     Look,
+    Named,
     head_looks,
     in_order,
     keyed,
     look,
     panels,
+    subtitled,
     titled,
 )
 from specformer.reports.svg import figure_svg
@@ -78,7 +78,7 @@ _PANEL = (3.6, 2.6)
 def filter_plot(
     eigenvalues: np.ndarray,
     target: np.ndarray | None,
-    responses: Mapping[str, np.ndarray],
+    responses: Mapping[Named, np.ndarray],
     *,
     counts: np.ndarray | None = None,
     title: str = "",
@@ -90,8 +90,8 @@ def filter_plot(
     Args:
         eigenvalues: distinct eigenvalues ``[p]``.
         target: the true response ``[p]``, drawn as a broad grey band.
-        responses: model to response, ``[p]`` or ``[images, p]``; of several the median is the line
-            and their range a tint.
+        responses: model, or its look, to response, ``[p]`` or ``[images, p]``; of several the
+            median is the line and their range a tint.
         counts: how often each eigenvalue occurs ``[p]``, for the hills along the bottom.
         title: a heading.
         formula: the true filter's, beside the heading.
@@ -120,7 +120,9 @@ def filter_plot(
 
 
 @styled
-def heads_plot(eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "") -> Figure:
+def heads_plot(
+    eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "", subtitle: str = ""
+) -> Figure:
     """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``."""
     figure, (axis,) = panels(*_PANEL)
     draw_density(axis, eigenvalues, None)
@@ -129,7 +131,7 @@ def heads_plot(eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "
     eigenvalue_axis(axis, eigenvalues)
     axis.set_ylabel("response")
     axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
-    titled(axis, title)
+    subtitled(figure, axis, title, subtitle)
     keyed(figure, axis)
     return figure
 
@@ -138,9 +140,9 @@ def heads_plot(eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "
 def image_grid(
     raw: np.ndarray | None,
     true: np.ndarray,
-    learned: Mapping[str, np.ndarray],
+    learned: Mapping[Named, np.ndarray],
     *,
-    sse: Mapping[str, float] | None = None,
+    sse: Mapping[Named, float] | None = None,
     title: str = "",
 ) -> Figure:
     """Raw, truly filtered and each model's image in a row, with the models' errors below.
@@ -151,14 +153,16 @@ def image_grid(
     Args:
         raw: the photograph ``[h, w]``.
         true: what the true filter makes of it ``[h, w]``.
-        learned: model to its image ``[h, w]``.
+        learned: model, or its look, to its image ``[h, w]``.
         sse: model to the error to print; measured from the images if not given.
         title: a heading.
     """
     models = in_order(learned)
+    # A tile is too narrow for a model's name and its recipe's side by side.
+    names = ["\n(".join(look(model).label.rsplit(" (", 1)) for model in models]
     columns, tall = 2 + len(models), true.shape[0] / true.shape[1]
     # One panel holds all tiles, a tile being 1 wide: ten times faster than a panel a tile.
-    head = 0.46 if title else 0.2
+    head = (0.46 if title else 0.2) + (0.14 if any("\n" in name for name in names) else 0.0)
     upper, lower = (head, head + tall), (head + 0.1 + tall, head + 0.1 + 2 * tall)
     width, height = columns + 0.07 * (columns - 1), lower[1] + 0.22
     figure, (axis,) = panels(0.94 * width, 0.94 * height)
@@ -170,9 +174,9 @@ def image_grid(
     draw_tile(axis, true, 1, upper, "true", **grey)
     gaps = {model: np.abs(learned[model] - true) for model in models}
     scale = max((float(np.nanmax(gap)) for gap in gaps.values()), default=0.0) or 1.0
-    for column, model in enumerate(models, start=2):
+    for column, (model, name) in enumerate(zip(models, names, strict=True), start=2):
         shown = (sse or {}).get(model, float(np.nansum(gaps[model] ** 2)))
-        name, weight = look(model).label, "bold" if model == OURS else "normal"
+        weight = "bold" if look(model).ours else "normal"
         draw_tile(axis, learned[model], column, upper, name, weight, **grey)
         draw_tile(axis, gaps[model], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
         text = f"SSE {numbers.error(shown)}"
@@ -185,7 +189,7 @@ def image_grid(
 
 
 @styled
-def attention_heatmap(matrix: np.ndarray, *, title: str = "") -> Figure:
+def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = "") -> Figure:
     """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
 
     Example:
@@ -214,13 +218,13 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "") -> Figure:
         spine.set_visible(False)
     axis.set_xlabel("draws on")
     axis.set_ylabel("band")
-    titled(axis, title)
+    subtitled(figure, axis, title, subtitle)
     return figure
 
 
 @styled
 def curves_plot(
-    curves: Mapping[str, np.ndarray],
+    curves: Mapping[Named, np.ndarray],
     *,
     ylabel: str = "loss",
     log: bool = True,
@@ -233,6 +237,7 @@ def curves_plot(
     their range.
     """
     figure, (axis,) = panels(*_PANEL)
+    faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # the tints of many add up to mud
     for model in in_order(curves):
         style = look(model)
         runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
@@ -241,15 +246,10 @@ def curves_plot(
         epochs = np.arange(1, len(runs) + 1)
         if runs.shape[1] > 1:
             (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
-            axis.fill_between(x, low, high, color=style.color, alpha=0.12, lw=0)
+            axis.fill_between(x, low, high, color=style.color, alpha=faint, lw=0)
         draw_line(axis, *thin(epochs, np.median(runs, axis=1)), style)
     if log:
-        axis.set_yscale("log")
-        bottom, top = axis.get_ylim()
-        narrow = top < 30 * bottom  # powers of ten alone would leave one label, or none
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
-        axis.yaxis.set_major_formatter("{x:.3g}" if narrow else FuncFormatter(power))
-        axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+        logarithmic(axis)
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axis.margins(x=0.01)
@@ -285,99 +285,6 @@ def spectrum_plot(
     right.grid(axis="y", color=RULE, lw=0.5)
     titled(left, title or "Density")
     titled(right, "Sorted")
-    return figure
-
-
-@styled
-def accuracy_plot(
-    results: Mapping[str, Mapping[str, Any]], *, title: str = "", xlabel: str = "test accuracy (%)"
-) -> Figure:
-    """Models with their 95% intervals, best on top; each run is a faint dot.
-
-    Args:
-        results: model to ``{"mean", "ci95", "values"}`` as fractions of 1.
-        title: a heading.
-        xlabel: what is measured.
-    """
-    models = sorted(results, key=lambda model: results[model]["mean"])
-    figure, (axis,) = panels(
-        _PANEL[0],
-        0.85 + 0.31 * max(2, len(models)),
-        left=label_width(look(m).label for m in models),
-    )
-    for row, model in enumerate(models):
-        style, result = look(model), results[model]
-        runs = 100 * np.asarray(result.get("values") or [], dtype=float)
-        axis.scatter(runs, np.full(len(runs), row), s=12, color=style.color, alpha=0.25, lw=0)
-        interval = 100 * (result.get("ci95") or 0.0)
-        axis.errorbar(
-            100 * result["mean"],
-            row,
-            xerr=interval,
-            fmt="o",
-            color=style.color,
-            markersize=7 if model == OURS else 5,
-            linewidth=1.6,
-        )
-    axis.set_yticks(range(len(models)), [look(model).label for model in models])
-    for label, model in zip(axis.get_yticklabels(), models, strict=True):
-        label.set(color=INK, fontweight="bold" if model == OURS else "normal")
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
-    axis.grid(axis="x", color=RULE, lw=0.5)
-    axis.set_ylim(-0.6, len(models) - 0.4)
-    axis.margins(x=0.08)
-    axis.set_xlabel(xlabel)
-    titled(axis, title)
-    return figure
-
-
-@styled
-def errors_plot(
-    errors: Mapping[str, Mapping[str, float]],
-    *,
-    title: str = "",
-    xlabel: str = "sum of squared errors",
-) -> Figure:
-    """Every model's error on every filter at a glance, on a logarithmic scale: left is better."""
-    models = in_order(model for row in errors.values() for model in row)
-    figure, (axis,) = panels(5.6, 0.8 + 0.36 * len(errors), left=label_width(errors))
-    for row, found in enumerate(errors.values()):
-        drawn = [value for value in found.values() if value > 0]
-        if drawn:
-            axis.plot([min(drawn), max(drawn)], [row, row], color=RULE, lw=1.0, zorder=1)
-    for model in models:
-        style = look(model)
-        points = [
-            (found[model], row)
-            for row, found in enumerate(errors.values())
-            if found.get(model, 0.0) > 0
-        ]
-        x, y = zip(*points, strict=True) if points else ((), ())
-        size = 64 if model == OURS else 34
-        axis.scatter(
-            x,
-            y,
-            s=size,
-            marker=style.marker,
-            color=style.color,
-            alpha=0.95,
-            lw=0,
-            zorder=style.zorder,
-            label=style.label,
-        )
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(numticks=9))
-    axis.xaxis.set_major_formatter(FuncFormatter(power))
-    axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
-    axis.grid(axis="x", color=RULE, lw=0.5)
-    axis.set_yticks(range(len(errors)), list(errors))
-    axis.tick_params(axis="y", length=0, labelcolor=INK)
-    axis.spines["left"].set_visible(False)
-    axis.set_ylim(len(errors) - 0.4, -0.6)
-    axis.set_xlabel(xlabel)
-    titled(axis, title)
-    keyed(figure, axis, columns=7 if len(models) < 5 else 4, handle=1.0)
     return figure
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,10 +36,14 @@ VARIABLES = {light: f"--plot-{name}" for name, (light, _) in _TONES.items()}
 
 Dashes = tuple[float, ...]
 
+#: How a model's further recipes differ from its first, if that is a solid line; and their points.
+_OTHER_DASHES: tuple[Dashes, ...] = ((3.2, 1.3), (1, 1), (6, 1.4, 1, 1.4))
+_OTHER_MARKERS = ("D", "s", "^", "v")
+
 
 @dataclass(frozen=True)
 class Look:
-    """How one model is drawn, everywhere."""
+    """How one model, or one recipe of it, is drawn everywhere."""
 
     label: str
     hue: str
@@ -47,6 +51,25 @@ class Look:
     marker: str = "o"
     width: float = 1.3
     zorder: float = 3.0
+    ours: bool = False
+    recipe: str = ""
+
+    def by_recipe(self, recipe: str, number: int) -> Look:
+        """The look of a model's recipe, the first being number 0: its hue, but other dashes.
+
+        Example:
+            >>> look("specformer").by_recipe("best", 1).label
+            'Specformer (best)'
+        """
+        label = f"{self.label} ({recipe})" if recipe else self.label
+        if number == 0:
+            return replace(self, label=label, recipe=recipe)
+        dashes = (*self.dashes, *(8, 1.4) * number)  # no other model of the hue has these
+        if not self.dashes:
+            dashes = _OTHER_DASHES[(number - 1) % len(_OTHER_DASHES)]
+        markers = [marker for marker in _OTHER_MARKERS if marker != self.marker]
+        marker = markers[(number - 1) % len(markers)]
+        return replace(self, label=label, recipe=recipe, dashes=dashes, marker=marker)
 
     @property
     def color(self) -> str:
@@ -67,7 +90,7 @@ class Look:
 
 
 _LOOKS: dict[str, Look] = {
-    OURS: Look("Specformer", "vermilion", width=2.1, zorder=5.0),
+    OURS: Look("Specformer", "vermilion", width=2.1, zorder=5.0, ours=True),
     "gcn": Look("GCN", "slate", (1, 1.2), "s"),
     "gat": Look("GAT", "olive", (4, 1.4), "^"),
     "chebnet": Look("ChebNet", "green", (6, 1.4, 1, 1.4), "D"),
@@ -95,13 +118,21 @@ _LOOKS: dict[str, Look] = {
 _SPARE_HUES = ("blue", "green", "pink", "olive", "sky", "plum", "slate")
 
 
-def look(model: str) -> Look:
+#: What lines and rows are named by: a model, or a look of one's own.
+Named = TypeVar("Named", bound=str | Look)
+
+
+def look(model: str | Look) -> Look:
     """The look of a model; one we have no entry for gets a hue by its name, always the same.
+
+    A look is its own.
 
     Example:
         >>> look("gprgnn").label
         'GPR-GNN'
     """
+    if isinstance(model, Look):
+        return model
     if model in _LOOKS:
         return _LOOKS[model]
     return Look(model, _SPARE_HUES[zlib.crc32(model.encode()) % len(_SPARE_HUES)], (4, 1.4))
@@ -116,10 +147,9 @@ def head_looks(heads: int) -> list[Look]:
     ]
 
 
-def in_order(models: Iterable[str]) -> list[str]:
+def in_order(models: Iterable[Named]) -> list[Named]:
     """Distinct models as they come, ours at the end."""
-    seen = list(dict.fromkeys(models))
-    return [model for model in seen if model != OURS] + [model for model in seen if model == OURS]
+    return sorted(dict.fromkeys(models), key=lambda model: look(model).ours)
 
 
 def theme_css() -> str:
@@ -186,12 +216,35 @@ def _bare(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
+#: Inches that a line of text below a heading takes.
+_LINE = 0.17
+_HEADING: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "color": INK}
+
+
 def titled(axis: Axes, title: str, note: str = "") -> None:
     """A small heading at the panel's left edge, and a note at its right."""
     if note:
         axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
     if title:
-        axis.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK, pad=7)
+        axis.set_title(title, loc="left", pad=7, **_HEADING)
+
+
+def subtitled(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
+    """A heading and, if there is a subtitle, a line below it for which the figure grows."""
+    titled(axis, title)
+    if not subtitle:
+        return
+    _grow(figure, above=_LINE)
+    axis.set_title(title, loc="left", pad=7 + 72 * _LINE, **_HEADING)
+    axis.annotate(
+        subtitle,
+        (0, 1),
+        (0, 7),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8.5,
+        color=MUTED,
+    )
 
 
 def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
@@ -200,12 +253,7 @@ def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> 
     if not handles:
         return
     columns = min(columns, len(handles))
-    room = 0.06 + 0.19 * math.ceil(len(handles) / columns)
-    width, height = figure.get_size_inches()
-    margins = figure.subplotpars
-    bottom, top = margins.bottom * height + room, margins.top * height + room
-    figure.set_size_inches(width, height + room)
-    figure.subplots_adjust(bottom=bottom / (height + room), top=top / (height + room))
+    _grow(figure, below=0.06 + 0.19 * math.ceil(len(handles) / columns))
     figure.legend(
         handles,
         labels,
@@ -219,3 +267,12 @@ def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> 
         handletextpad=0.6,
         columnspacing=1.2,
     )
+
+
+def _grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
+    """Make a figure taller (inches); its panels keep their size."""
+    width, height = figure.get_size_inches()
+    margins, tall = figure.subplotpars, height + above + below
+    bottom, top = margins.bottom * height + below, margins.top * height + below
+    figure.set_size_inches(width, tall)
+    figure.subplots_adjust(bottom=bottom / tall, top=top / tall)

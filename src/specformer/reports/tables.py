@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from specformer.reports import numbers
-from specformer.reports.style import OURS, Look, look
-
-Entry = Mapping[str, Any]
+from specformer.reports.contestants import Contestant, Entry, contestant, contestant_looks
+from specformer.reports.style import Look
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is printed, its interval, and whether it is its column's best."""
+    """A number as it is printed, its interval, and whether it is the best of its column's many."""
 
     text: str
     spread: str = ""
@@ -26,9 +25,7 @@ class Row:
     """One model, or one recipe of a model trained with several."""
 
     look: Look
-    label: str
     cells: tuple[Cell, ...]
-    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,33 +45,40 @@ def comparison(
     metric: str,
     lower_is_better: bool,
     write: Callable[..., str],
+    looks: Mapping[Contestant, Look] | None = None,
 ) -> Table:
-    """One metric of every model (down) in every filter or data set (across)."""
+    """One metric of every model (down) in every filter or data set (across).
+
+    ``looks``: those of more entries than these, where models shall look the same as there.
+    """
     columns = tuple(dict.fromkeys(str(entry[across]) for entry in entries))
-    found = {(*_who(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
+    found = {(contestant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
     sign = 1 if lower_is_better else -1
     best: dict[str, str] = {}
     for column in columns:
         means = [
             value["mean"]
-            for (_, _, where), value in found.items()
+            for (_, where), value in found.items()
             if where == column and value.get("mean") is not None
         ]
-        if means:
+        if len(means) > 1:
             best[column] = write(min(means, key=lambda mean: sign * mean))
 
-    def cell(who: tuple[str, str], column: str) -> Cell:
-        value = found.get((*who, column), {})
+    def cell(who: Contestant, column: str) -> Cell:
+        value = found.get((who, column), {})
         mean = value.get("mean")
         if mean is None:
             return Cell(numbers.NONE)
         text, ci95 = write(mean), interval(value)
         spread = "" if ci95 is None else f"± {write(ci95, like=mean)}"
         # Numbers that print alike are equally good to the reader.
-        return Cell(text, spread, best=text == best[column])
+        return Cell(text, spread, best=text == best.get(column))
 
+    present = {contestant(entry) for entry in entries}
     rows = tuple(
-        _row(who, entries, tuple(cell(who, column) for column in columns)) for who in _whos(entries)
+        Row(style, tuple(cell(who, column) for column in columns))
+        for who, style in (looks or contestant_looks(entries)).items()
+        if who in present
     )
     return Table(caption, columns, rows)
 
@@ -82,8 +86,8 @@ def comparison(
 def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
     """What each model took: its size, and epochs and time over all it was trained on."""
     rows = []
-    for who in _whos(entries):
-        own = [entry for entry in entries if _who(entry) == who]
+    for who, style in contestant_looks(entries).items():
+        own = [entry for entry in entries if contestant(entry) == who]
         sizes = sorted({entry["parameters"] for entry in own if entry.get("parameters")})
         size = " to ".join(numbers.count(value) for value in dict.fromkeys(sizes[:1] + sizes[-1:]))
         epochs = [entry["epochs"] for entry in own if entry.get("epochs") is not None]
@@ -96,7 +100,7 @@ def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
             Cell(numbers.count(sum(epochs) / len(epochs) if epochs else None)),
             Cell(numbers.duration(sum(seconds) if seconds else None)),
         )
-        rows.append(_row(who, entries, cells))
+        rows.append(Row(style, cells))
     columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Time, all runs")
     return Table(caption, columns, tuple(rows))
 
@@ -105,23 +109,3 @@ def interval(value: Mapping[str, Any]) -> float | None:
     """The 95% interval, unless a single run leaves none to speak of."""
     ci95 = value.get("ci95")
     return None if len(value.get("values") or (0, 0)) < 2 else ci95
-
-
-def _who(entry: Entry) -> tuple[str, str]:
-    return str(entry["model"]), str(entry.get("recipe") or "")
-
-
-def _whos(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    return sorted(dict.fromkeys(map(_who, entries)), key=lambda who: who[0] == OURS)
-
-
-def _row(who: tuple[str, str], entries: Sequence[Entry], cells: tuple[Cell, ...]) -> Row:
-    model, recipe = who
-    recipes = {other for name, other in map(_who, entries) if name == model}
-    label = look(model).label
-    return Row(
-        look=look(model),
-        label=f"{label} ({recipe})" if len(recipes) > 1 and recipe else label,
-        cells=cells,
-        ours=model == OURS,
-    )

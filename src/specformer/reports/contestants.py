@@ -1,0 +1,77 @@
+r"""Who is compared: a model with a recipe it was trained by, its look and its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from specformer.reports.style import Look, in_order, look
+
+Entry = Mapping[str, Any]
+Arrays = Mapping[str, np.ndarray]
+
+#: A model and its recipe, which is empty where a result names none.
+Contestant = tuple[str, str]
+
+
+def array_name(model: str, recipe: str) -> str:
+    """What the arrays of a model that has several recipes are kept under.
+
+    Example:
+        >>> array_name("specformer", "best")
+        'specformer (best)'
+    """
+    return f"{model} ({recipe})"
+
+
+def contestant(entry: Entry) -> Contestant:
+    """Whose entry it is."""
+    return str(entry["model"]), str(entry.get("recipe") or "")
+
+
+def contestant_looks(entries: Sequence[Entry]) -> dict[Contestant, Look]:
+    """How each contestant is drawn and called, ours last; the recipe is told if there are several.
+
+    Example:
+        >>> recipes = [("specformer", "paper"), ("specformer", "best"), ("gcn", "paper")]
+        >>> looks = contestant_looks([{"model": m, "recipe": r} for m, r in recipes])
+        >>> [look.label for look in looks.values()]
+        ['GCN', 'Specformer (paper)', 'Specformer (best)']
+    """
+    recipes: dict[str, list[str]] = {}
+    for model, recipe in dict.fromkeys(map(contestant, entries)):
+        recipes.setdefault(model, []).append(recipe)
+    looks: dict[Contestant, Look] = {}
+    for model in in_order(recipes):
+        for number, recipe in enumerate(recipes[model]):
+            alone = len(recipes[model]) == 1
+            looks[model, recipe] = look(model) if alone else look(model).by_recipe(recipe, number)
+    return looks
+
+
+def arrays_of(
+    arrays: Arrays,
+    where: str,
+    group: Sequence[Entry],
+    what: str,
+    looks: Mapping[Contestant, Look],
+) -> dict[Look, np.ndarray]:
+    """The array of that kind of every contestant of a group that has one.
+
+    A run with one recipe a model keeps them under the model's bare name.
+    """
+    found: dict[Contestant, np.ndarray] = {}
+    bare: dict[str, Contestant] = {}
+    for who in map(contestant, group):
+        key = f"{where}/{array_name(*who)}/{what}"
+        if key in arrays:
+            found[who] = arrays[key]
+        else:
+            bare[who[0]] = who
+    for model, who in bare.items():
+        key = f"{where}/{model}/{what}"
+        if key in arrays:
+            found[who] = arrays[key]
+    return {style: found[who] for who, style in looks.items() if who in found}
