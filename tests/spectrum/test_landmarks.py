@@ -10,7 +10,11 @@ import torch
 from specformer import Specformer, SpectralFilter, decompose
 from specformer.datasets import csbm
 from specformer.errors import SpectrumError
-from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
+from specformer.spectrum.landmarks import (
+    chebyshev_points,
+    interpolation_matrix,
+    pieced_interpolation,
+)
 from specformer.training.stacking import stack
 
 SPECTRUM = decompose(csbm(0.4, num_nodes=300, num_features=2, seed=4), dtype=torch.float64)
@@ -32,6 +36,31 @@ def test_polynomials_come_back_exactly():
         np.testing.assert_allclose(
             matrix @ (chebyshev_points(9) - 1) ** degree, expected, atol=1e-13
         )
+
+
+@pytest.mark.parametrize("count", [2, 9, 16, 17, 31, 100])
+def test_pieces_give_polynomials_back(count):
+    values = np.unique(np.random.default_rng(1).beta(0.3, 2.0, 150)) * 2
+    points, matrix = pieced_interpolation(values, count)
+    assert len(points) <= count
+    np.testing.assert_allclose(points[[0, -1]], values[[0, -1]], atol=1e-15)
+    assert (np.diff(points) > 0).all()
+    for degree in range(min(count, 16)):
+        np.testing.assert_allclose(
+            matrix @ (points - 1) ** degree, (values - 1) ** degree, atol=1e-12
+        )
+
+
+def test_pieces_find_a_notch_among_many_values():
+    rng = np.random.default_rng(0)
+    values = np.unique(
+        np.concatenate([rng.uniform(0, 2, 1000), rng.normal(1, 0.02, 1000)]).clip(0, 2)
+    )
+    notch = lambda x: -np.exp(-(((x - 1) / 0.005) ** 2))  # noqa: E731
+    points, matrix = pieced_interpolation(values, 512)
+    near = np.abs(matrix @ notch(points) - notch(values)).max()
+    evenly = interpolation_matrix(values, 512) @ notch(chebyshev_points(512))
+    assert near < 1e-4 < 1e-2 < np.abs(evenly - notch(values)).max()
 
 
 def test_points_are_left_out_where_tokens_are_fewer():

@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.benchmarks.node_suite import DATASETS, RUNS, NodeCase, node_case, sizes
 from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
-from specformer.datasets import dense_features
+from specformer.datasets import Split, dense_features
 from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.nodes import (
     fit_task,
@@ -95,7 +95,7 @@ def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[s
     """
     case = replace(case, spectrum=case.spectrum.to(device))
     exactly = replace(case.recipe, landmarks=None, precision="highest")
-    apart = losses_apart(case, device)  # first: what is compiled once is compiled now
+    apart, by_order = losses_apart(case, device)  # first: what is compiled once is compiled now
     epochs = case.recipe.schedule.epochs
     with progress.stage(f"{case.name}: ours", epochs, "accuracy") as update:
         ours, models = train_ours(case, device, update)
@@ -114,6 +114,7 @@ def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[s
         "landmarks": None if keys is None else len(keys.values),
         "landmark_errors": landmark_errors(models, case.spectrum, case.recipe),
         "losses_apart": apart,
+        "losses_apart_by_order": by_order,
         "loss_epochs": _loss_epochs(case),
         **sizes(case),
     }
@@ -174,17 +175,23 @@ def train_plainly(case: NodeCase, device: torch.device, update: Update | None = 
     return Trained(by_loss_test, by_accuracy_test, epochs, time.perf_counter() - began)
 
 
-def plain_readings(case: NodeCase, run: int, device: torch.device) -> list[Reading]:
-    """What the host reads of every epoch of the plain loop on one split."""
+def plain_readings(
+    case: NodeCase, run: int, device: torch.device, order: np.ndarray | None = None
+) -> list[Reading]:
+    """What the host reads of every epoch of the plain loop on one split, nodes in that order."""
     assert case.graph.y is not None
     schedule, spectrum = case.recipe.schedule, case.spectrum.to(device)
-    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)).to(device)
+    order = np.arange(len(case.graph.y)) if order is None else order
+    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device)
+    vectors = spectrum.eigenvectors[torch.from_numpy(order).to(device)]
+    split = case.splits[run]
+    split = Split(split.train[order], split.val[order], split.test[order])
     model = PlainSpecformer.of(_fresh(case, run + 1)[run]).to(device)
     with matmul_precision("highest", device):
         return fit_plainly(
             model,
-            lambda: cast(Tensor, model(x, spectrum.eigenvalues, spectrum.eigenvectors)),
-            PlainTask.of(case.graph.y, case.splits[run], device),
+            lambda: cast(Tensor, model(x, spectrum.eigenvalues, vectors)),
+            PlainTask.of(case.graph.y[order], split, device),
             epochs=schedule.epochs,
             patience=schedule.patience,
             learning_rate=schedule.learning_rate,
@@ -192,10 +199,12 @@ def plain_readings(case: NodeCase, run: int, device: torch.device) -> list[Readi
         )
 
 
-def losses_apart(case: NodeCase, device: torch.device) -> float | None:
+def losses_apart(case: NodeCase, device: torch.device) -> tuple[float | None, float | None]:
     """The largest difference of training losses on the first split, without dropout, in float32.
 
-    Over :data:`LOSS_EPOCHS` epochs at most, attention over all eigenvalues; None if they diverge.
+    Of ours from the plain loop, and of the plain loop with its nodes in another order from itself,
+    which is what rounding alone makes. Over :data:`LOSS_EPOCHS` epochs at most, attention over all
+    eigenvalues; None if they diverge.
     """
     epochs = _loss_epochs(case)
     recipe = replace(
@@ -212,8 +221,13 @@ def losses_apart(case: NodeCase, device: torch.device) -> float | None:
     )
     alone = replace(case, recipe=recipe, splits=case.splits[:1])
     ours = _fit(_fresh(alone, 1), alone, device).curves[:, 0, 0].cpu().numpy()
-    theirs = np.array([reading.train_loss for reading in plain_readings(alone, 0, device)])
-    return _finite(float(np.abs(ours - theirs).max()))
+    orders = (None, np.random.default_rng(0).permutation(case.graph.num_nodes))
+    theirs, moved = (
+        np.array([reading.train_loss for reading in plain_readings(alone, 0, device, order)])
+        for order in orders
+    )
+    apart, by_order = (_finite(float(np.abs(other - theirs).max())) for other in (ours, moved))
+    return apart, by_order
 
 
 @torch.no_grad()

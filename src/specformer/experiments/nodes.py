@@ -90,10 +90,7 @@ def node_operator(
 
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
-    """What attention looks at while training, where that is less than all tokens.
-
-    Interpolation needs about twice as many points as quadrature for the same error.
-    """
+    """What attention looks at while training, where that is less than all tokens."""
     if not isinstance(operator, Spectrum) or recipe.landmarks is None:
         return None
     tokens, count = len(operator.distinct.values), recipe.landmarks
@@ -101,7 +98,7 @@ def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> K
         count = _LANDMARKS if tokens > _LONG else tokens
     if count < 1:
         raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
-    return operator.landmarks(count, points=2 * count) if count < tokens else None
+    return operator.landmarks(count, points=count) if count < tokens else None
 
 
 def node_task(
