@@ -99,7 +99,7 @@ def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
             row["case"],
             *(_figure(row[name]["seconds"]) for name in ("plain", "ours", "exact")),
             scientific(row["losses_apart"]),
-            scientific(row["losses_apart_by_order"]),
+            scientific(row.get("losses_apart_by_order")),
             *(scientific(row["landmark_errors"].get(count)) for count in counts),
         ]
         for row in rows

@@ -262,7 +262,8 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
         shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
         lines.append("| " + " | ".join(shown) + " |")
     runs = max(row["runs"] for row in rows)
-    lines += ["", f"{caption(table)}, {runs} runs; best in bold.", ""]
+    many = "one run" if runs == 1 else f"{runs} runs"
+    lines += ["", f"{caption(table)}, {many}; best in bold.", ""]
     return "\n".join([*lines, *_provenance(entries), ""])
 
 
