@@ -19,7 +19,9 @@ from specformer.fused.language import tl
 _LINE = 16
 #: Tiles of U that a program has on their way or at hand.
 _STAGES = 3
-#: Numbers that a program of the second kernel writes, and parts that it reads at once.
+#: Rows that a program rounds.
+_ROWS = 64
+#: Numbers that a program that adds parts writes, and parts that it reads at once.
 _NUMBERS, _PARTS = 256, 12
 
 
@@ -41,7 +43,7 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
 
     The factors are rounded to U's type, or to TF32 where that is float32; sums are in float32 and
     always taken in the same order. If there are too few outputs to keep a GPU busy, the terms are
-    cut into parts, :math:`U^\top x = \sum_s U_s^\top x_s`, and a second kernel adds those.
+    cut into parts, :math:`U^\top x = \sum_s U_s^\top x_s`, and another kernel adds those.
 
     Shapes: vectors ``[n, q]`` in bfloat16 or float32, rows a multiple of 16 bytes apart and zero
     between them; x ``[n, c]`` or ``[q, c]`` in float32, of any strides; output ``[q, c]`` or
@@ -51,20 +53,23 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     outputs, terms = (pairs, rows) if forward else (rows, pairs)
     plan = _plan(vectors.dtype, columns)
     blocks = -(-outputs // plan.outputs)
-    parts, share = _shares(-(-terms // plan.terms), blocks, plan.programs)
+    steps = -(-terms // plan.terms)
+    parts, share = _shares(steps, blocks, plan.programs)
+    rounds = vectors.dtype != x.dtype
+    factor = _rounded(x, steps * plan.terms, plan.columns, vectors.dtype) if rounds else x
     out = x.new_empty(outputs, columns)
     sums = x.new_empty(parts, outputs, columns) if parts > 1 else out
     line = _LINE // vectors.element_size()
     _part_of_product[(blocks, parts)](
         vectors,
-        x,
+        factor,
         sums,
         rows,
         pairs,
         columns,
         vectors.stride(0) // line,
-        x.stride(0),
-        x.stride(1),
+        factor.stride(0),
+        factor.stride(1),
         share * plan.terms,
         forward,
         line,
@@ -81,16 +86,24 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
 
 
 def _plan(dtype: torch.dtype, columns: int) -> _Plan:
-    """What an H200 took least time with, of some ways to cut the graphs of the paper.
-
-    Every block of outputs reads all of x, a number at a time: with blocks of 64 that takes longer
-    than reading U.
-    """
+    """What an H200 took least time with, of some ways to cut the graphs of the paper."""
     if columns > 16:
         return _Plan(256, 64, 32, warps=8, programs=132)
     if dtype == torch.float32:
         return _Plan(128, 32, 16, warps=4, programs=264)
-    return _Plan(256, 64, 16, warps=4, programs=264)
+    return _Plan(128, 128, 16, warps=4, programs=264)
+
+
+def _rounded(x: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    """A contiguous copy of x in another type, with so many rows and columns, zero where x has none.
+
+    Every block of outputs reads all of x. A number at a time, as its few columns lie, that took
+    longer on an H200 than reading U.
+    """
+    out = x.new_empty(rows, columns, dtype=dtype)
+    size, strides = x.shape, x.stride()
+    _rows_rounded[(-(-rows // _ROWS),)](x, out, *size, *strides, rows, _ROWS, columns, num_warps=4)
+    return out
 
 
 def _shares(steps: int, blocks: int, programs: int) -> tuple[int, int]:
@@ -105,7 +118,19 @@ def _shares(steps: int, blocks: int, programs: int) -> tuple[int, int]:
 
 
 #: Sizes are not compiled in: all graphs share one compilation.
-_jit = partial(language.jit, varying=("rows", "pairs", "lines", "parts", "size"))
+_jit = partial(language.jit, varying=("rows", "pairs", "lines", "parts", "size", "all_rows"))
+
+
+@_jit
+def _rows_rounded(
+    x, out, rows, columns, x_row, x_column, all_rows, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    place = x + (row.to(tl.int64) * x_row)[:, None] + (column * x_column)[None, :]
+    values = tl.load(place, mask=(row < rows)[:, None] & (column < columns)[None, :], other=0.0)
+    place_out = out + row[:, None] * COLUMNS + column[None, :]
+    tl.store(place_out, values.to(out.dtype.element_ty), mask=(row < all_rows)[:, None])
 
 
 @_jit
@@ -141,15 +166,22 @@ def _part_of_product(
         outputs, terms = rows, pairs
         place = vectors + (output.to(tl.int64) * width)[:, None] + term[None, :]
         inside = (output < rows)[:, None]
-    place_x = x + (term[:, None] * x_row + column[None, :] * x_column)
+    # Rounded, x has room for whole tiles and is read in lines as well.
+    ROUNDED: tl.constexpr = LINE != 4
+    if ROUNDED:
+        place_x = x + (term[:, None] * COLUMNS + column[None, :])
+    else:
+        place_x = x + (term[:, None] * x_row + column[None, :] * x_column)
     # Tensor cores take transposed tiles of 16-bit numbers only: else x is the one on the left.
     LEFT: tl.constexpr = FORWARD and LINE == 4
     total = tl.zeros([COLUMNS, OUTPUTS] if LEFT else [OUTPUTS, COLUMNS], tl.float32)
     for low in range(part * share, tl.minimum((part + 1) * share, terms), TERMS):
         start = tl.cast(low, tl.int64)
         mask = (low + term < terms)[:, None]
-        values = tl.load(place_x + start * x_row, mask=mask & there, other=0.0)
-        values = values.to(vectors.dtype.element_ty)
+        if ROUNDED:
+            values = tl.load(place_x + start * COLUMNS)
+        else:
+            values = tl.load(place_x + start * x_row, mask=mask & there, other=0.0)
         if FORWARD:
             tile = tl.load(place + start * width, mask=mask & inside, other=0.0)
         else:
