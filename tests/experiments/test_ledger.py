@@ -134,6 +134,20 @@ def test_rows_come_in_the_papers_order(results):
     assert ledger.recorded_rows(results, 2) == []
 
 
+def test_what_was_measured_again_is_shown_once(results):
+    path = next((results / "table-1").glob("*.json"))
+    entry = json.loads(path.read_text())
+    again = dict(entry["rows"][0], mean=0.123)
+    older = dict(entry["rows"][1], mean=0.456)
+    for name, created, row in (("again", "9999", again), ("older", "1999", older)):
+        changed = {**entry, "name": name, "created": created, "rows": [row]}
+        path.with_name(f"{name}.json").write_text(json.dumps(changed))
+    means = [row["mean"] for row in ledger.recorded_rows(results, 1)]
+    assert len(means) == len(entry["rows"])
+    assert 0.123 in means
+    assert 0.456 not in means
+
+
 def test_tables_are_written_once(results):
     root = results.parent
     assert len(ledger.check(results)) == 2

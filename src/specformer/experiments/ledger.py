@@ -69,13 +69,37 @@ def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
     """All recorded rows of one table, in the paper's order of models."""
-    rows = []
+    found = []
     for path, entry in entries(folder / f"table-{table}"):
         problems = _problems(entry)
         if problems:
             raise RunError(f"{path}: {problems[0]}.")
-        rows += entry["rows"]
-    return sorted(rows, key=paper_order)
+        found.append(entry)
+    return sorted((row for entry in latest(found) for row in entry["rows"]), key=paper_order)
+
+
+def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries of a table without the rows that a later entry has measured again.
+
+    Example:
+        >>> row = {"model": "gcn", "recipe": "paper", "dataset": "cora", "metric": "accuracy"}
+        >>> days = ({"created": f"2026-01-0{day}", "rows": [row]} for day in (2, 1))
+        >>> [entry["created"] for entry in latest(list(days))]
+        ['2026-01-02']
+    """
+    newest: dict[tuple[str, ...], str] = {}
+    for entry in found:
+        for row in entry["rows"]:
+            newest[_cell(row)] = max(entry["created"], newest.get(_cell(row), ""))
+    current = (
+        {**entry, "rows": [row for row in entry["rows"] if newest[_cell(row)] == entry["created"]]}
+        for entry in found
+    )
+    return [entry for entry in current if entry["rows"]]
+
+
+def _cell(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("model", "recipe", "dataset", "metric"))
 
 
 def add(
@@ -144,7 +168,7 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:bench`` what was measured of speed and memory.
+    ``results:bench`` what was measured of speed and memory. What was measured again is shown once.
     """
 
     def block(match: re.Match[str]) -> str:
@@ -154,7 +178,8 @@ def rendered(text: str, folder: Path) -> str:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
         if found[0].get("schema") == bench_tables.SCHEMA:
             return f"{match[1]}{bench_tables.bench_markdown(found)}{match[4]}"
-        return f"{match[1]}{markdown_table(found, beyond=name != match['name'])}{match[4]}"
+        table = markdown_table(latest(found), beyond=name != match["name"])
+        return f"{match[1]}{table}{match[4]}"
 
     return _BLOCK.sub(block, text)
 
