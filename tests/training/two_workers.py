@@ -32,6 +32,13 @@ def main(out: Path, dropout: float) -> None:
         state = torch.cat([tensor.flatten() for tensor in fit.model.state_dict().values()])
         found = {"curves": fit.curves, "test": fit.by_metric.test, "state": state.numpy()}
         np.savez(out / f"{workers.rank}-of-{workers.size}.npz", **found)
+    left = [name for name in threads() if "gloo" in name]
+    assert not left, f"threads of a group that was left: {left}"
+
+
+def threads() -> list[str]:
+    """The names of this process's threads, where Linux tells."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
 if __name__ == "__main__":

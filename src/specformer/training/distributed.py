@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
@@ -126,6 +127,9 @@ def torchrun_workers(device: torch.device) -> Iterator[tuple[Workers, torch.devi
             raise ConfigError(f"worker {local} has no GPU; start one process a GPU.")
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
+    # Its functions' defaults keep the group that exists when it is imported, and optimisers import
+    # it: with its threads alive to the end, a process may abort on its way out.
+    import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Workers(dist.get_rank(), dist.get_world_size()), device
