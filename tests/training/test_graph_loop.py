@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ CPU = torch.device("cpu")
 def plain_loop(model: nn.Module, task: GraphTask, schedule: GraphSchedule, seed: int) -> np.ndarray:
     """The same by PyTorch's own parts, batches without padding; training and validation MAE."""
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=schedule.weight_decay)
+    judged, past = copy.deepcopy(model), []
     batches = Batches(task.store, task.train, schedule.batch_size, seed=seed)
     curves, step = [], 0
     for epoch in range(schedule.epochs):
@@ -48,9 +51,14 @@ def plain_loop(model: nn.Module, task: GraphTask, schedule: GraphSchedule, seed:
             optimiser.step()
             total, count = total + errors.sum().item(), count + int(known.sum())
             step += 1
-        model.eval()
+            past.append({name: value.clone() for name, value in model.state_dict().items()})
+        if schedule.average is None:
+            judged.load_state_dict(model.state_dict())
+        else:  # one that is longer than the run, so the mean of all steps
+            judged.load_state_dict({n: sum(at[n] for at in past) / step for n in past[0]})
+        judged.eval()
         with torch.no_grad():
-            outputs = model(task.store.exact(task.val))
+            outputs = judged(task.store.exact(task.val))
         targets = task.store.labels(torch.as_tensor(task.val))
         wrong = (outputs - targets).abs()
         by_task = [wrong[known, i].mean() for i, known in enumerate(~targets.isnan().T)]
@@ -58,11 +66,11 @@ def plain_loop(model: nn.Module, task: GraphTask, schedule: GraphSchedule, seed:
     return np.array(curves)
 
 
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("change", [{}, {"clip": 0.5}, {"average": 9.0}])
 @pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "normalise_bases": "softmax"}])
-def test_it_is_the_plain_loop(options, clip: float | None) -> None:
+def test_it_is_the_plain_loop(options, change: dict[str, float]) -> None:
     schedule = GraphSchedule(
-        epochs=4, batch_size=6, learning_rate=0.01, warmup=1, weight_decay=0.01, clip=clip
+        epochs=4, batch_size=6, learning_rate=0.01, warmup=1, weight_decay=0.01, **change
     )
     fit = fit_graphs(small_model(**options), small_task(), schedule, seed=3)
     expected = plain_loop(small_model(**options), small_task(), schedule, seed=3)
@@ -75,10 +83,12 @@ def test_it_learns() -> None:
     assert fit.curves[-1, 0] < 0.3 * fit.curves[0, 0]
 
 
+@pytest.mark.parametrize("average", [None, 1.5])
 @pytest.mark.parametrize("monitor", ["loss", "metric"])
-def test_the_best_epoch_is_kept_and_measured(monitor) -> None:
+def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> None:
     task = small_task(loss="mse", metric="mae", standardise=True)
-    fit = fit_graphs(small_model(), task, SCHEDULE, monitor=monitor)
+    schedule = replace(SCHEDULE, average=average)
+    fit = fit_graphs(small_model(), task, schedule, monitor=monitor)
     by = {"loss": fit.by_loss, "metric": fit.by_metric}
     assert fit.by_loss.epoch == int(fit.curves[:, 1].argmin())
     assert fit.by_metric.epoch == int(fit.curves[:, 2].argmin())
@@ -133,7 +143,8 @@ def fit_in(path: Path, **options: Any) -> GraphFit:
     model = small_model(feature_dropout=0.2, propagation_dropout=0.1, bases_norm="batch")
     checkpoint = Checkpoint(path, "test")
     task = small_task(loss="mse", standardise=True)
-    return fit_graphs(model, task, SCHEDULE, checkpoint=checkpoint, save_every=0.0, **options)
+    schedule = replace(SCHEDULE, average=1.5)
+    return fit_graphs(model, task, schedule, checkpoint=checkpoint, save_every=0.0, **options)
 
 
 KILLED = """
@@ -176,12 +187,12 @@ def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
 # --- waits and capture --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clip", [None, 1.0])
+@pytest.mark.parametrize("change", [{}, {"clip": 1.0}, {"average": 2.0}])
 def test_a_step_does_not_wait_for_the_host(
-    clip: float | None, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = small_task(dtype=torch.float32)
-    schedule = GraphSchedule(batch_size=6, clip=clip)
+    schedule = GraphSchedule(batch_size=6, **change)
     work = Work(small_model(torch.float32, bases_norm="batch"), "highest", CPU)
     training = _Training(work, task, schedule, seed=0, capture=True)
     batch = training.batches.epoch(0)[0]
@@ -200,9 +211,12 @@ def test_a_step_does_not_wait_for_the_host(
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("average", [None, 2.0])
 @pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "normalise_bases": "softmax"}])
-def test_captured_steps_are_the_called_ones(options) -> None:
-    schedule = GraphSchedule(epochs=8, batch_size=8, learning_rate=0.01, warmup=2, clip=1.0)
+def test_captured_steps_are_the_called_ones(options, average: float | None) -> None:
+    schedule = GraphSchedule(
+        epochs=8, batch_size=8, learning_rate=0.01, warmup=2, clip=1.0, average=average
+    )
     curves = []
     for device, capture in (("cuda", True), ("cuda", False), ("cpu", False)):
         model = small_model(**options).to(device)

@@ -58,6 +58,7 @@ def test_it_is_adamw_with_its_settings() -> None:
         ({"batch_size": 0}, "batch_size=0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
         ({"clip": -1.0}, "clip=-1.0 must be positive"),
+        ({"average": 0.0}, "average=0.0 must be positive"),
         ({"warmup": -1}, "warmup=-1 must not be negative"),
         ({"beta1": 1.0}, "beta1=1.0 must be at least 0 and below 1"),
     ],

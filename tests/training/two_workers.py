@@ -17,7 +17,13 @@ from specformer.training.graph_schedule import GraphSchedule
 
 def main(out: Path, dropout: float) -> None:
     schedule = GraphSchedule(
-        epochs=4, batch_size=7, learning_rate=0.01, warmup=1, weight_decay=0.01, clip=0.5
+        epochs=4,
+        batch_size=7,
+        learning_rate=0.01,
+        warmup=1,
+        weight_decay=0.01,
+        clip=0.5,
+        average=1.0,
     )
     options = {"bases_norm": "batch", "normalise_bases": "softmax", "feature_dropout": dropout}
     with torchrun_workers(torch.device("cpu")) as (workers, device):

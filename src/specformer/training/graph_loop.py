@@ -30,6 +30,7 @@ from specformer.training.graph_schedule import GraphSchedule
 from specformer.training.precision import matmul_precision
 from specformer.training.schedule import moments
 from specformer.training.stacking import trained_state
+from specformer.training.weight_average import WeightAverage
 
 #: What picks the epoch whose model is kept.
 GraphMonitor = Literal["metric", "loss"]
@@ -122,8 +123,9 @@ def fit_graphs(
     workers.synchronise(model)
     work = Work(model, precision, device, workers)
     training = _Training(work, task, schedule, seed, capture)
-    validation = Evaluation(work, task.store, task.val, schedule.batch_size)
-    history = _History(model, schedule.epochs)
+    judged = replace(work, model=training.judged)
+    validation = Evaluation(judged, task.store, task.val, schedule.batch_size)
+    history = _History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
         checkpoint.restore(state)
@@ -144,13 +146,14 @@ def fit_graphs(
             if checkpoint and workers.is_first and due:
                 checkpoint.save(state)
                 saved = time.perf_counter()
-        testing = Evaluation(work, task.store, task.test, schedule.batch_size)
+        testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
         chosen = {}
         for rule in sorted(history.best, key=lambda rule: rule == monitor):  # that to keep is last
             best = history.best[rule]
             best.restore()
             test = _figure(metric, testing.outputs(), testing.targets, scale)
             chosen[rule] = Chosen(float(best.val), test, int(best.epoch))
+    training.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / schedule.epochs
     curves = history.curves.numpy()
@@ -195,6 +198,11 @@ class _Training:
         part = -(-size // work.workers.size)
         self.ladder = Batches(task.store, task.train, part, seed=seed)
         self.steps_per_epoch = len(self._batches(0))
+        self.average = (
+            None
+            if schedule.average is None
+            else WeightAverage(work.model, schedule.average * self.steps_per_epoch)
+        )
         alone = work.workers.size == 1  # messages between workers are not captured
         self.repeated = RepeatedByShape(self._assemble, work.device, capture=capture and alone)
 
@@ -234,8 +242,20 @@ class _Training:
         if self.schedule.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
         self.optimiser.step()
+        if self.average:
+            self.average.update(self.steps)
         self.totals.add_(torch.stack([total.detach(), known.sum()]))
         self.steps.add_(1)
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model to validate, test and keep: the trained one, or the mean of its weights."""
+        return self.average.model if self.average else self.work.model
+
+    def settle(self) -> None:
+        """Make the trained model the one that was judged."""
+        if self.average:
+            self.average.settle()
 
     def mean_loss(self) -> float:
         """The last epoch's, over all workers."""
@@ -244,8 +264,15 @@ class _Training:
 
     def state(self) -> dict[str, Tensor]:
         """All that a checkpoint needs, by name."""
-        model = {f"model.{name}": t for name, t in trained_state(self.work.model).items()}
-        return {"steps": self.steps, **model, **moments(self.optimiser)}
+        models = {"model": self.work.model}
+        if self.average:
+            models["average"] = self.average.model
+        weights = {
+            f"{role}.{name}": tensor
+            for role, model in models.items()
+            for name, tensor in trained_state(model).items()
+        }
+        return {"steps": self.steps, **weights, **moments(self.optimiser)}
 
 
 class _History:

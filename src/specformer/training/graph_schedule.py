@@ -32,6 +32,8 @@ class GraphSchedule:
         weight_decay: AdamW's, apart from the gradient.
         beta1, beta2: memory of the gradient's mean and square.
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
+        average: judge and keep the :class:`~specformer.training.weight_average.WeightAverage` of
+            about this many epochs; None for the weights themselves.
     """
 
     epochs: int = 100
@@ -43,12 +45,13 @@ class GraphSchedule:
     beta1: float = 0.9
     beta2: float = 0.999
     clip: float | None = None
+    average: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
-        for name in ("learning_rate", "clip"):
+        for name in ("learning_rate", "clip", "average"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name}={value} must be positive.")
