@@ -13,6 +13,7 @@ from specformer.nn.attention import PROJECTIONS
 from specformer.nn.bases import BasesKind, LinearBases, make_bases
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.filter import SpectralFilter
+from specformer.nn.fork import forked
 from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained
@@ -149,12 +150,14 @@ class Specformer(Pretrained):
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
-        responses = self.responses(spectrum, landmarks)
         if self.space == "input":
             if isinstance(x, SparseFeatures):
                 raise ConfigError("space='input' filters the features: give them as a tensor.")
-            return self._mapped(self._convolved(x, responses, spectrum))
-        hidden = self._convolved(self._mapped(x), responses, spectrum)
+            return self._mapped(self._convolved(x, self.responses(spectrum, landmarks), spectrum))
+        responses, mapped = forked(
+            lambda: self.responses(spectrum, landmarks), lambda: self._mapped(x), x.device
+        )
+        hidden = self._convolved(mapped, responses, spectrum)
         if self.space == "hidden":
             hidden = self.readout(self.feature_dropout(hidden))
         return hidden
