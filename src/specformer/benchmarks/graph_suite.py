@@ -24,7 +24,7 @@ from specformer.experiments.graph_recipe import (
 )
 from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
-from specformer.training.capture import RepeatedByShape
+from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.graph_evaluation import Work
 from specformer.training.graph_losses import graph_errors
 from specformer.training.precision import matmul_precision
@@ -139,7 +139,8 @@ def ours(case: GraphCase, device: torch.device) -> Contestant:
 
         def step(index: Tensor, shape: BatchShape) -> None:
             optimiser.zero_grad(set_to_none=True)
-            case.loss(work(Batch(index, shape).of(store)), store.labels(index)).backward()
+            outputs = work(Batch(index, shape).of(store))
+            differentiate(case.loss(outputs, store.labels(index)))
             optimiser.step()
 
         repeated = RepeatedByShape(step, device)

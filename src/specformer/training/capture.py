@@ -88,6 +88,22 @@ class RepeatedByShape(Generic[Shape]):
         return buffer, graph
 
 
+def differentiate(output: Tensor, gradient: Tensor | None = None) -> None:
+    """``output.backward(gradient)`` on the thread that calls it.
+
+    PyTorch has another thread do so, and on a GPU each thread keeps memory of its own for matrix
+    products, on every stream it uses: 32 MB on an H200.
+
+    Example:
+        >>> weight = torch.tensor(3.0, requires_grad=True)
+        >>> differentiate(weight**2)
+        >>> weight.grad
+        tensor(6.)
+    """
+    with torch.autograd.set_multithreading_enabled(False):
+        output.backward(gradient)
+
+
 @contextmanager
 def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True) -> Iterator[None]:
     """Do ``work`` at the same time as the block, where a CUDA graph is captured; else before it.

@@ -20,7 +20,7 @@ from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, RunError
 from specformer.spectrum.packed import PackedGraphs
-from specformer.training.capture import RepeatedByShape
+from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, GraphPrecision, Work
@@ -237,7 +237,7 @@ class _Training:
         errors, known = graph_errors(self.loss, self.work(graphs), targets)
         total = errors.sum()
         count = self.work.workers.sum(known.sum().to(total.dtype))
-        (total / count.clamp_min(1.0)).backward()
+        differentiate(total / count.clamp_min(1.0))
         self.work.workers.sum_gradients(self.parameters)
         if self.schedule.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum.polynomial import ChebyshevRows, ChebyshevTerms
-from specformer.training.capture import RepeatedByShape
+from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.node_loop import (
     Monitor,
@@ -71,7 +71,7 @@ def fit_node_batches(
         optimiser.zero_grad(set_to_none=False)
         losses = cross_entropy(model(rows.x, rows), task.y.index_select(0, nodes))
         chosen = task.train.index_select(1, nodes)
-        mean_over(chosen, losses).sum().backward()
+        differentiate(mean_over(chosen, losses).sum())
         optimiser.step()
         sums[0] += _sum_over(chosen, losses.detach())
 

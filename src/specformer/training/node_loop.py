@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specformer.datasets.splits import Split
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
-from specformer.training.capture import Repeated, beside
+from specformer.training.capture import Repeated, beside, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.node_evaluation import BestEpochs, Evaluation, training_targets
@@ -251,7 +251,7 @@ def fit_nodes(
             targets = training_targets(task.y, task.train, logs.shape[-1], logs.dtype)
         to_logs = targets  # the gradient of the loss, which is the sum of their product
         with beside(lambda: runs.take_loss((logs.detach() * to_logs).sum(dim=(-2, -1))), device):
-            logs.backward(to_logs)
+            differentiate(logs, to_logs)
 
     @torch.no_grad()
     def evaluate() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum import Keys, Spectrum
-from specformer.training.capture import Repeated
+from specformer.training.capture import Repeated, differentiate
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import stack
@@ -114,7 +114,7 @@ def fit_signals(
         schedule.set_rate(optimiser, epoch)
         optimiser.zero_grad(set_to_none=False)
         losses = loss()
-        losses.sum().backward()
+        differentiate(losses.sum())
         counted = torch.where(stopping.active, losses.detach(), float("nan"))
         curves.index_copy_(0, epoch.view(1), counted.view(1, -1))
         stopping.update(losses.detach(), epoch)
