@@ -42,6 +42,17 @@ def test_a_change_in_place_is_noticed():
     assert known(source, "a", made) == 2.0
 
 
+def test_what_is_made_of_several_tensors_needs_the_same_ones():
+    known, made = Remembered(), Made()
+    one, other, third = torch.ones(2), torch.ones(2), torch.ones(2)
+    for others in ((other,), (other,), (third,), (third,), (), (third, other)):
+        known(one, "a", made, *others)
+    assert made.times == 4
+    other.add_(1.0)
+    known(one, "a", made, third, other)
+    assert made.times == 5
+
+
 def test_nothing_outlives_its_tensor():
     known, source = Remembered(), torch.ones(2)
     kept = weakref.ref(known(source, "a", lambda: torch.zeros(3)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.interpolate
+import scipy.sparse
 import torch
 
 from specformer import Specformer, SpectralFilter, decompose
@@ -17,7 +18,13 @@ from specformer.spectrum.landmarks import (
 )
 from specformer.training.stacking import stack
 
-SPECTRUM = decompose(csbm(0.4, num_nodes=300, num_features=2, seed=4), dtype=torch.float64)
+GRAPH = csbm(0.4, num_nodes=300, num_features=2, seed=4)
+SPECTRUM = decompose(GRAPH, dtype=torch.float64)
+#: The graph and a copy of it: every eigenvalue comes twice.
+TWICE = decompose(
+    scipy.sparse.block_diag([GRAPH.adjacency, GRAPH.adjacency], format="csr"),
+    dtype=torch.float64,
+)
 
 
 def test_interpolation_is_scipys():
@@ -86,19 +93,25 @@ def test_attention_at_points_is_attention_at_tokens(decoder, num_blocks):
     assert errors[2] < errors[1] < errors[0]
 
 
-def test_gradients_and_runs():
+# With the least dropout equal eigenvalues are represented one by one, and nothing is dropped.
+@pytest.mark.parametrize("dropout", [0.0, 1e-12])
+@pytest.mark.parametrize("points", [None, 160])
+@pytest.mark.parametrize("spectrum", [SPECTRUM, TWICE], ids=["once", "twice"])
+def test_gradients_and_runs(spectrum, points, dropout):
     torch.manual_seed(0)
-    make = lambda: Specformer(2, 8, 2, num_heads=2, epsilon=10.0).double()  # noqa: E731
-    models = [make() for _ in range(3)]
-    x = torch.randn(300, 2, dtype=torch.float64)
-    few = SPECTRUM.landmarks(80, points=160)
+    options = {"num_heads": 2, "epsilon": 10.0, "transformer_dropout": dropout}
+    models = [Specformer(2, 8, 2, **options).double() for _ in range(3)]
+    x = torch.randn(spectrum.num_nodes, 2, dtype=torch.float64)
+    few = spectrum.landmarks(80, points=points)
+    assert (few.points is None) == (points is None)
+    assert few.points is None or len(few.points) % 8 == 0
     stacked = stack(models)
-    out = stacked(x, SPECTRUM, few)
+    out = stacked(x, spectrum, few)
     factors = torch.randn_like(out)
     (out * factors).sum().backward()
     gradients = dict(stacked.named_parameters())
     for run, model in enumerate(models):
-        plain = model(x, SPECTRUM)
+        plain = model(x, spectrum)
         torch.testing.assert_close(out[run], plain, rtol=1e-7, atol=1e-7)
         (plain * factors[run]).sum().backward()
         for name, parameter in model.named_parameters():

@@ -11,6 +11,7 @@ from specformer.errors import ConfigError
 from specformer.nn.attention import PackedTokens, SelfAttention, Sets, condense
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.linear import LayerNorm, Linear
+from specformer.nn.remembered import Remembered
 from specformer.spectrum import Keys, Landmarks, Tokens
 
 
@@ -43,7 +44,8 @@ class EncoderBlock(nn.Module):
         """Updated tokens; with ``index`` ``[q]`` one for each of its entries, noise of its own.
 
         ``sampled``: tokens at a few points ``[r, channels]`` and the matrix ``[p, r]`` that
-        interpolates from them; attention is then computed there.
+        interpolates from them; attention is then computed there, and ``tokens`` are already those
+        of every entry of ``index``.
         """
         queries = tokens if sampled is None else sampled[0]
         normed = self.attention_norm(queries)
@@ -52,7 +54,9 @@ class EncoderBlock(nn.Module):
         if sampled is not None:
             mixed = _interpolated(sampled[1], mixed)
         if index is not None:
-            tokens, mixed = tokens.index_select(-2, index), mixed.index_select(-2, index)
+            mixed = mixed.index_select(-2, index)
+            if sampled is None:
+                tokens = tokens.index_select(-2, index)
         attended = tokens + self.dropout(mixed)
         update = self.feed_forward(self.feed_forward_norm(attended))
         return cast(Tensor, attended + self.dropout(update))
@@ -87,6 +91,7 @@ class SpectrumEncoder(nn.Module):
         super().__init__()
         if num_blocks < 0:
             raise ConfigError(f"num_blocks={num_blocks} must not be negative.")
+        self._known = Remembered()
         self.encoding = EigenvalueEncoding(channels, epsilon)
         self.embedding = Linear(channels + 1, channels)
         self.blocks = nn.ModuleList(
@@ -117,14 +122,18 @@ class SpectrumEncoder(nn.Module):
 
         Shapes: ``[p, channels]`` or ``[q, channels]``, ``[r, channels]``, ``[r]``.
         """
-        hidden = self.embedding(self.encoding(tokens.values))
-        keys, weights, sampled = hidden, tokens.weights, None
-        if landmarks is not None:
-            keys, weights = self.embedding(self.encoding(landmarks.values)), landmarks.weights
-        if isinstance(landmarks, Landmarks) and landmarks.points is not None:
+        weights, sampled = tokens.weights, None
+        if landmarks is None:
+            hidden = keys = self.embedding(self.encoding(tokens.values))
+        elif not isinstance(landmarks, Landmarks) or landmarks.points is None:
+            hidden, keys = self._embedded(tokens.values, landmarks.values)
+        else:
             assert landmarks.interpolation is not None
-            points = self.embedding(self.encoding(landmarks.points))
+            values = tokens.values if index is None else self._spread(tokens.values, index)
+            hidden, keys, points = self._embedded(values, landmarks.values, landmarks.points)
             sampled = points, landmarks.interpolation
+        if landmarks is not None:
+            weights = landmarks.weights
         for number, block in enumerate(self.blocks):
             first = (index, sampled) if number == 0 else (None, None)
             updated = block(hidden, keys, weights, *first)
@@ -138,6 +147,15 @@ class SpectrumEncoder(nn.Module):
             if len(weights) != len(index):
                 weights = torch.ones_like(index, dtype=weights.dtype)
         return hidden, keys, weights
+
+    def _embedded(self, *sets: Tensor) -> tuple[Tensor, ...]:
+        """Several sets of eigenvalues embedded by one product, whose gradient is one too."""
+        joined = self._known(sets[0], "joined", lambda: torch.cat(sets), *sets[1:])
+        embedded: Tensor = self.embedding(self.encoding(joined))
+        return cast(tuple[Tensor, ...], embedded.split([len(each) for each in sets], dim=-2))
+
+    def _spread(self, values: Tensor, index: Tensor) -> Tensor:
+        return self._known(values, "spread", lambda: values.index_select(0, index), index)
 
     def condensed_attention(self, tokens: Tokens, block: int = 0) -> Tensor:
         """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``."""

@@ -17,7 +17,7 @@ from specformer.errors import SpectrumError
 from specformer.files import replacing
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
-from specformer.spectrum.landmarks import Landmarks, pieced_interpolation
+from specformer.spectrum.landmarks import Landmarks, aligned, pieced_interpolation
 from specformer.spectrum.products import Product, ResidentProduct, StreamedProduct, transformed
 from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.row_stream import RowStream, rows_at_once
@@ -216,7 +216,7 @@ class Spectrum:
     def landmarks(self, count: int, points: int | None = None) -> Landmarks:
         """At most ``count`` weighted points that integrate like the whole spectrum.
 
-        With ``points``, also at most that many to interpolate between, if there are more tokens.
+        With ``points``, also about that many to interpolate between, if there are more tokens.
         See :mod:`specformer.spectrum.landmarks` and
         :func:`specformer.spectrum.quadrature.gauss_quadrature`.
         """
@@ -232,7 +232,7 @@ class Spectrum:
             return keys
         if points < 2:
             raise SpectrumError(f"points={points}: interpolation needs at least two.")
-        places, interpolation = pieced_interpolation(tokens, points)
+        places, interpolation = aligned(*pieced_interpolation(tokens, points))
         return keys._replace(points=placed(places), interpolation=placed(interpolation))
 
     def summary(self) -> dict[str, Any]:
