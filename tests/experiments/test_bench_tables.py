@@ -112,3 +112,13 @@ def test_the_ledger_shows_and_checks_it(tmp_path) -> None:
     ledger.write_tables(folder)
     assert "| cora | validation loss | 70.00 ± 1.25 | 70.50 ± 1.25 |" in page.read_text("utf-8")
     assert ledger.check(folder) == []
+
+
+def test_a_case_measured_again_is_shown_once() -> None:
+    first = entry("cora", rows=[same_row("cora"), same_row("actor")])
+    again = entry("cora", created="2026-01-02T00:00:00+00:00", plan={"runs": 5, "epochs": None})
+    elsewhere = entry("cora", device="another card")
+    shown = bench_markdown([again, first, elsewhere])
+    assert shown.count("| cora | validation loss") == 2  # the later one, and the other card's
+    assert shown.count("| actor | validation loss") == 1
+    assert "means of 5 splits" in shown

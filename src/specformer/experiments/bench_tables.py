@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specformer.experiments.tables import interval
+from specformer.experiments.tables import interval, newest_rows
 from specformer.reports.numbers import NONE, scientific
 from specformer.reports.style import look
 
@@ -141,10 +141,14 @@ def _against(found: Mapping[str, Any], rule: str) -> str:
 def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     """Recorded results as Markdown, with a line on how each was measured.
 
-    Results of the suite ``same`` stand together where only their cases differ.
+    Results of the suite ``same`` stand together where only their cases differ. A case that a suite
+    measured again on the same device is shown once.
     """
     lines = []
-    for entry in _joined(entries):
+    current = newest_rows(
+        entries, lambda entry, row: (entry["suite"], entry["device"], row["case"], row.get("asked"))
+    )
+    for entry in _joined(current):
         for number, (header, cells) in enumerate(bench_grids(entry)):
             lines += [""] * min(number, 1)
             lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]

@@ -12,7 +12,7 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.experiments import bench_tables
-from specformer.experiments.tables import markdown_table, paper_order
+from specformer.experiments.tables import markdown_table, newest_rows, paper_order
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
 
@@ -87,19 +87,8 @@ def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         >>> [entry["created"] for entry in latest(list(days))]
         ['2026-01-02']
     """
-    newest: dict[tuple[str, ...], str] = {}
-    for entry in found:
-        for row in entry["rows"]:
-            newest[_cell(row)] = max(entry["created"], newest.get(_cell(row), ""))
-    current = (
-        {**entry, "rows": [row for row in entry["rows"] if newest[_cell(row)] == entry["created"]]}
-        for entry in found
-    )
-    return [entry for entry in current if entry["rows"]]
-
-
-def _cell(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[key] for key in ("model", "recipe", "dataset", "metric"))
+    keys = ("model", "recipe", "dataset", "metric")
+    return newest_rows(found, lambda _, row: tuple(row[key] for key in keys))
 
 
 def add(

@@ -2,7 +2,7 @@ r"""Tables as people read them: ours beside the paper's, models down, data sets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -289,6 +289,26 @@ def _provenance(entries: Sequence[dict[str, Any]]) -> list[str]:
         seconds = sum(entry["seconds"] for entry in group)
         lines.append(f"- {'; '.join(names)}: {seconds:.0f} s on {how}.")
     return lines
+
+
+def newest_rows(
+    entries: Sequence[Mapping[str, Any]],
+    cell: Callable[[Mapping[str, Any], Mapping[str, Any]], Hashable],
+) -> list[dict[str, Any]]:
+    """Entries without the rows whose cell, told from entry and row, a later entry has too."""
+    newest: dict[Hashable, str] = {}
+    for entry in entries:
+        for row in entry["rows"]:
+            key = cell(entry, row)
+            newest[key] = max(entry["created"], newest.get(key, ""))
+    current = (
+        {
+            **entry,
+            "rows": [row for row in entry["rows"] if newest[cell(entry, row)] == entry["created"]],
+        }
+        for entry in entries
+    )
+    return [entry for entry in current if entry["rows"]]
 
 
 def paper_order(row: dict[str, Any]) -> tuple[int, int]:
