@@ -182,6 +182,8 @@ def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
     assert called == []
     assert again.by_metric == first.by_metric
     assert again.seconds_per_epoch == first.seconds_per_epoch
+    assert first.seconds_before == 0.0
+    assert again.seconds_before == pytest.approx(SCHEDULE.epochs * first.seconds_per_epoch)
 
 
 # --- waits and capture --------------------------------------------------------------------------

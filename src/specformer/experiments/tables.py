@@ -106,9 +106,13 @@ def interval(row: dict[str, Any]) -> str:
     Example:
         >>> interval({"mean": 0.885, "ci95": 0.0101}), interval({"mean": 0.885, "ci95": None})
         ('88.50 ± 1.01', '88.50')
+        >>> interval({"mean": 0.885, "ci95": 2.4098})  # of two runs: wider than all there can be
+        '88.50 ± over 100'
     """
-    spread = "" if row["ci95"] is None else f" ± {100 * row['ci95']:.2f}"
-    return f"{100 * row['mean']:.2f}{spread}"
+    mean, spread = f"{100 * row['mean']:.2f}", row["ci95"]
+    if spread is None:
+        return mean
+    return f"{mean} ± over 100" if spread > 1.0 else f"{mean} ± {100 * spread:.2f}"
 
 
 def plain_interval(row: dict[str, Any]) -> str:

@@ -86,7 +86,7 @@ def train_molecules(
         "metric": recipe.metric,
         **{key: row[key] for key in ("test", "val", "test_by_loss", "test_by_metric")},
         "parameters": row["parameters"],
-        "seconds": time.perf_counter() - started,
+        "seconds": time.perf_counter() - started + outcome.seconds_before,
         "settings": asdict(recipe),
         "targets": _target_names(graphs),
         "seen": _seen(graphs, splits),

@@ -75,7 +75,8 @@ class Chosen:
 class GraphFit:
     """The model at its best epoch, both rules, curves ``[epochs, 3]``, and seconds an epoch.
 
-    The curves are training loss, validation loss and validation metric.
+    The curves are training loss, validation loss and validation metric. ``seconds_before`` went
+    into the epochs that a checkpoint held already.
     """
 
     model: nn.Module
@@ -83,6 +84,7 @@ class GraphFit:
     by_metric: Chosen
     curves: np.ndarray
     seconds_per_epoch: float
+    seconds_before: float
 
 
 def fit_graphs(
@@ -130,6 +132,7 @@ def fit_graphs(
     if checkpoint and workers.is_first:
         checkpoint.restore(state)
     workers.copy_from_first(state.values())
+    before = float(history.seconds)
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
@@ -157,7 +160,7 @@ def fit_graphs(
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / schedule.epochs
     curves = history.curves.numpy()
-    return GraphFit(model.eval(), chosen["loss"], chosen["metric"], curves, seconds)
+    return GraphFit(model.eval(), chosen["loss"], chosen["metric"], curves, seconds, before)
 
 
 def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
