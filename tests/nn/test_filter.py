@@ -11,6 +11,7 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 
 from specformer import SpectralFilter, Spectrum
 from specformer.errors import ConfigError
+from specformer.nn.filter import decode_together
 from specformer.spectrum import Tokens
 
 decoders = pytest.mark.parametrize("decoder", ["joint", "heads"])
@@ -224,3 +225,16 @@ def test_dropout_over_tokens_is_dropout_over_all_eigenvalues():
         plain = torch.stack([filt.decode(every) for _ in range(4000)])
     torch.testing.assert_close(ours.mean(0), plain.mean(0), rtol=0, atol=0.03)
     torch.testing.assert_close(ours.std(0), plain.std(0), rtol=0.1, atol=0)
+
+
+@decoders
+@depths
+def test_filters_together_are_each_alone(decoder, num_blocks: int) -> None:
+    options = {"num_blocks": num_blocks, "decoder": decoder}
+    filters = [scrambled(SpectralFilter(8, 2, **options), seed) for seed in range(3)]
+    tokens = SPECTRA["weighted"].distinct.tokens
+    assert_twins(
+        torch.nn.ModuleList(filters),
+        lambda: decode_together(filters, tokens),
+        lambda: torch.stack([filt.decode(tokens) for filt in filters]),
+    )

@@ -52,7 +52,8 @@ class WeightedAttention(nn.Module):
     Shapes:
         - queries ``[..., p, channels]``, keys ``[..., r, channels]``
         - weights ``[r]``, or ``[batch, r]`` with sets of tokens of their own; a weight of 0 leaves
-          a key out, as padding must be; or :class:`Sets` within ``[N, channels]``, for kernels
+          a key out, as padding must be; or :class:`Sets` within ``[N, channels]`` or
+          ``[runs, N, channels]``, for kernels
         - output of :meth:`heads`: ``[..., heads, p, channels / heads]``
     """
 
@@ -75,7 +76,11 @@ class WeightedAttention(nn.Module):
         packed = self._project(tokens, keys)
         if isinstance(weights, Sets):
             (joined,) = packed
-            return kernels.set_attention(joined, *weights, self.scale).transpose(-2, -3)
+            runs = joined.shape[:-4]  # whose heads attend as if they were one run's
+            folded = joined.movedim(0, 2).flatten(2, 3) if runs else joined
+            out = kernels.set_attention(folded, *weights, self.scale)
+            out = out.unflatten(1, (*runs, -1)).movedim(1, 0) if runs else out
+            return out.transpose(-2, -3)
         # Small sets in a batch have padding, whose bias of minus infinity only a mask can hold.
         if tokens.device.type == "cpu" or weights.dim() > 1:
             bias = weights.log().to(packed[0].dtype)

@@ -2,7 +2,12 @@ r"""The learnable set-to-set spectral filter: encoder and decoder together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
+import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from specformer.nn.activation import Activation
 from specformer.nn.attention import PackedTokens
@@ -80,3 +85,33 @@ class SpectralFilter(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.hidden_channels}, num_heads={self.num_heads}"
+
+
+def decode_together(filters: Sequence[SpectralFilter], tokens: Tokens | PackedTokens) -> Tensor:
+    """What filters of one shape make of the same tokens, ``[filters, p, heads]``.
+
+    Their parameters are stacked along a run axis (:mod:`specformer.nn.linear`) in every call: that
+    is a copy of them, but one chain of kernels instead of one a filter.
+
+    Example:
+        >>> from specformer.spectrum.distinct import distinct
+        >>> filters = [SpectralFilter(8, 2) for _ in range(3)]
+        >>> decode_together(filters, distinct(torch.linspace(0, 2, 10)).tokens).shape
+        torch.Size([3, 10, 2])
+    """
+    parameters = [dict(filt.named_parameters()) for filt in filters]
+    stacked = {
+        f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
+    }
+    return cast(Tensor, functional_call(_Decoding(filters[0]), stacked, (tokens,)))
+
+
+class _Decoding(nn.Module):
+    """A filter's :meth:`SpectralFilter.decode` as a call."""
+
+    def __init__(self, filt: SpectralFilter) -> None:
+        super().__init__()
+        self.filter = filt
+
+    def forward(self, tokens: Tokens | PackedTokens) -> Tensor:
+        return self.filter.decode(tokens)

@@ -13,7 +13,7 @@ from specformer.nn.activation import Activation
 from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.embedding import FeatureEmbedding
-from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter import SpectralFilter, decode_together
 from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
 from specformer.nn.graph_conv import GraphConv
 from specformer.nn.linear import Linear
@@ -142,7 +142,10 @@ class GraphSpecformer(Pretrained):
         return self._responses(Layout.of(batch, self.readout.weight.dtype).tokens)
 
     def _responses(self, tokens: Tokens | PackedTokens) -> list[Tensor]:
-        return [cast(SpectralFilter, filt).decode(tokens) for filt in self.filters]
+        filters = [cast(SpectralFilter, filt) for filt in self.filters]
+        if len(filters) > 1 and isinstance(tokens, PackedTokens):
+            return list(decode_together(filters, tokens).unbind(0))
+        return [filt.decode(tokens) for filt in filters]
 
     def _initialise(self, std: float) -> None:
         for name, module in self.named_modules():

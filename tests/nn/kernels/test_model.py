@@ -30,7 +30,10 @@ MOLHIV: dict[str, Any] = {
         pytest.param(ZINC, False, marks=pytest.mark.slow),
         pytest.param(MOLHIV, False, marks=pytest.mark.slow),
         pytest.param({**MOLHIV, "sharing": "small"}, True, marks=pytest.mark.slow),
-        pytest.param({**MOLHIV, "sharing": "large"}, True, marks=pytest.mark.slow),
+        ({**MOLHIV, "sharing": "large"}, True),
+        pytest.param(
+            {**MOLHIV, "sharing": "large", "decoder": "heads"}, True, marks=pytest.mark.slow
+        ),
         pytest.param({**MOLHIV, "bases_activation": "gelu"}, True, marks=pytest.mark.slow),
         pytest.param({**ZINC, "normalise_bases": "softmax"}, True, marks=pytest.mark.slow),
         pytest.param({**ZINC, "decoder": "heads"}, True, marks=pytest.mark.slow),
