@@ -77,6 +77,8 @@ def test_ritz_pairs_are_kept_and_have_the_dtype(graph):
 def test_distances_are_kept(graph):
     propagation = graph.propagation()
     distances = propagation.distances(3)
-    assert distances.dtype == torch.int32
+    assert distances.dtype == torch.uint8
     assert propagation.distances(3) is distances
     assert propagation.distances(2).max() == 3
+    large = propagation.distances(300)  # no path at all is 301
+    assert large.dtype == torch.int32

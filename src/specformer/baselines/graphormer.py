@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.transformer import Attention, Transformer, working_type
+from specformer.nn import kernels
 
 _INIT_STD = 0.02
 #: Pairs of nodes whose gradients are summed by bucket at a time: 0.4 GB of zeros and ones.
@@ -29,7 +30,7 @@ class _ByBucket(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, buckets: Tensor, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(buckets)
         ctx.count, ctx.dtype = table.size(-1), table.dtype
-        return table.to(dtype).index_select(-1, buckets.flatten()).view(-1, *buckets.shape)
+        return table.to(dtype).index_select(-1, buckets.flatten().int()).view(-1, *buckets.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -51,9 +52,9 @@ class DistanceAttention:
     .. math::
         \mathrm{softmax}\bigl(Q_h K_h^\top / \sqrt{d_h} + b_{h, \phi(i, j)}\bigr) V_h
 
-    One run after the other, and again in the backward pass: of the [n, n] scores, those of a
-    single run and block are held at a time, 0.5 or 0.9 GB on Photo rather than ten runs' times as
-    many copies as autograd keeps.
+    A fused kernel holds no scores. Where there is none, one run comes after the other, and again
+    in the backward pass: of the [n, n] scores, those of a single run and block are held at a time,
+    0.5 or 0.9 GB on Photo rather than ten runs' times as many copies as autograd keeps.
 
     Args:
         table: ``[heads, buckets]``, or ``[runs, heads, buckets]`` of stacked models.
@@ -68,6 +69,8 @@ class DistanceAttention:
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         tables = self.table.expand(len(query), -1, -1)
+        if kernels.usable(query, self.table):
+            return kernels.distance_attention(query, key, value, tables, self.distances)
         runs = [
             # Nothing in it is random.
             checkpoint(self._one, *run, use_reentrant=False, preserve_rng_state=False)

@@ -101,14 +101,15 @@ class Propagation:
         return self._ritz_pairs[key]
 
     def distances(self, limit: int) -> Tensor:
-        r"""Edges between every two nodes, [n, n] int32, computed once.
+        r"""Edges between every two nodes, [n, n] uint8, or int32 for large limits, computed once.
 
         More than ``limit`` count as ``limit``, no path at all as ``limit + 1``. See
         :func:`specformer.baselines.hops.hop_distances`.
         """
         if limit not in self._distances:
             distances = hop_distances(self._adjacency, limit)
-            self._distances[limit] = torch.as_tensor(distances).to(self.device)
+            kind = torch.uint8 if limit < 255 else torch.int32
+            self._distances[limit] = torch.as_tensor(distances).to(self.device, kind)
         return self._distances[limit]
 
     @cached_property

@@ -14,6 +14,7 @@ from specformer.spectrum.packed import PackedGraphs
 COMPARED = (
     "test_attention.py",
     "test_cutting.py",
+    "test_distance_attention.py",
     "test_entries.py",
     "test_layer_norm.py",
     "test_model.py",

@@ -10,12 +10,14 @@ from tests.datasets.test_packed import STORE
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
 from specformer import GraphSpecformer, fused
+from specformer.nn import kernels
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 TYPES = {
     torch.float32: "*fp32",
     torch.int64: "*i64",
+    torch.int32: "*i32",
     torch.int16: "*i16",
     torch.uint8: "*u8",
 }
@@ -44,6 +46,24 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=warps)
 
 
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[Any, int]:
+    """Kernels are compiled instead of launched; bytes of shared memory of each."""
+    compiled_kernels: dict[Any, int] = {}
+
+    def run(kernel, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        if kernel not in compiled_kernels:
+            binary = compiled(kernel, args, options)
+            assert binary.asm["cubin"]
+            compiled_kernels[kernel] = binary.metadata.shared
+
+    monkeypatch.setattr(triton.runtime.JITFunction, "run", run)
+    # Nothing is computed, but places must be some.
+    monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
+    monkeypatch.setattr(fused, "runs_on", lambda device: True)
+    return compiled_kernels
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "channels", "options"),
@@ -62,20 +82,8 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any
     ],
 )
 def test_kernels_compile(
-    precision: str, channels: int, options, monkeypatch: pytest.MonkeyPatch
+    precision: str, channels: int, options, found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: dict[str, int] = {}
-
-    def run(kernel, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
-        if kernel not in found:
-            binary = compiled(kernel, args, options)
-            assert binary.asm["cubin"]
-            found[kernel] = binary.metadata.shared
-
-    monkeypatch.setattr(triton.runtime.JITFunction, "run", run)
-    # Nothing is computed, but places must be some.
-    monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
-    monkeypatch.setattr(fused, "runs_on", lambda device: True)
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
     STORE.exact([1, 2])
     model = GraphSpecformer(
@@ -86,3 +94,16 @@ def test_kernels_compile(
     assert len(found) >= 10
     # A multiprocessor has 227 KiB; several programs should fit at once.
     assert max(found.values()) <= 48 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["medium", "highest"])
+def test_attention_by_distance_compiles(
+    precision: str, found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    parts = [torch.zeros(2, 4, 70, 8, requires_grad=True) for _ in range(3)]
+    table, distances = torch.zeros(2, 4, 22), torch.zeros(70, 70, dtype=torch.uint8)
+    kernels.distance_attention(*parts, table, distances).sum().backward()
+    assert len(found) == 3
+    assert max(found.values()) <= 72 * 1024

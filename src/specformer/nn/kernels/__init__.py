@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specformer.nn.kernels.attention import set_attention as set_attention
     from specformer.nn.kernels.columns import column_sum as column_sum
     from specformer.nn.kernels.contiguous import segment_sum as segment_sum
+    from specformer.nn.kernels.distances import distance_attention as distance_attention
     from specformer.nn.kernels.entries import basis_entries as basis_entries
     from specformer.nn.kernels.folding import folded_norm as folded_norm
     from specformer.nn.kernels.layer_norm import normalised_rows as normalised_rows
@@ -36,6 +37,7 @@ _HOMES = {
     "batch_places": "places",
     "column_moments": "moments",
     "column_sum": "columns",
+    "distance_attention": "distances",
     "folded_norm": "folding",
     "gelu_lift": "lift",
     "linear": "affine",
