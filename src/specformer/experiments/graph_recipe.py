@@ -68,6 +68,10 @@ class BaselineModel:
     walk_steps: int | None = None
     walk_channels: int | None = None
     gamma: float | None = None
+    order: int | None = None
+    exponent: float | None = None
+    bases_norm: Literal["batch"] | None = None
+    normalise_bases: Literal["softmax"] | None = None
 
 
 @dataclass(frozen=True)

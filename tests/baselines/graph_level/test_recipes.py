@@ -33,6 +33,7 @@ PARAMETERS = {
     "san": 475_409,
     "dgn": 496_980,
     "gin-ak+": 495_980,
+    "specgn": 518_881,
 }
 DOCUMENT = Path(__file__).parents[3] / "docs" / "molecules.md"
 

@@ -10,6 +10,7 @@ from specformer.baselines.graph_level.graphormer import GraphGraphormer
 from specformer.baselines.graph_level.pna import PNA
 from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.baselines.graph_level.san import SAN
+from specformer.baselines.graph_level.specgn import SpecGN
 from specformer.baselines.graph_level.stem import GraphBaseline
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "GraphBaseline",
     "GraphGCN",
     "GraphGraphormer",
+    "SpecGN",
 ]

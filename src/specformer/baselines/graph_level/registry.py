@@ -11,6 +11,7 @@ from specformer.baselines.graph_level.gps import GPS
 from specformer.baselines.graph_level.graphormer import GraphGraphormer
 from specformer.baselines.graph_level.pna import PNA
 from specformer.baselines.graph_level.san import SAN
+from specformer.baselines.graph_level.specgn import SpecGN
 from specformer.baselines.graph_level.stem import GraphBaseline
 
 GRAPH_BASELINES: dict[str, type[GraphBaseline]] = {
@@ -23,4 +24,5 @@ GRAPH_BASELINES: dict[str, type[GraphBaseline]] = {
     "san": SAN,
     "dgn": DGN,
     "gin-ak+": GINAK,
+    "specgn": SpecGN,
 }
