@@ -117,7 +117,7 @@ def test_landmarks_are_checked_against_exact_attention(device):
     _, recipe = node_recipe(None, "mine", ["landmarks=60", "model.epsilon=10", "schedule.epochs=5"])
     spectrum = node_spectrum(graph, recipe, device, None)
     points = node_landmarks(spectrum, recipe)
-    assert (len(points.values), len(points.points)) == (60, 46)
+    assert (len(points.values), len(points.points)) == (60, 48)
     splits = make_splits(graph, recipe.split, 2, 0)
     outcome = classify_nodes(
         graph, spectrum, splits, "specformer", recipe, device=device, seed=0, progress=Silent()
@@ -226,6 +226,6 @@ def test_long_spectra_have_landmarks_by_default():
     assert node_landmarks(spread(2048), recipe) is None
     found = node_landmarks(spread(2049), recipe)
     assert len(found.values) == 512
-    assert len(found.points) == 511
+    assert len(found.points) == 512
     assert node_landmarks(spread(2049), replace(recipe, landmarks=None)) is None
     assert len(node_landmarks(spread(300), replace(recipe, landmarks=100)).values) == 100
