@@ -54,3 +54,26 @@ def test_recipes_of_a_model_have_a_line_each() -> None:
     arrays = {f"molecules/zinc/specformer ({row['recipe']})/curve": CURVE for row in recipes}
     (picture,) = molecule_figures.losses(recipes, arrays)
     assert [line.label for line in picture.key] == ["Specformer (paper)", "Specformer (best)"]
+
+
+def outcome_of(classes: bool) -> np.ndarray:
+    random = np.random.default_rng(1)
+    measured = (random.random((30, 2)) < 0.5) if classes else random.random((30, 2))
+    return np.stack([random.random((30, 2)), measured]).astype(np.float32)
+
+
+def test_predictions_of_numbers_have_a_picture_a_model_and_target() -> None:
+    rows = [entry("zinc", "mae") | {"model": name, "targets": ["a"]} for name in ("gin", "gcn")]
+    arrays = {f"molecules/zinc/{name}/tested": outcome_of(False) for name in ("gin", "gcn")}
+    found = [picture.svg for picture in molecule_figures.predictions(rows, arrays)]
+    assert len(found) == 4
+    assert "zinc · a: predictions of GIN over measured ones." in found[0]
+
+
+def test_predictions_of_classes_have_a_picture_a_target() -> None:
+    rows = [entry("hiv", "rocauc") | {"model": name} for name in ("gin", "gcn")]
+    arrays = {f"molecules/hiv/{name}/tested": outcome_of(True) for name in ("gin", "gcn")}
+    found = list(molecule_figures.predictions(rows, arrays))
+    assert len(found) == 2
+    assert [line.label for line in found[0].key] == ["GIN", "GCN"]
+    assert not list(molecule_figures.predictions(rows, {}))

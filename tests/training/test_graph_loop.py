@@ -100,6 +100,12 @@ def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> 
             wrong = (fit.model(task.store.exact(part)) - targets).abs()
         means = [wrong[known, i].mean().item() for i, known in enumerate(~targets.isnan().T)]
         assert np.mean(means) == pytest.approx(figure, abs=1e-6)
+    # Its outputs for the test graphs come along, perhaps in another order.
+    with torch.no_grad():
+        outputs = fit.model(task.store.exact(task.test)).numpy()
+    targets = task.store.labels(torch.as_tensor(task.test)).numpy()
+    for given, own in ((fit.predicted, outputs), (fit.measured, targets)):
+        np.testing.assert_allclose(np.sort(given, axis=0), np.sort(own, axis=0), atol=1e-6)
 
 
 def test_classes_with_missing_labels() -> None:

@@ -29,6 +29,8 @@ from specformer.training.progress import Progress
 logger = logging.getLogger(__name__)
 
 _PREDICT_BATCH = 64
+#: Targets whose predictions a report shows.
+_SHOWN = 4
 
 #: The part of a split that test figures are of.
 TestedOn = Literal["test", "val"]
@@ -126,6 +128,7 @@ def learn_graphs(
         "model": model,
         "runs": len(splits),
         "metric": recipe.metric,
+        "targets": list(graphs.task_names or ())[:_SHOWN],
         "splits": [split.fingerprint for split in splits],
         "tested_on": tested_on,
         **_figures(fits, recipe),
@@ -135,7 +138,10 @@ def learn_graphs(
         "seconds": time.perf_counter() - started + before,
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
-    arrays = {f"molecules/{graphs.name}/{label}/curve": curves}
+    arrays = {
+        f"molecules/{graphs.name}/{label}/curve": curves,
+        f"molecules/{graphs.name}/{label}/tested": _tested(fits, recipe),
+    }
     return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
 
 
@@ -208,6 +214,17 @@ def predict_graphs(
         ordered[evaluation.order.cpu()] = outputs
         found.append(ordered.sigmoid() if recipe.task == "classification" else ordered)
     return torch.stack(found).mean(dim=0)
+
+
+def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> np.ndarray:
+    """Predictions for the test graphs of all runs and their targets, ``[2, graphs, tasks]``."""
+    predicted, measured = (
+        np.concatenate([getattr(fit, name)[:, :_SHOWN] for fit in fits]).astype(np.float32)
+        for name in ("predicted", "measured")
+    )
+    if recipe.task == "classification":
+        predicted = torch.from_numpy(predicted).sigmoid().numpy()
+    return np.stack([predicted, measured])
 
 
 def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:

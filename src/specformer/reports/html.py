@@ -241,6 +241,11 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         blocks=_present(
             *(_compared(entries, metric) for metric in dict.fromkeys(e["metric"] for e in entries)),
             Figure(
+                "Predictions",
+                _told_by_predictions(entries),
+                tuple(molecule_figures.predictions(entries, arrays)),
+            ),
+            Figure(
                 "Validation",
                 f"Measured on the validation graphs after every epoch{over}.",
                 tuple(molecule_figures.validation(entries, arrays)),
@@ -253,6 +258,18 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             tables.costs(_took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )
+
+
+def _told_by_predictions(entries: Sequence[Entry]) -> str:
+    runs = ", of all runs" if _most(entries, "runs") > 1 else ""
+    told = {
+        "ap": "Precision over recall, at every threshold.",
+        "rocauc": "True over false positives, at every threshold.",
+        "accuracy": "True over false positives, at every threshold.",
+    }
+    numbered = "Predicted over measured numbers, with the line where they agree."
+    sentences = dict.fromkeys(told.get(str(entry["metric"]), numbered) for entry in entries)
+    return " ".join([f"The test graphs{runs}.", *sentences])
 
 
 def _compared(entries: Sequence[Entry], name: str) -> Table:

@@ -2,11 +2,14 @@ r"""Pictures of learning from many graphs: what was reached, and how training we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from specformer.reports import plots
 from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
 from specformer.reports.figures import Picture, entries_by, model_names, picture
+from specformer.reports.style import Look
 from specformer.training.graph_metrics import metric_named
 
 
@@ -20,6 +23,40 @@ def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
             figure = plots.curves_plot(curves, ylabel="training loss", title=name, legend=False)
             alt = f"{name}: training loss of {model_names(curves)} by epoch."
             yield picture(figure, alt, key=curves)
+
+
+def predictions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Numbers: a picture a model and target. Classes: one a target, with all models."""
+    looks = contestant_looks(entries)
+    for name, group in entries_by(entries, "dataset").items():
+        found = arrays_of(arrays, f"molecules/{name}", group, "tested", looks)
+        targets = [str(target) for target in group[0].get("targets") or ()]
+        for task in range(min((tested.shape[-1] for tested in found.values()), default=0)):
+            target = targets[task] if task < len(targets) else ""
+            pairs = {who: (both[1, :, task], both[0, :, task]) for who, both in found.items()}
+            if metric_named(str(group[0]["metric"])).lower:
+                yield from _clouds(pairs, name, target)
+            else:
+                heading = target if len(targets) > 1 else name
+                yield _parted(pairs, heading, precision=group[0]["metric"] == "ap")
+
+
+def _clouds(
+    pairs: Mapping[Look, tuple[np.ndarray, np.ndarray]], name: str, target: str
+) -> Iterator[Picture]:
+    for who, (measured, predicted) in pairs.items():
+        heading = who.label if len(pairs) > 1 else name
+        figure = plots.agreement_plot(measured, predicted, who, title=heading, target=target)
+        what = " · ".join(filter(None, (name, target)))
+        yield picture(figure, f"{what}: predictions of {who.label} over measured ones.")
+
+
+def _parted(
+    pairs: Mapping[Look, tuple[np.ndarray, np.ndarray]], heading: str, *, precision: bool
+) -> Picture:
+    figure = plots.parting_plot(pairs, precision=precision, title=heading)
+    alt = f"{heading}: how well {model_names(pairs)} parts the test graphs' classes."
+    return picture(figure, alt, key=pairs)
 
 
 def validation(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

@@ -33,6 +33,7 @@ from specformer.reports.drawing import (
     styled,
     thin,
 )
+from specformer.reports.prediction_plots import agreement_plot, parting_plot
 from specformer.reports.ranking_plots import accuracy_plot, errors_plot
 from specformer.reports.style import (
     HEAT,
@@ -55,6 +56,7 @@ from specformer.reports.svg import figure_svg
 __all__ = [
     "BANDS",
     "accuracy_plot",
+    "agreement_plot",
     "attention_heatmap",
     "curves_plot",
     "errors_plot",
@@ -62,6 +64,7 @@ __all__ = [
     "filter_plot",
     "heads_plot",
     "image_grid",
+    "parting_plot",
     "save_png",
     "spectrum_plot",
     "thin",

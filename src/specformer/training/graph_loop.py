@@ -76,7 +76,8 @@ class GraphFit:
     """The model at its best epoch, both rules, curves ``[epochs, 3]``, and seconds an epoch.
 
     The curves are training loss, validation loss and validation metric. ``seconds_before`` went
-    into the epochs that a checkpoint held already.
+    into the epochs that a checkpoint held already. ``predicted`` and ``measured`` ``[n, tasks]``
+    are the model's outputs for the test graphs, in the targets' units, and those targets.
     """
 
     model: nn.Module
@@ -85,6 +86,8 @@ class GraphFit:
     curves: np.ndarray
     seconds_per_epoch: float
     seconds_before: float
+    predicted: np.ndarray
+    measured: np.ndarray
 
 
 def fit_graphs(
@@ -141,7 +144,7 @@ def fit_graphs(
             training.epoch(epoch)
             outputs = validation.outputs()
             loss = mean_error(task.loss, outputs, validation.targets)
-            figure = _figure(metric, outputs, validation.targets, scale)
+            figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
             history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
             if on_epoch:
                 on_epoch(epoch + 1, figure)
@@ -154,13 +157,16 @@ def fit_graphs(
         for rule in sorted(history.best, key=lambda rule: rule == monitor):  # that to keep is last
             best = history.best[rule]
             best.restore()
-            test = _figure(metric, testing.outputs(), testing.targets, scale)
+            tested = _in_units(scale, testing.outputs(), testing.targets)
+            test = _figure(metric, *tested)
             chosen[rule] = Chosen(float(best.val), test, int(best.epoch))
     training.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / schedule.epochs
     curves = history.curves.numpy()
-    return GraphFit(model.eval(), chosen["loss"], chosen["metric"], curves, seconds, before)
+    return GraphFit(
+        model.eval(), chosen["loss"], chosen["metric"], curves, seconds, before, *tested
+    )
 
 
 def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
@@ -177,10 +183,13 @@ def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[Gr
     return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
 
 
-def _figure(metric: Metric, outputs: Tensor, targets: Tensor, scale: Scale) -> float:
-    pair = (scale.original(outputs).numpy(), scale.original(targets).numpy())
+def _in_units(scale: Scale, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    return scale.original(outputs).numpy(), scale.original(targets).numpy()
+
+
+def _figure(metric: Metric, outputs: np.ndarray, targets: np.ndarray) -> float:
     # A diverged model's outputs are not numbers, which no metric takes.
-    return metric(*pair) if np.isfinite(pair[0]).all() else math.nan
+    return metric(outputs, targets) if np.isfinite(outputs).all() else math.nan
 
 
 class _Training:

@@ -1,0 +1,92 @@
+r"""Pictures of predictions beside what was measured: a cloud of numbers, or how classes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from specformer.reports.drawing import draw_line, styled, thin
+from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
+
+#: Inches; about square within the margins.
+_PANEL = (3.0, 2.9)
+#: More points only make a report heavy.
+_MOST_POINTS = 800
+
+
+@styled
+def agreement_plot(
+    measured: np.ndarray, predicted: np.ndarray, style: Look, *, title: str = "", target: str = ""
+) -> Figure:
+    """Predictions ``[n]`` over measured numbers ``[n]``, NaN where unknown, and where they agree.
+
+    Of very many a fixed random part is drawn, which the heading then says.
+    """
+    known = np.flatnonzero(np.isfinite(measured) & np.isfinite(predicted))
+    shown = known
+    if len(known) > _MOST_POINTS:
+        shown = np.random.default_rng(0).choice(known, _MOST_POINTS, replace=False)
+    figure, (axis,) = panels(*_PANEL)
+    both = np.concatenate([measured[known], predicted[known]])
+    low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+    room = 0.04 * ((high - low) or 1.0)
+    limits = (low - room, high + room)
+    axis.plot(limits, limits, color=MUTED, lw=0.8, zorder=1)
+    axis.plot(
+        measured[shown], predicted[shown], ls="", marker="o", ms=2.6, mew=0, color=style.color,
+        alpha=0.45, zorder=2,
+    )  # fmt: skip
+    axis.set(xlim=limits, ylim=limits)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.set_xlabel(f"measured {target}".strip())
+    axis.set_ylabel("predicted")
+    note = f"{len(shown):,} of {len(known):,}" if len(shown) < len(known) else ""
+    titled(axis, title, note)
+    return figure
+
+
+@styled
+def parting_plot(
+    classes: Mapping[Look, tuple[np.ndarray, np.ndarray]], *, precision: bool, title: str = ""
+) -> Figure:
+    """How well scores part ones from zeros, a line a model: its classes ``[n]`` and scores ``[n]``.
+
+    True over false positives, or with ``precision`` that over recall, at every threshold.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    if not precision:
+        axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
+    for style in in_order(classes):
+        found, false, exact = parted(*classes[style])
+        draw_line(axis, *thin(*((found, exact) if precision else (false, found)), 200), style)
+    axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
+    axis.set_xlabel("recall" if precision else "false positive rate")
+    axis.set_ylabel("precision" if precision else "true positive rate")
+    axis.grid(color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure
+
+
+def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """At every threshold, from the highest: true and false positive rate, and precision.
+
+    Classes are 0, 1 or NaN, which is left out. Equal scores pass a threshold together.
+
+    Example:
+        >>> found, false, exact = parted(np.array([1, 0, 1.0]), np.array([0.9, 0.5, 0.2]))
+        >>> found.tolist(), false.tolist(), exact[1:].round(2).tolist()
+        ([0.0, 0.5, 0.5, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.5, 0.67])
+    """
+    known = np.isfinite(classes) & np.isfinite(scores)
+    order = np.argsort(-scores[known], kind="stable")
+    ones, ranked = classes[known][order], scores[known][order]
+    last = np.append(np.diff(ranked) != 0, True)  # of those with the same score
+    true = np.append(0, np.cumsum(ones)[last])
+    taken = np.append(0, np.flatnonzero(last) + 1)
+    exact = np.divide(true, taken, out=np.ones(len(true)), where=taken > 0)
+    zeros = max(1, len(ones) - int(ones.sum()))
+    return true / max(1, int(ones.sum())), (taken - true) / zeros, exact

@@ -1,0 +1,72 @@
+"""Predictions beside what was measured: curves against scikit-learn, and what is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specformer.reports.prediction_plots import agreement_plot, parted, parting_plot
+from specformer.reports.style import look
+
+OURS = look("specformer")
+
+
+def classes_and_scores(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    classes = (random.random(200) < 0.3).astype(float)
+    return classes, np.round(random.random(200) + 0.4 * classes, 1)  # many scores are equal
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_are_scikit_learns(seed: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    classes, scores = classes_and_scores(seed)
+    found, false, exact = parted(classes, scores)
+    false_rate, true_rate, _ = metrics.roc_curve(classes, scores, drop_intermediate=False)
+    np.testing.assert_allclose((false, found), (false_rate, true_rate))
+    precision, recall, _ = metrics.precision_recall_curve(classes, scores)
+    np.testing.assert_allclose(exact[1:], precision[:-1][::-1])
+    np.testing.assert_allclose(found[1:], recall[:-1][::-1])
+
+
+def test_unknown_classes_are_left_out() -> None:
+    classes, scores = classes_and_scores(0)
+    more = np.append(classes, [np.nan, np.nan]), np.append(scores, [0.1, 2.0])
+    for one, other in zip(parted(classes, scores), parted(*more), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_class_alone_is_no_error() -> None:
+    found, false, _ = parted(np.zeros(3), np.arange(3.0))
+    assert found.tolist() == [0.0] * 4
+    assert false[-1] == 1.0
+
+
+def test_points_are_the_known_pairs_within_equal_limits() -> None:
+    measured = np.array([0.0, 1.0, np.nan, 3.0])
+    figure = agreement_plot(measured, measured + 0.5, OURS, title="set", target="logS")
+    (axis,) = figure.axes
+    diagonal, points = axis.lines
+    np.testing.assert_array_equal(points.get_xydata(), [[0, 0.5], [1, 1.5], [3, 3.5]])
+    np.testing.assert_array_equal(*diagonal.get_data())
+    assert axis.get_xlim() == axis.get_ylim()
+    assert axis.get_xlabel() == "measured logS"
+
+
+def test_of_many_points_a_fixed_part_is_drawn() -> None:
+    measured = np.arange(5000.0)
+    drawn = [agreement_plot(measured, measured, OURS).axes[0] for _ in range(2)]
+    assert [len(axis.lines[1].get_xdata()) for axis in drawn] == [800, 800]
+    np.testing.assert_array_equal(*(axis.lines[1].get_xdata() for axis in drawn))
+    assert drawn[0].get_title(loc="right") == "800 of 5,000"
+
+
+@pytest.mark.parametrize("precision", [True, False])
+def test_a_line_a_model(precision: bool) -> None:
+    looks = [look("gin"), OURS]
+    figure = parting_plot(
+        {style: classes_and_scores(seed) for seed, style in enumerate(looks)}, precision=precision
+    )
+    lines = figure.axes[0].lines
+    assert len(lines) == 2 + (not precision)
+    assert [line.get_label() for line in lines[-2:]] == [style.label for style in looks]
