@@ -97,7 +97,10 @@ def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
     (found,) = result["rows"]
     assert (found["model"], found["recipe"], found["metric"]) == ("specformer", "paper", "mae")
     assert (found["runs"], found["paper"]) == (2, 0.066)
-    assert list(arrays) == ["molecules/zinc/specformer (paper)/curve"]
+    where = "molecules/zinc/specformer (paper)"
+    assert list(arrays) == [f"{where}/curve", f"{where}/tested"]
+    predicted, measured = arrays[f"{where}/tested"][..., 0]
+    assert np.abs(predicted - measured).mean() == pytest.approx(result["rows"][-1]["mean"])
     run = RunFolder.create(tmp_path / "run", {"command": "table"})
     run.finish("molecules", result, arrays, command="test", seed=0, device=CPU)
     ledger = tmp_path / "results"
