@@ -52,6 +52,20 @@ def decomposed(graph: Graph) -> tuple[NodeRecipe, AnySpectrum, NodeOutcome]:
     return trained(graph)
 
 
+def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
+    recipe, spectrum, outcome = decomposed
+    counts = outcome.arrays[f"nodes/{graph.name}/specformer/confusion"]
+    expected = np.zeros((2, 2), dtype=int)
+    for model, split in zip(outcome.models, make_splits(graph, recipe.split, 3, 0), strict=True):
+        chances = predict_nodes([model], graph, spectrum, recipe, CPU).numpy()
+        for node in np.flatnonzero(split.test):
+            expected[graph.y[node], chances[node].argmax()] += 1
+    np.testing.assert_array_equal(counts, expected)
+    accuracy = outcome.row["test"]["mean"]  # of the epoch of the lowest loss, which is kept
+    assert np.trace(counts) / counts.sum() == pytest.approx(accuracy)
+    assert outcome.row["classes"] == ["0", "1"]
+
+
 def test_training_without_a_decomposition_reaches_the_same_accuracy(graph, decomposed) -> None:
     _, spectrum, outcome = trained(graph, "spectrum=density", "degree=32")
     assert isinstance(spectrum, ImplicitSpectrum)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specformer.reports.prediction_plots import agreement_plot, parted, parting_plot
+from specformer.reports.prediction_plots import (
+    agreement_plot,
+    confusion_plot,
+    parted,
+    parting_plot,
+)
 from specformer.reports.style import look
 
 OURS = look("specformer")
@@ -70,3 +75,13 @@ def test_a_line_a_model(precision: bool) -> None:
     lines = figure.axes[0].lines
     assert len(lines) == 2 + (not precision)
     assert [line.get_label() for line in lines[-2:]] == [style.label for style in looks]
+
+
+def test_a_class_without_nodes_has_an_empty_row() -> None:
+    counts = np.array([[8, 2, 0], [0, 0, 0], [1, 1, 2]])
+    (axis,) = confusion_plot(counts, ["one", "two", "t" * 40], title="set").axes
+    assert [text.get_text() for text in axis.texts] == ["80", "20", "0", "25", "25", "50"]
+    shown = [label.get_text() for label in axis.get_yticklabels()]
+    assert shown == ["one", "two", "t" * 25 + "…"]
+    filled = [patch.get_alpha() for patch in axis.patches[::2]]
+    np.testing.assert_allclose(filled, 0.9 * np.array([0.8, 0.2, 0, 0, 0, 0, 0.25, 0.25, 0.5]))

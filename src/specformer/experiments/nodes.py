@@ -203,11 +203,13 @@ def classify_nodes(
             else None,
             on_progress=update,
         )
+        taken = None if recipe.batch_size else _confusion(fit.model, task, operator, landmarks)
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
         "description": _describe(graph),
         "model": model,
+        "classes": list(graph.class_names or map(str, range(graph.num_classes))),
         "runs": task.runs,
         "splits": [split.fingerprint for split in splits],
         "test": summary(fit.by_loss.test.tolist()),
@@ -221,6 +223,8 @@ def classify_nodes(
     }
     where = f"nodes/{graph.name}/{label}"
     arrays = {f"{where}/curve": fit.curves.cpu().numpy()}
+    if taken is not None:
+        arrays[f"{where}/confusion"] = taken
     if not isinstance(operator, Propagation):
         arrays |= _pictures(where, models[0], operator)
     if isinstance(operator, ImplicitSpectrum):
@@ -228,6 +232,18 @@ def classify_nodes(
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
     return NodeOutcome(row, arrays, models)
+
+
+@torch.no_grad()
+def _confusion(
+    model: nn.Module, task: NodeTask, operator: object, landmarks: Keys | None
+) -> np.ndarray:
+    """Test nodes of all runs, true class by predicted, ``[classes, classes]``."""
+    points = () if landmarks is None else (landmarks,)
+    scores: Tensor = model.eval()(task.x, operator, *points)
+    classes = scores.shape[-1]
+    pairs = (classes * task.y + scores.argmax(dim=-1))[task.test]
+    return torch.bincount(pairs.cpu(), minlength=classes**2).view(classes, classes).numpy()
 
 
 def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int) -> str:

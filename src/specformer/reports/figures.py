@@ -21,6 +21,9 @@ from specformer.reports.contestants import (
 )
 from specformer.reports.style import Look
 
+#: More classes have no room for their names.
+_MOST_CLASSES = 20
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -145,6 +148,21 @@ def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
 def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Condensed attention, the mean over heads, one picture a data set and recipe."""
     yield from _attention(entries, arrays, "nodes", "dataset")
+
+
+def node_confusions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Which classes are taken for which by ours, or by the only model; a picture a data set."""
+    looks = contestant_looks(entries)
+    for name, group in entries_by(entries, "dataset").items():
+        found = arrays_of(arrays, f"nodes/{name}", group, "confusion", looks)
+        for style, counts in found.items():
+            if len(counts) > _MOST_CLASSES or not (style.ours or len(found) == 1):
+                continue
+            names = [str(label) for label in group[0]["classes"]]
+            heading = name if not style.recipe else f"{name} ({style.recipe})"
+            figure = plots.confusion_plot(counts, names, title=heading)
+            alt = f"{name}: the classes that {style.label} gives to the test nodes of each class."
+            yield picture(figure, alt)
 
 
 def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

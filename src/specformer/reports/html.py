@@ -202,6 +202,12 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 write=numbers.percent,
             ),
             Figure(
+                "Which classes are taken for which",
+                "Of the test nodes of each class (row), the percentage put into each (column)"
+                + (", over all runs." if runs > 1 else "."),
+                tuple(figures.node_confusions(entries, arrays)),
+            ),
+            Figure(
                 "Learned filters",
                 "What each head of Specformer makes of the graph’s eigenvalues. High on the left "
                 "keeps what neighbours share; high on the right keeps how they differ.",

@@ -33,7 +33,7 @@ from specformer.reports.drawing import (
     styled,
     thin,
 )
-from specformer.reports.prediction_plots import agreement_plot, parting_plot
+from specformer.reports.prediction_plots import agreement_plot, confusion_plot, parting_plot
 from specformer.reports.ranking_plots import accuracy_plot, errors_plot
 from specformer.reports.style import (
     HEAT,
@@ -58,6 +58,7 @@ __all__ = [
     "accuracy_plot",
     "agreement_plot",
     "attention_heatmap",
+    "confusion_plot",
     "curves_plot",
     "errors_plot",
     "figure_svg",

@@ -2,19 +2,22 @@ r"""Pictures of predictions beside what was measured: a cloud of numbers, or how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from specformer.reports.drawing import draw_line, styled, thin
-from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
+from specformer.reports.drawing import draw_line, label_width, styled, thin
+from specformer.reports.style import HEAT, INK, MUTED, RULE, Look, in_order, panels, titled
 
 #: Inches; about square within the margins.
 _PANEL = (3.0, 2.9)
 #: More points only make a report heavy.
 _MOST_POINTS = 800
+#: Letters of a class's name.
+_LONGEST = 26
 
 
 @styled
@@ -67,6 +70,51 @@ def parting_plot(
     axis.set_xlabel("recall" if precision else "false positive rate")
     axis.set_ylabel("precision" if precision else "true positive rate")
     axis.grid(color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure
+
+
+@styled
+def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "") -> Figure:
+    """Of the true class (row), the share that was given each class (column).
+
+    Args:
+        counts: ``[classes, classes]``, true by predicted; a class without any has an empty row.
+        names: of the classes.
+        title: a heading.
+
+    Example:
+        >>> figure = confusion_plot(np.array([[3, 1], [0, 0]]), ["a", "b"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['75', '25']
+    """
+    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    size, side = len(counts), label_width(names)
+    slanted = max(map(len, names)) > 3
+    foot = 0.62 * side if slanted else 0.25
+    inner = size * max(0.3, min(0.46, 3.2 / size))
+    figure, (axis,) = panels(inner + side + 0.06, inner + foot + 0.3, left=side, bottom=foot)
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
+    for (row, column), share in np.ndenumerate(shares):
+        corner = (column + 0.03, row + 0.03)
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor=HEAT, alpha=0.9 * share, lw=0))
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor="none", edgecolor=RULE, lw=0.6))
+        if totals[row, 0]:
+            text = f"{100 * share:.0f}"
+            axis.text(
+                column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5, color=INK
+            )
+    axis.set(xlim=(0, size), ylim=(size, 0), aspect="equal")
+    centres = np.arange(size) + 0.5
+    axis.set_yticks(centres, names)
+    axis.set_xticks(centres, names)
+    if slanted:
+        for label in axis.get_xticklabels():
+            label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
     titled(axis, title)
     return figure
 
