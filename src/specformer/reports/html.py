@@ -204,6 +204,7 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             Figure(
                 "Which classes are taken for which",
                 "Of the test nodes of each class (row), the percentage put into each (column)"
+                + (" by Specformer" if many else "")
                 + (", over all runs." if runs > 1 else "."),
                 tuple(figures.node_confusions(entries, arrays)),
             ),
