@@ -3,22 +3,18 @@ r"""Pieces that pictures are made of: the house style, lines, tiles, hills and a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from specformer.reports import numbers
-from specformer.reports.style import (
-    MUTED,
-    RC,
-    Look,
-    Named,
-)
+from specformer.reports.style import HEAT, INK, MUTED, RC, RULE, Look, Named
 
 _Parameters = ParamSpec("_Parameters")
 
@@ -100,6 +96,25 @@ def draw_tile(
     left, (top, bottom) = 1.07 * column, rows
     axis.imshow(image, interpolation="none", extent=(left, left + 1, bottom, top), **how)
     axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
+
+
+def draw_cells(axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+    """A square of cells, from the top left, as strong as their shares of one, with a text each.
+
+    Opacity, not a colour map: the same picture sits on light and on dark pages.
+    """
+    for (row, column), share in np.ndenumerate(shares):
+        corner = (column + 0.03, row + 0.03)
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor=HEAT, alpha=0.9 * share, lw=0))
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor="none", edgecolor=RULE, lw=0.6))
+        axis.text(
+            column + 0.5, row + 0.5, texts[row][column], ha="center", va="center", fontsize=9,
+            color=INK,
+        )  # fmt: skip
+    axis.set(xlim=(0, len(shares)), ylim=(len(shares), 0), aspect="equal")
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
 
 
 def draw_density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:

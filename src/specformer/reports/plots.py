@@ -13,13 +13,13 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from specformer.files import replacing
 from specformer.reports import numbers
 from specformer.reports.drawing import (
     above_hills,
+    draw_cells,
     draw_density,
     draw_line,
     draw_tile,
@@ -36,7 +36,6 @@ from specformer.reports.drawing import (
 from specformer.reports.prediction_plots import agreement_plot, confusion_plot, parting_plot
 from specformer.reports.ranking_plots import accuracy_plot, errors_plot
 from specformer.reports.style import (
-    HEAT,
     INK,
     MUTED,
     RC,
@@ -203,23 +202,12 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
     """
     figure, (axis,) = panels(2.0, 2.12, left=0.4, bottom=0.42)
     size = len(matrix)
-    for (row, column), value in np.ndenumerate(matrix):
-        known = bool(np.isfinite(value))
-        # Opacity, not a colour map: the same picture sits on light and on dark pages.
-        strength = 0.9 * float(np.clip(value, 0, 1)) if known else 0.0
-        cell = (column + 0.03, row + 0.03)
-        axis.add_patch(Rectangle(cell, 0.94, 0.94, facecolor=HEAT, alpha=strength, lw=0))
-        axis.add_patch(Rectangle(cell, 0.94, 0.94, facecolor="none", edgecolor=RULE, lw=0.6))
-        text = f"{value:.2f}" if known else numbers.NONE
-        axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=INK, fontsize=9.5)
-    axis.set(xlim=(0, size), ylim=(size, 0), aspect="equal")
+    texts = [[f"{x:.2f}" if np.isfinite(x) else numbers.NONE for x in row] for row in matrix]
+    draw_cells(axis, np.clip(np.nan_to_num(matrix), 0, 1), texts)
     centres = np.arange(size) + 0.5
     labels = BANDS if size == len(BANDS) else [str(index + 1) for index in range(size)]
     axis.set_xticks(centres, labels)
     axis.set_yticks(centres, labels, rotation=90, va="center")
-    axis.tick_params(length=0)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
     axis.set_xlabel("draws on")
     axis.set_ylabel("band")
     subtitled(figure, axis, title, subtitle)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from specformer.reports.drawing import draw_line, label_width, styled, thin
-from specformer.reports.style import HEAT, INK, MUTED, RULE, Look, in_order, panels, titled
+from specformer.reports.drawing import draw_cells, draw_line, label_width, styled, thin
+from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
 
 #: Inches; about square within the margins.
 _PANEL = (3.0, 2.9)
@@ -86,7 +85,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     Example:
         >>> figure = confusion_plot(np.array([[3, 1], [0, 0]]), ["a", "b"])
         >>> [text.get_text() for text in figure.axes[0].texts]
-        ['75', '25']
+        ['75', '25', '', '']
     """
     names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
     size, side = len(counts), label_width(names)
@@ -96,25 +95,17 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     figure, (axis,) = panels(inner + side + 0.06, inner + foot + 0.3, left=side, bottom=foot)
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
-    for (row, column), share in np.ndenumerate(shares):
-        corner = (column + 0.03, row + 0.03)
-        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor=HEAT, alpha=0.9 * share, lw=0))
-        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor="none", edgecolor=RULE, lw=0.6))
-        if totals[row, 0]:
-            text = f"{100 * share:.0f}"
-            axis.text(
-                column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5, color=INK
-            )
-    axis.set(xlim=(0, size), ylim=(size, 0), aspect="equal")
+    texts = [
+        [f"{100 * share:.0f}" if total else "" for share in row]
+        for row, (total,) in zip(shares, totals, strict=True)
+    ]
+    draw_cells(axis, shares, texts)
     centres = np.arange(size) + 0.5
     axis.set_yticks(centres, names)
     axis.set_xticks(centres, names)
     if slanted:
         for label in axis.get_xticklabels():
             label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
-    axis.tick_params(length=0)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
     titled(axis, title)
     return figure
 

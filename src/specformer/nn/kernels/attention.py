@@ -96,7 +96,7 @@ def _block(width: int) -> dict[str, Any]:
 
 
 @jit
-def _tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """Rows from ``start`` to before ``end``, ``stride`` apart, zeros beyond."""
     row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     mask = (row < end)[:, None] & (lane < width)[None, :]
@@ -104,9 +104,10 @@ def _tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH:
 
 
 @jit
-def _store_tile(
+def store_tile(
     x, values, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
+    """Write such rows."""
     row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     mask = (row < end)[:, None] & (lane < width)[None, :]
     tl.store(x + row[:, None] * stride + lane[None, :], values, mask=mask)
@@ -132,13 +133,13 @@ def _attention_forward(
     keys, values = queries + wide, queries + 2 * wide
     start = begin + tl.program_id(2) * ROWS
     if start < end:
-        q = _tile(queries, start, end, 3 * wide, width, ROWS, WIDTH)
+        q = tile(queries, start, end, 3 * wide, width, ROWS, WIDTH)
         top = tl.full([ROWS], float("-inf"), tl.float32)
         total = tl.zeros([ROWS], tl.float32)
         summed = tl.zeros([ROWS, WIDTH], tl.float32)
         for low in range(begin, end, ROWS):
-            k = _tile(keys, low, end, 3 * wide, width, ROWS, WIDTH)
-            v = _tile(values, low, end, 3 * wide, width, ROWS, WIDTH)
+            k = tile(keys, low, end, 3 * wide, width, ROWS, WIDTH)
+            v = tile(values, low, end, 3 * wide, width, ROWS, WIDTH)
             x = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION)
             x = tl.where((low + tl.arange(0, ROWS) < end)[None, :], x, float("-inf"))
             higher = tl.maximum(top, tl.max(x, axis=1))
@@ -147,7 +148,7 @@ def _attention_forward(
             total = total * shrink + tl.sum(power, axis=1)
             summed = tl.dot(power, v, summed * shrink[:, None], input_precision=PRECISION)
             top = higher
-        _store_tile(
+        store_tile(
             out + head * width, summed / total[:, None], start, end, wide, width, ROWS, WIDTH
         )
         row = start + tl.arange(0, ROWS)
@@ -174,9 +175,9 @@ def _query_tiles(
 ):
     """Queries from ``start`` on, their outputs' gradients g, g·y, and ℓ."""
     wide = heads * width
-    q = _tile(packed + head * width, start, end, 3 * wide, width, ROWS, WIDTH)
-    g = _tile(gradient + head * width, start, end, wide, width, ROWS, WIDTH)
-    y = _tile(out + head * width, start, end, wide, width, ROWS, WIDTH)
+    q = tile(packed + head * width, start, end, 3 * wide, width, ROWS, WIDTH)
+    g = tile(gradient + head * width, start, end, wide, width, ROWS, WIDTH)
+    y = tile(out + head * width, start, end, wide, width, ROWS, WIDTH)
     row = start + tl.arange(0, ROWS)
     level = tl.load(lse + row * heads + head, mask=row < end, other=float("inf"))
     return q, g, tl.sum(g * y, axis=1), level
@@ -214,8 +215,8 @@ def _attention_backward(
     start = begin + tl.program_id(2) * ROWS
     if start < end:
         place = of_packed + head * width
-        k = _tile(keys, start, end, 3 * wide, width, ROWS, WIDTH)
-        v = _tile(keys + wide, start, end, 3 * wide, width, ROWS, WIDTH)
+        k = tile(keys, start, end, 3 * wide, width, ROWS, WIDTH)
+        v = tile(keys + wide, start, end, 3 * wide, width, ROWS, WIDTH)
         of_k = tl.zeros([ROWS, WIDTH], tl.float32)
         of_v = tl.zeros([ROWS, WIDTH], tl.float32)
         of_q = tl.zeros([ROWS, WIDTH], tl.float32)
@@ -227,19 +228,19 @@ def _attention_backward(
             of_v = tl.dot(tl.trans(share), g, of_v, input_precision=PRECISION)
             of_k = tl.dot(tl.trans(slope), q, of_k, input_precision=PRECISION)
             of_q = tl.where(low == start, tl.dot(slope, k, input_precision=PRECISION), of_q)
-        _store_tile(place + wide, scale * of_k, start, end, 3 * wide, width, ROWS, WIDTH)
-        _store_tile(place + 2 * wide, of_v, start, end, 3 * wide, width, ROWS, WIDTH)
+        store_tile(place + wide, scale * of_k, start, end, 3 * wide, width, ROWS, WIDTH)
+        store_tile(place + 2 * wide, of_v, start, end, 3 * wide, width, ROWS, WIDTH)
         if end - begin > ROWS:
             q, g, mean, level = _query_tiles(
                 packed, out, gradient, lse, start, end, head, heads, width, ROWS, WIDTH
             )
             for low in range(begin, end, ROWS):
-                k = _tile(keys, low, end, 3 * wide, width, ROWS, WIDTH)
-                v = _tile(keys + wide, low, end, 3 * wide, width, ROWS, WIDTH)
+                k = tile(keys, low, end, 3 * wide, width, ROWS, WIDTH)
+                v = tile(keys + wide, low, end, 3 * wide, width, ROWS, WIDTH)
                 _, slope = _slopes(q, k, v, g, mean, level, end - low, scale, PRECISION)
                 slope = tl.where(low == start, 0.0, slope)  # these are in already
                 of_q = tl.dot(slope, k, of_q, input_precision=PRECISION)
-        _store_tile(place, scale * of_q, start, end, 3 * wide, width, ROWS, WIDTH)
+        store_tile(place, scale * of_q, start, end, 3 * wide, width, ROWS, WIDTH)
     if tl.program_id(2) == 0:
         lane = tl.arange(0, WIDTH)
         for part in tl.static_range(3):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from specformer.nn.kernels.attention import store_tile, tile
 from specformer.nn.kernels.language import blocks, dot_precision, jit, power_of_two, tl
 
 #: Queries and keys of a tile.
@@ -81,23 +82,6 @@ class _DistanceAttention(torch.autograd.Function):
 
 
 @jit
-def _rows_of(x, start, rows, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows from ``start`` on, zeros beyond the last."""
-    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    mask = (row < rows)[:, None] & (lane < width)[None, :]
-    return tl.load(x + row[:, None] * width + lane[None, :], mask=mask, other=0.0)
-
-
-@jit
-def _store_rows(
-    x, values, start, rows, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):
-    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    mask = (row < rows)[:, None] & (lane < width)[None, :]
-    tl.store(x + row[:, None] * width + lane[None, :], values, mask=mask)
-
-
-@jit
 def _scores(q, k, table, distances, start, low, rows, scale, PRECISION: tl.constexpr):
     """Scores of queries from ``start`` and keys from ``low`` on, their distances, and which are."""
     query, key = start + tl.arange(0, q.shape[0]), low + tl.arange(0, k.shape[0])
@@ -115,13 +99,13 @@ def _forward(
 ):  # fmt: skip
     start, own = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
     place = own * rows * width
-    q = _rows_of(query + place, start, rows, width, ROWS, WIDTH)
+    q = tile(query + place, start, rows, width, width, ROWS, WIDTH)
     top = tl.full([ROWS], -1.0e30, tl.float32)  # below any score, but a number
     total = tl.zeros([ROWS], tl.float32)
     summed = tl.zeros([ROWS, WIDTH], tl.float32)
     for low in range(0, rows, ROWS):
-        k = _rows_of(key + place, low, rows, width, ROWS, WIDTH)
-        v = _rows_of(value + place, low, rows, width, ROWS, WIDTH)
+        k = tile(key + place, low, rows, width, width, ROWS, WIDTH)
+        v = tile(value + place, low, rows, width, width, ROWS, WIDTH)
         x, _ = _scores(q, k, table + own * buckets, distances, start, low, rows, scale, PRECISION)
         higher = tl.maximum(top, tl.max(x, axis=1))
         shrink = tl.exp(top - higher)
@@ -131,7 +115,7 @@ def _forward(
         top = higher
     row = start + tl.arange(0, ROWS)
     total = tl.where(row < rows, total, 1.0)
-    _store_rows(out + place, summed / total[:, None], start, rows, width, ROWS, WIDTH)
+    store_tile(out + place, summed / total[:, None], start, rows, width, width, ROWS, WIDTH)
     tl.store(lse + own * rows + row, top + tl.log(total), mask=row < rows)
 
 
@@ -156,21 +140,21 @@ def _backward_keys(
 ):  # fmt: skip
     low, own = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
     place, line = own * rows * width, own * rows
-    k = _rows_of(key + place, low, rows, width, ROWS, WIDTH)
-    v = _rows_of(value + place, low, rows, width, ROWS, WIDTH)
+    k = tile(key + place, low, rows, width, width, ROWS, WIDTH)
+    v = tile(value + place, low, rows, width, width, ROWS, WIDTH)
     of_k = tl.zeros([ROWS, WIDTH], tl.float32)
     of_v = tl.zeros([ROWS, WIDTH], tl.float32)
     for start in range(0, rows, ROWS):
-        q = _rows_of(query + place, start, rows, width, ROWS, WIDTH)
-        g = _rows_of(gradient + place, start, rows, width, ROWS, WIDTH)
+        q = tile(query + place, start, rows, width, width, ROWS, WIDTH)
+        g = tile(gradient + place, start, rows, width, width, ROWS, WIDTH)
         share, slope, _ = _slopes(
             q, k, v, g, table + own * buckets, distances, mean + line, lse + line, start, low,
             rows, scale, PRECISION,
         )  # fmt: skip
         of_v = tl.dot(tl.trans(share), g, of_v, input_precision=PRECISION)
         of_k = tl.dot(tl.trans(slope), q, of_k, input_precision=PRECISION)
-    _store_rows(of_key + place, scale * of_k, low, rows, width, ROWS, WIDTH)
-    _store_rows(of_value + place, of_v, low, rows, width, ROWS, WIDTH)
+    store_tile(of_key + place, scale * of_k, low, rows, width, width, ROWS, WIDTH)
+    store_tile(of_value + place, of_v, low, rows, width, width, ROWS, WIDTH)
 
 
 @jit
@@ -181,14 +165,14 @@ def _backward_queries(
 ):  # fmt: skip
     start, own = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
     place, line = own * rows * width, own * rows
-    q = _rows_of(query + place, start, rows, width, ROWS, WIDTH)
-    g = _rows_of(gradient + place, start, rows, width, ROWS, WIDTH)
+    q = tile(query + place, start, rows, width, width, ROWS, WIDTH)
+    g = tile(gradient + place, start, rows, width, width, ROWS, WIDTH)
     of_q = tl.zeros([ROWS, WIDTH], tl.float32)
     bucket = tl.arange(0, BUCKETS)
     by_distance = tl.zeros([ROWS, BUCKETS], tl.float32)
     for low in range(0, rows, ROWS):
-        k = _rows_of(key + place, low, rows, width, ROWS, WIDTH)
-        v = _rows_of(value + place, low, rows, width, ROWS, WIDTH)
+        k = tile(key + place, low, rows, width, width, ROWS, WIDTH)
+        v = tile(value + place, low, rows, width, width, ROWS, WIDTH)
         _, slope, distance = _slopes(
             q, k, v, g, table + own * buckets, distances, mean + line, lse + line, start, low,
             rows, scale, PRECISION,
@@ -198,6 +182,6 @@ def _backward_queries(
         for number in range(tl.min(distance), tl.max(distance) + 1):
             sums = tl.sum(tl.where(distance == number, slope, 0.0), axis=1)
             by_distance += tl.where((bucket == number)[None, :], sums[:, None], 0.0)
-    _store_rows(of_query + place, scale * of_q, start, rows, width, ROWS, WIDTH)
+    store_tile(of_query + place, scale * of_q, start, rows, width, width, ROWS, WIDTH)
     part = parts + (own * tl.num_programs(0) + tl.program_id(0)) * buckets + bucket
     tl.store(part, tl.sum(by_distance, axis=0), mask=bucket < buckets)
