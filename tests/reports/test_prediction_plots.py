@@ -41,6 +41,15 @@ def test_unknown_classes_are_left_out() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_target_without_known_classes_is_a_point() -> None:
+    for share in parted(np.full(3, np.nan), np.arange(3.0)):
+        assert len(share) == 1
+    unknown = np.full(3, np.nan)
+    for precision in (True, False):
+        assert parting_plot({OURS: (unknown, np.arange(3.0))}, precision=precision).axes
+    assert agreement_plot(unknown, np.arange(3.0), OURS).axes
+
+
 def test_one_class_alone_is_no_error() -> None:
     found, false, _ = parted(np.zeros(3), np.arange(3.0))
     assert found.tolist() == [0.0] * 4

@@ -123,7 +123,7 @@ def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndar
     known = np.isfinite(classes) & np.isfinite(scores)
     order = np.argsort(-scores[known], kind="stable")
     ones, ranked = classes[known][order], scores[known][order]
-    last = np.append(np.diff(ranked) != 0, True)  # of those with the same score
+    last = np.append(np.diff(ranked) != 0, True)[: len(ranked)]  # of those with the same score
     true = np.append(0, np.cumsum(ones)[last])
     taken = np.append(0, np.flatnonzero(last) + 1)
     exact = np.divide(true, taken, out=np.ones(len(true)), where=taken > 0)

@@ -83,7 +83,7 @@ class _DistanceAttention(torch.autograd.Function):
 
 @jit
 def _scores(q, k, table, distances, start, low, rows, scale, PRECISION: tl.constexpr):
-    """Scores of queries from ``start`` and keys from ``low`` on, their distances, and which are."""
+    """Scores of queries from ``start`` and keys from ``low`` on, and their distances."""
     query, key = start + tl.arange(0, q.shape[0]), low + tl.arange(0, k.shape[0])
     inside = (query < rows)[:, None] & (key < rows)[None, :]
     place = distances + query[:, None].to(tl.int64) * rows + key[None, :]
