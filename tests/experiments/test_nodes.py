@@ -15,12 +15,13 @@ from specformer.experiments.node_recipe import NodeRecipe, node_recipe
 from specformer.experiments.nodes import (
     NodeOutcome,
     classify_nodes,
+    kept_spectrum,
     node_landmarks,
     node_spectrum,
     predict_nodes,
 )
 from specformer.graphs import Graph
-from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
 from specformer.training.progress import Silent
 
 CPU = torch.device("cpu")
@@ -193,6 +194,23 @@ def test_streamed_vectors_train_as_resident_ones_do(graph, decomposed, tmp_path)
         graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
     )
     torch.testing.assert_close(outcome.row["val"]["values"], decomposed[2].row["val"]["values"])
+
+
+def test_vectors_are_kept_as_they_are_read(decomposed, monkeypatch) -> None:
+    whole = decomposed[1]
+    monkeypatch.setattr(products, "_MANY", whole.eigenvectors.numel())
+    seen = []
+    monkeypatch.setattr(Spectrum, "to", lambda _, *where, storage: seen.append((*where, storage)))
+    gpu, brief = torch.device("cuda"), torch.bfloat16
+    for changes, device, storage in (
+        ([], gpu, brief),
+        ([], CPU, torch.float32),
+        (["precision=high"], gpu, torch.float32),
+        (["storage=float32"], gpu, torch.float32),
+        (["storage=bfloat16"], CPU, brief),
+    ):
+        kept_spectrum(whole, node_recipe("default", "own", [*SETTINGS, *changes])[1], device)
+        assert seen.pop() == (device, storage)
 
 
 def test_storage_in_half_the_precision(graph, decomposed) -> None:

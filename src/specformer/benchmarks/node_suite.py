@@ -17,7 +17,13 @@ from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features, make_splits, node_graph
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.nodes import fresh_models, node_landmarks, node_spectrum, node_task
+from specformer.experiments.nodes import (
+    fresh_models,
+    kept_spectrum,
+    node_landmarks,
+    node_spectrum,
+    node_task,
+)
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
@@ -56,7 +62,7 @@ def node_case(
     """A data set by name or a graph's file, with its recipe; the device decomposes it."""
     graph = node_graph(source, data)
     recipe = timed_recipe(_LIKE.get(source, source), changes)
-    spectrum = node_spectrum(graph, recipe, device, cache).cpu()
+    spectrum = node_spectrum(graph, replace(recipe, storage="float32"), device, cache).cpu()
     if not isinstance(spectrum, Spectrum):
         raise ConfigError("spectrum=density: this suite measures decomposed spectra.")
     splits = make_splits(graph, recipe.split, runs, seed=0)
@@ -114,7 +120,7 @@ def ours(case: NodeCase, device: torch.device, runs: int = 1) -> Contestant:
     """The loop that ``specformer train`` runs, early stopping and evaluation included."""
 
     def build() -> Runner:
-        spectrum = case.spectrum.to(device)
+        spectrum = kept_spectrum(case.spectrum, case.recipe, device)
         task = node_task(case.graph, case.splits[:runs], case.recipe, device)
         models = fresh_models("specformer", case.recipe, case.graph, runs, seed=0)
         landmarks = node_landmarks(spectrum, case.recipe)

@@ -70,7 +70,8 @@ class NodeRecipe:
         degree: of the interpolants, where there are no eigenpairs.
         batch_size: nodes in a training step, where filters act on the input without a decomposition
             (:func:`specformer.training.node_batches.fit_node_batches`); None for all nodes.
-        storage: precision in which eigenvectors, or what batches are made of, are kept.
+        storage: precision in which eigenvectors, or what batches are made of, are kept; ``"auto"``
+            is bfloat16 for resident eigenvectors that ``precision`` reads so anyway, else float32.
         landmarks: how many points of the spectrum stand for it in Specformer's attention while
             training; None for all, ``"auto"`` for 512 where more than 2,048 eigenvalues differ.
             What that changed is recorded as ``landmark_error``.
@@ -89,7 +90,7 @@ class NodeRecipe:
     vectors: Literal["auto", "resident", "streamed"] = "auto"
     degree: int = 128
     batch_size: int | None = None
-    storage: Literal["float32", "bfloat16"] = "float32"
+    storage: Literal["auto", "float32", "bfloat16"] = "auto"
     landmarks: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
@@ -108,11 +109,11 @@ class NodeRecipe:
         """Recipes of one key ask for the same spectrum of a graph."""
         if self.spectrum == "density":
             return f"density {self.degree}"
-        return f"pairs {self.k} {self.vectors} {self.storage}"
+        return f"pairs {self.k} {self.vectors} {self.storage} {self.precision}"
 
     @property
     def stored(self) -> torch.dtype:
-        """``storage`` as PyTorch names it."""
+        """``storage`` as PyTorch names it, where nothing about the spectrum is known."""
         return torch.bfloat16 if self.storage == "bfloat16" else torch.float32
 
 

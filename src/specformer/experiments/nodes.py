@@ -30,6 +30,7 @@ from specformer.spectrum import (
     decompose,
 )
 from specformer.spectrum.polynomial import chebyshev_terms
+from specformer.spectrum.products import read_briefly
 from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.metrics import summary
@@ -73,9 +74,14 @@ def node_spectrum(
         logger.warning("eigenvectors of %.1f GiB are streamed: %s is too small", gib, device)
     if too_large or recipe.vectors == "streamed":
         return decompose_streamed(graph, k=k, device=device, storage=recipe.stored, cache=cache)
-    resident = decompose(graph, k=k, device=device, cache=cache)
-    whole = recipe.stored == resident.dtype
-    return resident if whole else resident.streamed(device, storage=recipe.stored)
+    return kept_spectrum(decompose(graph, k=k, device=device, cache=cache), recipe, device)
+
+
+def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) -> Spectrum:
+    """All of a spectrum on a device, its eigenvectors in the precision they are to be kept in."""
+    entries = spectrum.eigenvectors.numel()
+    brief = recipe.storage == "auto" and read_briefly(entries, device, recipe.precision)
+    return spectrum.to(device, storage=torch.bfloat16 if brief else recipe.stored)
 
 
 def node_operator(

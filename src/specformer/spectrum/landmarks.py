@@ -103,11 +103,11 @@ def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np
     return points, matrix
 
 
-def aligned(points: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def aligned_points(points: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A multiple of eight points: the last one again, of which the matrix takes no notice.
 
     Example:
-        >>> points, matrix = aligned(np.array([0.0, 2.0]), np.array([[0.5, 0.5]]))
+        >>> points, matrix = aligned_points(np.array([0.0, 2.0]), np.array([[0.5, 0.5]]))
         >>> points[-3:], matrix[0, :3]
         (array([2., 2., 2.]), array([0.5, 0.5, 0. ]))
     """

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.fused import runs_on
-from specformer.spectrum.row_stream import RowStream
+from specformer.spectrum.row_stream import RowStream, rows_at_once
 
 #: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
 Product = Callable[[Tensor, bool], Tensor]
@@ -30,10 +30,18 @@ class ResidentProduct:
     """``Uᵀ x`` or ``U x`` of columns where all of U lies on their device.
 
     Copies of U that are quicker to read are made when they are first needed, and kept.
+
+    Args:
+        vectors: U, perhaps kept in less precision than that of the columns.
+        dtype: the columns'.
     """
 
-    def __init__(self, vectors: Tensor) -> None:
+    def __init__(self, vectors: Tensor, dtype: torch.dtype) -> None:
         self.vectors = vectors
+        self._whole = vectors.dtype == dtype
+        self._chunks = StreamedProduct(
+            RowStream(vectors, vectors.device, dtype, rows_at_once(vectors))
+        )
         self._brief: Tensor | None = None
         self._lined: Tensor | None = None
 
@@ -46,16 +54,11 @@ class ResidentProduct:
             return skinny_product(self._brief_copy() if brief else self._lined_copy(), x, forward)
         if brief:
             return _multiplied_briefly(self._brief_copy(), x, forward)
-        return _multiplied(self.vectors, x, forward)
+        return _multiplied(self.vectors, x, forward) if self._whole else self._chunks(x, forward)
 
     def _is_brief(self, x: Tensor) -> bool:
-        """Whether PyTorch's level of precision allows bfloat16 here, and it pays."""
-        return (
-            x.is_cuda
-            and x.dtype == torch.float32
-            and self.vectors.numel() >= _MANY
-            and torch.get_float32_matmul_precision() == "medium"
-        )
+        level = torch.get_float32_matmul_precision()
+        return x.dtype == torch.float32 and read_briefly(self.vectors.numel(), x.device, level)
 
     def _is_skinny(self, x: Tensor, forward: bool, brief: bool) -> bool:
         """Whether :mod:`specformer.spectrum.skinny` multiplies, in bfloat16 if brief or in TF32."""
@@ -63,7 +66,8 @@ class ResidentProduct:
             1 <= x.shape[1] <= _FEW
             and len(x) == self.vectors.shape[0 if forward else 1]
             and (brief or _ENOUGH <= self.vectors.numel() < _MANY)
-            and (x.dtype, self.vectors.dtype) == (torch.float32, torch.float32)
+            and x.dtype == torch.float32
+            and (brief or self.vectors.dtype == torch.float32)
             and x.device == self.vectors.device
             and torch.get_float32_matmul_precision() != "highest"
             and runs_on(x.device)
@@ -75,12 +79,13 @@ class ResidentProduct:
     def _brief_copy(self) -> Tensor:
         """U in bfloat16, its rows as far apart as tensor cores like them to be."""
         if self._brief is None:
-            self._brief = aligned(self.vectors, torch.bfloat16)
+            kept_so = self.vectors.dtype == torch.bfloat16 and _is_aligned(self.vectors)
+            self._brief = self.vectors if kept_so else aligned(self.vectors, torch.bfloat16)
         return self._brief
 
     def _lined_copy(self) -> Tensor:
         """U with rows that far apart, a copy only where they are not."""
-        if self.vectors.is_contiguous() and self.vectors.shape[1] % 4 == 0:
+        if _is_aligned(self.vectors):
             return self.vectors
         if self._lined is None:
             self._lined = aligned(self.vectors, torch.float32)
@@ -134,12 +139,34 @@ class _Transform(torch.autograd.Function):
         return None, _Transform.apply(ctx.product, gradients[0], not ctx.forward), None
 
 
-def aligned(vectors: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def read_briefly(entries: int, device: torch.device, level: str) -> bool:
+    """Whether PyTorch's level of precision allows bfloat16 for so many entries of U, and it pays.
+
+    Example:
+        >>> read_briefly(10**8, torch.device("cuda"), "medium")
+        True
+    """
+    return device.type == "cuda" and entries >= _MANY and level == "medium"
+
+
+def aligned(
+    vectors: Tensor,
+    dtype: torch.dtype = torch.bfloat16,
+    device: torch.device | str | None = None,
+) -> Tensor:
     """A copy whose rows start at multiples of 16 bytes, zero between them."""
     n, q = vectors.shape
-    rows = vectors.new_zeros(n, q + -q % (16 // dtype.itemsize), dtype=dtype)
+    rows = vectors.new_zeros(n, _padded(q, dtype), dtype=dtype, device=device)
     rows[:, :q] = vectors
     return rows[:, :q]
+
+
+def _is_aligned(vectors: Tensor) -> bool:
+    return vectors.stride() == (_padded(vectors.shape[1], vectors.dtype), 1)
+
+
+def _padded(pairs: int, dtype: torch.dtype) -> int:
+    return pairs + -pairs % (16 // dtype.itemsize)
 
 
 def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:

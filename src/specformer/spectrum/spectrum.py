@@ -17,8 +17,14 @@ from specformer.errors import SpectrumError
 from specformer.files import replacing
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
-from specformer.spectrum.landmarks import Landmarks, aligned, pieced_interpolation
-from specformer.spectrum.products import Product, ResidentProduct, StreamedProduct, transformed
+from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
+from specformer.spectrum.products import (
+    Product,
+    ResidentProduct,
+    StreamedProduct,
+    aligned,
+    transformed,
+)
 from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.row_stream import RowStream, rows_at_once
 
@@ -71,7 +77,7 @@ class Spectrum:
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
         values, vectors = self.eigenvalues, self.eigenvectors
         rows = self.rows
-        if rows is None and (values.device, values.dtype) != (vectors.device, vectors.dtype):
+        if rows is None and values.device != vectors.device:
             rows = rows_at_once(vectors)
         if rows is not None:
             if rows < 1:
@@ -80,16 +86,19 @@ class Spectrum:
             stream = RowStream(vectors, values.device, values.dtype, rows)
             object.__setattr__(self, "_product", StreamedProduct(stream))
         else:
-            object.__setattr__(self, "_product", ResidentProduct(vectors))
+            object.__setattr__(self, "_product", ResidentProduct(vectors, values.dtype))
 
     def __repr__(self) -> str:
         part = "complete" if self.is_complete else "truncated"
         vectors = self.eigenvectors
-        streamed = f", streamed from {vectors.device} in {vectors.dtype}"
+        kept = ""
+        if self.is_streamed:
+            kept = f", streamed from {vectors.device} in {vectors.dtype}"
+        elif vectors.dtype != self.dtype:
+            kept = f", kept in {vectors.dtype}"
         return (
             f"Spectrum(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
-            f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device}"
-            f"{streamed if self.is_streamed else ''})"
+            f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device}{kept})"
         )
 
     @property
@@ -125,18 +134,31 @@ class Spectrum:
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         non_blocking: bool = False,
+        *,
+        storage: torch.dtype | None = None,
     ) -> Spectrum:
-        """The same spectrum, all of it, on another device or in another precision."""
+        """The same spectrum, all of it, on another device or in another precision.
 
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
+        Args:
+            device: where everything goes.
+            dtype: precision of eigenvalues and eigenvectors, and of the signals to filter.
+            non_blocking: see :meth:`torch.Tensor.to`.
+            storage: precision to keep eigenvectors in, where it is another.
 
-        return replace(
-            self,
-            eigenvalues=move(self.eigenvalues),
-            eigenvectors=move(self.eigenvectors),
-            rows=None,
-        )
+        Example:
+            >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2)
+            >>> path.to(storage=torch.bfloat16).gft(torch.tensor([[1.0], [3.0]]))
+            tensor([[ 2.],
+                    [-1.]])
+        """
+        vectors, work = self.eigenvectors, dtype or self.dtype
+        kept = _stored(storage or dtype or vectors.dtype)
+        if kept == work:
+            moved = vectors.to(device, kept, non_blocking=non_blocking)
+        else:
+            moved = aligned(vectors, kept, device)
+        values = self.eigenvalues.to(device, work, non_blocking=non_blocking)
+        return replace(self, eigenvalues=values, eigenvectors=moved, rows=None)
 
     def streamed(
         self,
@@ -164,9 +186,7 @@ class Spectrum:
             tensor([[ 2.],
                     [-1.]])
         """
-        if storage is not None and not storage.is_floating_point:
-            raise SpectrumError(f"storage={storage}: choose torch.bfloat16 or torch.float32.")
-        vectors = self.eigenvectors if storage is None else self.eigenvectors.to(storage)
+        vectors = self.eigenvectors if storage is None else self.eigenvectors.to(_stored(storage))
         return replace(
             self,
             eigenvalues=self.eigenvalues.to(device),
@@ -232,7 +252,7 @@ class Spectrum:
             return keys
         if points < 2:
             raise SpectrumError(f"points={points}: interpolation needs at least two.")
-        places, interpolation = aligned(*pieced_interpolation(tokens, points))
+        places, interpolation = aligned_points(*pieced_interpolation(tokens, points))
         return keys._replace(points=placed(places), interpolation=placed(interpolation))
 
     def summary(self) -> dict[str, Any]:
@@ -278,3 +298,9 @@ class Spectrum:
             raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
         report = json.loads(text)
         return cls(**tensors, report=SolveReport(**report) if report else None)
+
+
+def _stored(dtype: torch.dtype) -> torch.dtype:
+    if not dtype.is_floating_point:
+        raise SpectrumError(f"storage={dtype}: choose torch.bfloat16 or torch.float32.")
+    return dtype
