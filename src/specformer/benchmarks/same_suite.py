@@ -26,7 +26,7 @@ from specformer.experiments.nodes import (
     node_task,
 )
 from specformer.nn import Specformer
-from specformer.spectrum import Spectrum
+from specformer.spectrum import Spectrum, decompose
 from specformer.training.metrics import summary
 from specformer.training.node_loop import NodeFit
 from specformer.training.precision import matmul_precision
@@ -95,7 +95,7 @@ def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[s
     """
     case = replace(case, spectrum=case.spectrum.to(device))
     exactly = replace(case.recipe, landmarks=None, precision="highest")
-    apart, by_order = losses_apart(case, device)  # first: what is compiled once is compiled now
+    apart = losses_apart(case, device)  # first: what is compiled once is compiled now
     epochs = case.recipe.schedule.epochs
     with progress.stage(f"{case.name}: ours", epochs, "accuracy") as update:
         ours, models = train_ours(case, device, update)
@@ -113,8 +113,7 @@ def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[s
         **{name: {**entry, **compared(entry, reference)} for name, entry in found.items()},
         "landmarks": None if keys is None else len(keys.values),
         "landmark_errors": landmark_errors(models, case.spectrum, case.recipe),
-        "losses_apart": apart,
-        "losses_apart_by_order": by_order,
+        **apart,
         "loss_epochs": _loss_epochs(case),
         **sizes(case),
     }
@@ -176,17 +175,21 @@ def train_plainly(case: NodeCase, device: torch.device, update: Update | None = 
 
 
 def plain_readings(
-    case: NodeCase, run: int, device: torch.device, order: np.ndarray | None = None
+    case: NodeCase,
+    run: int,
+    device: torch.device,
+    order: np.ndarray | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> list[Reading]:
     """What the host reads of every epoch of the plain loop on one split, nodes in that order."""
     assert case.graph.y is not None
-    schedule, spectrum = case.recipe.schedule, case.spectrum.to(device)
+    schedule, spectrum = case.recipe.schedule, case.spectrum.to(device, dtype)
     order = np.arange(len(case.graph.y)) if order is None else order
-    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device)
+    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device, dtype)
     vectors = spectrum.eigenvectors[torch.from_numpy(order).to(device)]
     split = case.splits[run]
     split = Split(split.train[order], split.val[order], split.test[order])
-    model = PlainSpecformer.of(_fresh(case, run + 1)[run]).to(device)
+    model = PlainSpecformer.of(_fresh(case, run + 1)[run]).to(device, dtype)
     with matmul_precision("highest", device):
         return fit_plainly(
             model,
@@ -199,12 +202,12 @@ def plain_readings(
         )
 
 
-def losses_apart(case: NodeCase, device: torch.device) -> tuple[float | None, float | None]:
-    """The largest difference of training losses on the first split, without dropout, in float32.
+def losses_apart(case: NodeCase, device: torch.device) -> dict[str, float | None]:
+    """The largest differences of training losses on the first split, without dropout.
 
-    Of ours from the plain loop, and of the plain loop with its nodes in another order from itself,
-    which is what rounding alone makes. Over :data:`LOSS_EPOCHS` epochs at most, attention over all
-    eigenvalues; None if they diverge.
+    Of ours from the plain loop in float32; of the plain loop with its nodes in another order from
+    itself, which is what rounding alone makes; and of ours from the plain loop in float64. Over
+    :data:`LOSS_EPOCHS` epochs at most, attention over all eigenvalues; None if they diverge.
     """
     epochs = _loss_epochs(case)
     recipe = replace(
@@ -220,14 +223,30 @@ def losses_apart(case: NodeCase, device: torch.device) -> tuple[float | None, fl
         precision="highest",
     )
     alone = replace(case, recipe=recipe, splits=case.splits[:1])
-    ours = _fit(_fresh(alone, 1), alone, device).curves[:, 0, 0].cpu().numpy()
-    orders = (None, np.random.default_rng(0).permutation(case.graph.num_nodes))
-    theirs, moved = (
-        np.array([reading.train_loss for reading in plain_readings(alone, 0, device, order)])
-        for order in orders
-    )
-    apart, by_order = (_finite(float(np.abs(other - theirs).max())) for other in (ours, moved))
-    return apart, by_order
+    moved = np.random.default_rng(0).permutation(case.graph.num_nodes)
+
+    def ours(one: NodeCase, dtype: torch.dtype = torch.float32) -> np.ndarray:
+        return _fit(_fresh(one, 1), one, device, dtype=dtype).curves[:, 0, 0].cpu().numpy()
+
+    def plain(
+        one: NodeCase, order: np.ndarray | None = None, dtype: torch.dtype = torch.float32
+    ) -> np.ndarray:
+        readings = plain_readings(one, 0, device, order, dtype)
+        return np.array([reading.train_loss for reading in readings])
+
+    def apart(one: np.ndarray, other: np.ndarray) -> float | None:
+        return _finite(float(np.abs(one - other).max()))
+
+    reference = plain(alone)
+    # Solved anew: ours relies on orthogonal eigenvectors, which float32 has only up to rounding.
+    double = torch.float64
+    k: Any = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
+    solved = replace(alone, spectrum=decompose(case.graph, k=k, dtype=double, device=device))
+    return {
+        "losses_apart": apart(ours(alone), reference),
+        "losses_apart_by_order": apart(plain(alone, moved), reference),
+        "losses_apart_in_float64": apart(ours(solved, double), plain(solved, dtype=double)),
+    }
 
 
 @torch.no_grad()
@@ -253,10 +272,14 @@ def _fit(
     case: NodeCase,
     device: torch.device,
     update: Update | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> NodeFit:
     """All splits of a case in our loop."""
-    spectrum, recipe = case.spectrum.to(device), case.recipe
+    spectrum, recipe = case.spectrum.to(device, dtype), case.recipe
     task = node_task(case.graph, case.splits, recipe, device)
+    if dtype != torch.float32:
+        x = torch.as_tensor(dense_features(case.graph, recipe.features)).to(device, dtype)
+        task, fresh = replace(task, x=x), [model.to(dtype) for model in fresh]
     keys = node_landmarks(spectrum, recipe)
     with matmul_precision(recipe.precision, device):
         return fit_task(fresh, task, spectrum, recipe, landmarks=keys, on_progress=update)

@@ -92,14 +92,18 @@ def _accuracy_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     """What no rule changes: seconds, losses, and landmarks' errors."""
     counts = sorted({count for row in rows for count in row["landmark_errors"]}, key=int)
-    header = ["case", "plain, s", "ours, s", "exact, s", "losses apart", "by order"]
+    losses = {
+        "losses apart": "losses_apart",
+        "by order": "losses_apart_by_order",
+        "in float64": "losses_apart_in_float64",
+    }
+    header = ["case", "plain, s", "ours, s", "exact, s", *losses]
     header += [f"error, b = {count}" for count in counts]
     lines = [
         [
             row["case"],
             *(_figure(row[name]["seconds"]) for name in ("plain", "ours", "exact")),
-            scientific(row["losses_apart"]),
-            scientific(row.get("losses_apart_by_order")),
+            *(scientific(row.get(key)) for key in losses.values()),
             *(scientific(row["landmark_errors"].get(count)) for count in counts),
         ]
         for row in rows
