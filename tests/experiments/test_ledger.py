@@ -294,3 +294,33 @@ def test_what_was_measured_of_speed_is_checked_and_shown(results):
         f"{path}: suite should be str, not 3",
         f"{path}: rows is empty",
     ]
+
+
+def test_the_brief_table_has_each_model_once(tmp_path):
+    cells = [
+        ("gcn", "default", "cora", 0.5),
+        ("gcn", "best", "cora", 0.75),
+        ("gcn", "default", "photo", 0.625),
+        ("gcn", "best", "pubmed", 0.99),  # not of the paper's table
+        ("specformer", "best", "photo", 0.875),
+        ("specformer", "paper", "photo", 0.5),
+    ]
+    rows = [
+        {**row(model, recipe, mean, metric), "dataset": dataset}
+        for model, recipe, dataset, mean in cells
+        for metric in ("accuracy", "accuracy-by-accuracy")
+    ]
+    recipes = {name: {} for name in ("default", "best", "paper")}
+    run = finished_run(tmp_path / "run", table=2, rows=rows, recipes=recipes)
+    folder = tmp_path / "results"
+    ledger.add(run, folder)
+    text = "<!-- results:table-2-brief -->\n<!-- /results -->\n"
+    lines = ledger.rendered(text, folder).splitlines()
+    assert lines[1:7] == [
+        "| model | cora | photo |",
+        "|---|---|---|",
+        "| GCN | **75.00 [50.00]** | 62.50 [50.00] |",
+        "| Specformer | – | 50.00 [50.00] |",
+        "| Specformer, best | – | **87.50 [50.00]** |",
+        "",
+    ]

@@ -12,7 +12,12 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.experiments import bench_tables
-from specformer.experiments.tables import markdown_table, newest_rows, paper_order
+from specformer.experiments.tables import (
+    brief_table_2,
+    markdown_table,
+    newest_rows,
+    paper_order,
+)
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
 
@@ -157,16 +162,19 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:bench`` what was measured of speed and memory. What was measured again is shown once.
+    ``results:table-2-brief`` one figure a cell, ``results:bench`` what was measured of speed and
+    memory. What was measured again is shown once.
     """
 
     def block(match: re.Match[str]) -> str:
-        name = match["name"].removesuffix("-beyond")
+        name = match["name"].removesuffix("-beyond").removesuffix("-brief")
         found = [entry for _, entry in entries(folder / name)]
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
         if found[0].get("schema") == bench_tables.SCHEMA:
             return f"{match[1]}{bench_tables.bench_markdown(found)}{match[4]}"
+        if match["name"] == "table-2-brief":
+            return f"{match[1]}{brief_table_2(latest(found))}{match[4]}"
         table = markdown_table(latest(found), beyond=name != match["name"])
         return f"{match[1]}{table}{match[4]}"
 

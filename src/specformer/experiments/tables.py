@@ -261,14 +261,56 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
     rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
     rows = with_cited(table, rows)
     header, cells, bold = table_grid(table, rows)
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines = [_markdown_line(header), "|" + "---|" * len(header)]
     for line, strong in zip(cells, bold, strict=True):
         shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
-        lines.append("| " + " | ".join(shown) + " |")
+        lines.append(_markdown_line(shown))
     runs = max(row["runs"] for row in rows)
     many = "one run" if runs == 1 else f"{runs} runs"
     lines += ["", f"{caption(table)}, {many}; best in bold.", ""]
     return "\n".join([*lines, *_provenance(entries), ""])
+
+
+def brief_table_2(entries: Sequence[dict[str, Any]]) -> str:
+    """Recorded entries of Table 2 with one line a model and one figure a cell.
+
+    That of the settings found for a model on a set, where there are any; Specformer also has a line
+    with the paper's.
+    """
+    rows = [
+        row
+        for entry in entries
+        for row in entry["rows"]
+        if is_papers(2, row) and row["metric"] == "accuracy-by-accuracy"
+    ]
+    if not rows:
+        raise ConfigError("no recorded row belongs in this table.")
+    datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in sorted(rows, key=paper_order):  # tuned settings last, so they stay
+        ours = row["model"] == "specformer"
+        name = contestant_name(row["model"], row["recipe"]) if ours else look(row["model"]).label
+        found.setdefault(name, {})[row["dataset"]] = row
+    best = {name: max(row["mean"] for row in rows if row["dataset"] == name) for name in datasets}
+    lines = [_markdown_line(["model", *datasets]), "|" + "---|" * (len(datasets) + 1)]
+    for name, cells in found.items():
+        shown = [name]
+        for dataset in datasets:
+            row = cells.get(dataset)
+            cell = "–" if row is None else interval(row)
+            if row is not None and row["paper"] is not None:
+                cell += f" [{100 * row['paper']:.2f}]"
+            shown.append(f"**{cell}**" if row and row["mean"] == best[dataset] else cell)
+        lines.append(_markdown_line(shown))
+    told = (
+        "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's], "
+        f"{max(row['runs'] for row in rows)} runs; best in bold."
+    )
+    return "\n".join([*lines, "", told, ""])
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def is_papers(table: int, row: dict[str, Any]) -> bool:
