@@ -69,7 +69,7 @@ def raw_bases(state: State, molecule: Molecule, config: Mapping[str, Any]) -> Te
 def combined_bases(
     state: State, raw: list[Tensor], config: Mapping[str, Any], training: bool
 ) -> list[Tensor]:
-    """Ŝ of every molecule, n×n×d (NOTES.md, row 6)."""
+    """Ŝ of every molecule, n×n×d."""
     parts = [linear(part(state, "first"), x) for x in raw]
     if config["bases_norm"] == "batch":
         parts = norm(part(state, "first_norm"), parts, training)
@@ -85,7 +85,7 @@ def combined_bases(
 def convolution(
     state: State, hidden: list[Tensor], bonds: list[Tensor], bases: list[Tensor], training: bool
 ) -> list[Tensor]:
-    """(linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij summed into i, then FFN (NOTES.md, row 7)."""
+    """(linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij summed into i, then FFN."""
     summed = []
     for h, e, s in zip(hidden, bonds, bases, strict=True):
         rows = []

@@ -135,7 +135,7 @@ def spectral_filter(
     """The new eigenvalues λ_1 … λ_M, q×M."""
     z = encoder(part(state, "encoder"), eigenvalues, num_heads, epsilon)
     state = part(state, "decoder")
-    if decoder == "joint":  # NOTES.md, row 3: one map of the whole representation
+    if decoder == "joint":  # one map of the whole representation, as in the authors' code
         return activate(activation, linear(part(state, "linear"), z))
     normed = layer_norm(part(state, "norm"), z)
     columns = [
@@ -152,7 +152,7 @@ def combined_bases(state: State, response: Tensor, vectors: Tensor, kind: str) -
     entries = torch.stack(stack, dim=2)
     if kind == "ffn":
         return feed_forward(part(state, "network"), entries)
-    return entries @ state["weight"]  # NOTES.md, row 4: per-channel weights, no nonlinearity
+    return entries @ state["weight"]  # per-channel weights, no nonlinearity, as in the authors' code
 
 
 # --- §4.3: convolution and model ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The names that stay (DESIGN.md, §3), loaded on first use."""
+"""The names that stay, loaded on first use."""
 
 from __future__ import annotations
 

@@ -61,6 +61,18 @@ def test_zinc_has_the_papers_number_of_parameters() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "tasks", "paper"), [("molhiv", 1, 226_645), ("molpcba", 128, 3_025_048)]
+)
+def test_the_authors_recipes_have_the_papers_number_of_parameters(name, tasks, paper) -> None:
+    recipe = graph_recipe("authors", name)[1]
+    (elements, chirality, *others), bonds = cardinalities(sample(name), recipe)
+    assert chirality == 5  # OGB had four kinds when the paper was written
+    model = graph_model("specformer", recipe, [elements, 4, *others], bonds, tasks)
+    assert sum(parameter.numel() for parameter in model.parameters()) == paper
+    assert (recipe.matrix, recipe.schedule.beta1) == ("adjacency-with-loops", 0.9)
+
+
+@pytest.mark.parametrize(
     ("name", "settled"),
     [
         ("zinc", ("regression", "mae", "l1")),

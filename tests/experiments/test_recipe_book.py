@@ -31,7 +31,7 @@ WRITTEN = RecipeBook("nodes.yaml").written
 ENTRIES = [
     (name, model, dataset)
     for name in NAMED
-    for model, sets in WRITTEN[name].items()
+    for model, sets in WRITTEN.get(name, {}).items()
     for dataset in sets
 ]
 MANY = RecipeBook("molecules.yaml").written

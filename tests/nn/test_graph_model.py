@@ -252,7 +252,7 @@ def test_zinc_has_as_many_parameters_as_the_papers() -> None:
     ],
 )
 def test_the_papers_other_counts(channels, tasks, heads, sharing, paper: int) -> None:
-    """Width and sharing are those of the authors' code (NOTES.md, rows 11 and 19)."""
+    """Width and sharing are those of the authors' code, not of the paper's text."""
     assert parameters(OGB_ATOMS, OGB_BONDS, channels, tasks, 8, heads, sharing, **OGB) == paper
 
 

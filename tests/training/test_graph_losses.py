@@ -35,7 +35,7 @@ def test_missing_targets_count_for_nothing(loss) -> None:
 
 @pytest.mark.parametrize("loss", PLAIN)
 def test_a_column_is_not_broadcast_against_a_row(loss) -> None:
-    """NOTES.md, row 18: [B, 1] against [B] would compare all pairs."""
+    """[B, 1] against [B] would compare all pairs."""
     with pytest.raises(ValueError, match=r"outputs \[6, 1\] and targets \[6\] differ"):
         graph_errors(loss, OUTPUTS[:, :1], TARGETS[:, 0])
     pairs = (OUTPUTS[:, :1] - TARGETS[:, 0]).abs().mean()

@@ -13,8 +13,9 @@ import yaml
 from specformer.errors import ConfigError
 from specformer.training.recipe import merged, read_settings
 
-#: Recipes by data set: the paper's settings, and those that did best on validation data.
-NAMED = ("paper", "best")
+#: Recipes by data set: the paper's settings, those of its authors' code where they differ in the
+#: model, and those that did best on validation data.
+NAMED = ("paper", "authors", "best")
 
 
 class RecipeBook:
