@@ -152,7 +152,7 @@ def combined_bases(state: State, response: Tensor, vectors: Tensor, kind: str) -
     entries = torch.stack(stack, dim=2)
     if kind == "ffn":
         return feed_forward(part(state, "network"), entries)
-    return entries @ state["weight"]  # per-channel weights, no nonlinearity, as in the authors' code
+    return entries @ state["weight"]  # per-channel weights, as in the authors' code
 
 
 # --- §4.3: convolution and model ----------------------------------------------------------------

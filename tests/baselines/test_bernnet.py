@@ -68,4 +68,4 @@ def test_conversion_is_exact_in_float32():
 def test_repr_and_state():
     model = BernNet(3, 8, 2)
     assert repr(model) == "BernNet(3, 8, 2, order=10)"
-    assert "chebyshev_of_bernstein" not in model.state_dict()
+    assert "conversion" not in model.state_dict()

@@ -11,7 +11,7 @@ from specformer.baselines import ChebNetII
 
 def randomised(order: int = 10) -> ChebNetII:
     model = ChebNetII(3, 8, 2, order=order).double()
-    torch.nn.init.normal_(model.gamma)
+    torch.nn.init.normal_(model.coefficients)
     return model
 
 
@@ -25,7 +25,8 @@ def test_against_the_formula(graph, order):
     for k in range(order + 1):
         # T_k(cos a) = cos(k a), at the nodes and at the eigenvalues.
         weight = sum(
-            model.gamma[j].relu() * cos(k * (j + 0.5) * pi / (order + 1)) for j in range(order + 1)
+            model.coefficients[j].relu() * cos(k * (j + 0.5) * pi / (order + 1))
+            for j in range(order + 1)
         )
         weight = weight * (1 if k == 0 else 2) / (order + 1)
         response = response + weight * torch.cos(k * angle)
@@ -45,16 +46,16 @@ def test_against_the_formula(graph, order):
 def test_response_goes_through_the_learned_values():
     model = randomised()
     nodes = torch.as_tensor(np.cos((np.arange(11) + 0.5) * np.pi / 11))
-    torch.testing.assert_close(model.response(1 + nodes).flatten(), model.gamma.relu())
+    torch.testing.assert_close(model.response(1 + nodes).flatten(), model.coefficients.relu())
 
 
 def test_response_is_numpys_interpolant():
     """Any polynomial of degree K is recovered from its values at the nodes."""
     model = randomised()
-    model.gamma.data.abs_()
+    model.coefficients.data.abs_()
     nodes = np.cos((np.arange(11) + 0.5) * np.pi / 11)
     fitted = np.polynomial.Chebyshev.fit(
-        nodes, model.gamma.detach().numpy(), deg=10, domain=[-1, 1]
+        nodes, model.coefficients.detach().numpy(), deg=10, domain=[-1, 1]
     )
     eigenvalues = np.linspace(0, 2, 31)
     response = model.response(torch.as_tensor(eigenvalues)).detach().flatten()

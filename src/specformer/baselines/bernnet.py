@@ -6,14 +6,12 @@ from math import comb
 
 import torch
 from numpy.polynomial import Chebyshev, Polynomial
-from torch import Tensor, nn
+from torch import Tensor
 
-from specformer.baselines.feature_mlp import FeatureMLP
-from specformer.baselines.propagation import Propagation
-from specformer.baselines.recurrence import chebyshev
+from specformer.baselines.nonnegative import NonNegativePolynomial
 
 
-class BernNet(nn.Module):
+class BernNet(NonNegativePolynomial):
     r"""Bernstein polynomial network.
 
     From `"BernNet: Learning Arbitrary Graph Spectral Filters via
@@ -41,58 +39,9 @@ class BernNet(nn.Module):
         [1.0, 1.0]
     """
 
-    chebyshev_of_bernstein: Tensor
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        order: int = 10,
-        dropout: float = 0.0,
-        propagation_dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.channels = in_channels, hidden_channels, out_channels
-        self.order = order
-        self.polynomials = chebyshev(order)
-        self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
-        self.propagation_dropout = nn.Dropout(propagation_dropout)
-        self.coefficients = nn.Parameter(torch.empty(order + 1))
-        self.register_buffer(
-            "chebyshev_of_bernstein",
-            torch.tensor(chebyshev_of_bernstein(order)),
-            persistent=False,
-        )
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        self.mlp.reset_parameters()
-        nn.init.ones_(self.coefficients)
-
-    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        h = self.propagation_dropout(self.mlp(x))
-        weights = self._chebyshev_weights()[..., None, None].unbind(-3)
-        return self.polynomials.combine(
-            lambda h: -propagation.adjacency(h), [weight * h for weight in weights]
-        )
-
-    def filter_parameters(self) -> list[nn.Parameter]:
-        """The polynomial's own parameters, which may have a learning rate of their own."""
-        return [self.coefficients]
-
-    def response(self, eigenvalues: Tensor) -> Tensor:
-        r"""The filter at Laplacian eigenvalues: [q] → [..., q, 1]."""
-        return self.polynomials(eigenvalues - 1) @ self._chebyshev_weights().unsqueeze(-1)
-
-    def _chebyshev_weights(self) -> Tensor:
-        return self.coefficients.relu() @ self.chebyshev_of_bernstein
-
-    def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, order={self.order})"
+    @staticmethod
+    def conversion_of(order: int) -> Tensor:
+        return torch.tensor(chebyshev_of_bernstein(order))
 
 
 def chebyshev_of_bernstein(order: int) -> list[list[float]]:
