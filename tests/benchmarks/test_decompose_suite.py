@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.training.small_graphs import small_set
 from typer.testing import CliRunner
 
 from specformer import decompose
@@ -21,7 +22,8 @@ from specformer.cli import app
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.experiments.bench_tables import bench_grids
-from specformer.graphs import write_npz
+from specformer.graphs import write_graph_set, write_npz
+from specformer.spectrum import decompose_many
 from specformer.training.progress import Silent
 
 CPU = torch.device("cpu")
@@ -74,10 +76,27 @@ def test_a_row_is_that_of_the_decomposition(folder):
 def test_arpack_is_stopped_in_time():
     assert arpack_seconds(csbm(0.5, num_nodes=300, num_features=4), limit=0.0) is None
     sizes = {"nodes": 9, "edges": 9, "asked": "5", "eigenpairs": 5, "case": "a", "solver": "dense"}
+    sizes["graphs"] = 1
     found = {"seconds": 1.0, "mb": None, "residual": 0.0, "orthogonality": 0.0}
     arpack = {"arpack_pairs": 20, "arpack_seconds": None, "arpack_limit": 60.0}
     grid = bench_grids({"suite": "decompose", "rows": [{**sizes, **found, **arpack}]})[0]
     assert grid[1][0][-1] == "> 60"
+
+
+def test_a_set_of_graphs_is_decomposed_as_one(tmp_path):
+    graphs = small_set(40, seed=3)
+    write_graph_set(tmp_path / "few.npz", graphs)
+    source = str(tmp_path / "few.npz")
+    (row,) = bench_decompositions([source], device=CPU, plan=DecomposePlan(2), progress=Silent())
+    found = decompose_many(graphs)
+    assert row["graphs"] == 40
+    assert row["eigenpairs"] == row["nodes"] == len(found.eigenvalues)
+    assert row["edges"] == sum(graphs.num_edges)
+    assert row["residual"] == found.report.max_residual
+    header, lines = bench_grids({"suite": "decompose", "rows": [row]})[0]
+    shown = dict(zip(header, lines[0], strict=True))
+    assert shown["graph"] == "few, 40 graphs"
+    assert shown["ARPACK, 20 pairs, s"] == "–"
 
 
 def test_a_sized_graph_is_always_the_same():

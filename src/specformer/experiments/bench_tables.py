@@ -117,10 +117,10 @@ def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     header += ["residual", "orthogonality", f"ARPACK, {rows[0]['arpack_pairs']} pairs, s"]
     lines = []
     for row in rows:
-        arpack = row["arpack_seconds"]
+        arpack, limit = row["arpack_seconds"], row["arpack_limit"]
         lines.append(
             [
-                row["case"],
+                row["case"] if row["graphs"] == 1 else f"{row['case']}, {row['graphs']:,} graphs",
                 f"{row['nodes']:,}",
                 f"{row['edges']:,}",
                 row["asked"],
@@ -130,7 +130,7 @@ def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
                 _figure(row["mb"]),
                 scientific(row["residual"]),
                 scientific(row["orthogonality"]),
-                _figure(arpack) if arpack else f"> {row['arpack_limit']:.0f}",
+                f"> {limit:.0f}" if limit and arpack is None else _figure(arpack),
             ]
         )
     return header, lines
