@@ -355,6 +355,12 @@ def test_recorded_table(tmp_path):
     assert not list(tmp_path.iterdir())  # nothing was run, nothing written
 
 
+def test_recorded_rows_of_some_models(tmp_path):
+    chosen = ("--models", "specformer", "--recipes", "paper", "--filters", "comb")
+    shown = only_json(run(tmp_path, "table", 1, "--recorded", *chosen, "--json"))
+    assert {(row["model"], row["dataset"]) for row in shown["rows"]} == {("specformer", "comb")}
+
+
 def test_recorded_table_for_people(call):
     status, out, err = call("table", 1, "--recorded")
     assert (status, err) == (0, "")
@@ -458,6 +464,8 @@ ERRORS = {
         "unknown filter 'notch'",
     ),
     "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
+    "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
+    "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
     "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
     "graph of an unknown kind": (["spectrum", "text.png"], "text.png"),
     "folder without edges": (["spectrum", "empty"], "edges.csv"),

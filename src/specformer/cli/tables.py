@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,10 +75,18 @@ def table(
 
     if number not in _OPTIONS:
         raise ConfigError(f"table {number} is not here yet; tables 1, 2 and 3 are.")
+    given = {"images": images, "filters": filters, "datasets": datasets, "runs": runs}
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS[number]:
+            homes = " and ".join(str(n) for n, options in _OPTIONS.items() if option in options)
+            plural = "tables" if " " in homes else "table"
+            raise ConfigError(f"--{option} belongs to {plural} {homes}, not to table {number}.")
     if recorded:
-        from specformer.experiments.ledger import recorded_rows, results_folder
-
-        rows = with_cited(number, recorded_rows(results_folder(results), number))
+        for option, is_given in {"images": images, "runs": runs, "set": assignments}.items():
+            if is_given:
+                raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
+        chosen = {"model": models, "recipe": recipes, "dataset": filters or datasets}
+        rows = _recorded(number, results, {key: split_names(chosen[key]) for key in chosen})
         if json_output:
             print_json({"table": number, "rows": rows})
         elif rows:
@@ -84,12 +94,6 @@ def table(
         else:
             typer.echo(f"Nothing is recorded of table {number}.")
         return
-    given = {"images": images, "filters": filters, "datasets": datasets, "runs": runs}
-    for option, value in given.items():
-        if value is not None and option not in _OPTIONS[number]:
-            homes = " and ".join(str(n) for n, options in _OPTIONS.items() if option in options)
-            plural = "tables" if " " in homes else "table"
-            raise ConfigError(f"--{option} belongs to {plural} {homes}, not to table {number}.")
     target = choose_device(device)
     refuse_taken(out)
     common: dict[str, Any] = {
@@ -165,3 +169,25 @@ def table(
         return
     show_paper_table(number, rows)
     farewell(result, report)
+
+
+def _recorded(
+    number: int, results: Path | None, chosen: Mapping[str, Sequence[str] | None]
+) -> list[dict[str, Any]]:
+    """The recorded rows of a table and the paper's own, those of some models and data sets."""
+    from specformer.experiments.ledger import recorded_rows, results_folder
+    from specformer.experiments.tables import with_cited
+
+    rows = with_cited(number, recorded_rows(results_folder(results), number))
+    for key, names in chosen.items():
+        if not rows or names is None:
+            continue
+        known = dict.fromkeys(row[key] for row in rows)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"table {number}: no {key} {', '.join(unknown)} is recorded, only "
+                f"{', '.join(known)}."
+            )
+        rows = [row for row in rows if row[key] in names]
+    return rows

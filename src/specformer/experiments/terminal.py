@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
 from specformer.experiments.tables import caption, interval, plain_interval, table_grid
 from specformer.reports.numbers import error, r_squared
@@ -62,15 +63,47 @@ class _Shown:
 def show_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
 ) -> None:
-    """Print a table, the first ``left`` columns flush left, figures flush right."""
-    shown = Table(title=escape(title))
-    for number, name in enumerate(header):
-        shown.add_column(escape(name), justify="left" if number < left else "right")
-    for row in rows:
-        shown.add_row(*row)
+    """Print a table, the first ``left`` columns flush left, figures flush right.
+
+    What is too wide goes on below, with those first columns again.
+    """
     # Piped output has no width of its own; a table cut to 80 columns would lose figures.
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    console.print(shown)
+    widths = (
+        [
+            max(Text.from_markup(cell).cell_len for cell in (escape(name), *column))
+            for name, column in zip(header, zip(*rows, strict=True), strict=True)
+        ]
+        if rows
+        else [len(name) for name in header]
+    )
+    for number, part in enumerate(_parts(widths, left, console.width)):
+        shown = Table(title=None if number else escape(title))
+        for column in part:
+            shown.add_column(escape(header[column]), justify="left" if column < left else "right")
+        for row in rows:
+            shown.add_row(*(row[column] for column in part))
+        console.print(shown)
+
+
+def _parts(widths: Sequence[int], left: int, room: int) -> list[list[int]]:
+    """Columns of tables no wider than ``room``, if they can be; each begins with the first ones.
+
+    Example:
+        >>> _parts([5, 10, 10, 10], 1, 40)
+        [[0, 1, 2], [0, 3]]
+    """
+    margin = 3  # a line and two spaces
+    first = list(range(left))
+    used = full = 1 + sum(widths[column] + margin for column in first)
+    parts = [list(first)]
+    for column in range(left, len(widths)):
+        if used + widths[column] + margin > room and len(parts[-1]) > left:
+            parts.append(list(first))
+            used = full
+        parts[-1].append(column)
+        used += widths[column] + margin
+    return parts
 
 
 def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
