@@ -298,7 +298,7 @@ def datasets(data: Data = None, json_output: Json = False) -> None:
         )
         for row in found
     ]
-    show_table("Data sets", ("name", "about", *sizes, "file"), lines)
+    show_table("Data sets", ("name", "about", *sizes, "file"), lines, again=1)
 
 
 def _whereabouts(row: dict[str, Any]) -> str:

@@ -61,23 +61,22 @@ class _Shown:
 
 
 def show_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 2,
+    again: int | None = None,
 ) -> None:
     """Print a table, the first ``left`` columns flush left, figures flush right.
 
-    What is too wide goes on below, with those first columns again.
+    What is too wide goes on below, the first ``again`` columns, by default those on the left, once
+    more.
     """
     # Piped output has no width of its own; a table cut to 80 columns would lose figures.
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    widths = (
-        [
-            max(Text.from_markup(cell).cell_len for cell in (escape(name), *column))
-            for name, column in zip(header, zip(*rows, strict=True), strict=True)
-        ]
-        if rows
-        else [len(name) for name in header]
-    )
-    for number, part in enumerate(_parts(widths, left, console.width)):
+    columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
+    widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
+    for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
         shown = Table(title=None if number else escape(title))
         for column in part:
             shown.add_column(escape(header[column]), justify="left" if column < left else "right")
@@ -86,7 +85,7 @@ def show_table(
         console.print(shown)
 
 
-def _parts(widths: Sequence[int], left: int, room: int) -> list[list[int]]:
+def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
     """Columns of tables no wider than ``room``, if they can be; each begins with the first ones.
 
     Example:
@@ -94,11 +93,11 @@ def _parts(widths: Sequence[int], left: int, room: int) -> list[list[int]]:
         [[0, 1, 2], [0, 3]]
     """
     margin = 3  # a line and two spaces
-    first = list(range(left))
+    first = list(range(again))
     used = full = 1 + sum(widths[column] + margin for column in first)
     parts = [list(first)]
-    for column in range(left, len(widths)):
-        if used + widths[column] + margin > room and len(parts[-1]) > left:
+    for column in range(again, len(widths)):
+        if used + widths[column] + margin > room and len(parts[-1]) > again:
             parts.append(list(first))
             used = full
         parts[-1].append(column)
