@@ -102,17 +102,19 @@ def feed_forward(state: State, x: Tensor) -> Tensor:
 
 
 def encoder_block(state: State, z: Tensor, num_heads: int) -> Tensor:
-    """Eq. 3, pre-norm."""
-    normed = layer_norm(part(state, "attention_norm"), z)
-    heads = attention_heads(part(state, "attention"), normed, num_heads)
-    z = linear(part(state, "attention.out"), torch.cat(heads, dim=1)) + z
+    """Eq. 3, pre-norm; without attention where it has no weights."""
+    if part(state, "attention"):
+        normed = layer_norm(part(state, "attention_norm"), z)
+        heads = attention_heads(part(state, "attention"), normed, num_heads)
+        z = linear(part(state, "attention.out"), torch.cat(heads, dim=1)) + z
     normed = layer_norm(part(state, "feed_forward_norm"), z)
     return feed_forward(part(state, "feed_forward"), normed) + z
 
 
 def encoder(state: State, eigenvalues: Tensor, num_heads: int, epsilon: float = 100.0) -> Tensor:
-    d = state["embedding.weight"].shape[0]
-    z = linear(part(state, "embedding"), encoding(eigenvalues, d, epsilon))
+    d, width = state["embedding.weight"].shape
+    encoded = eigenvalues[:, None] if width == 1 else encoding(eigenvalues, d, epsilon)
+    z = linear(part(state, "embedding"), encoded)
     block = 0
     while part(state, f"blocks.{block}"):
         z = encoder_block(part(state, f"blocks.{block}"), z, num_heads)

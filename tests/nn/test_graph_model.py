@@ -64,6 +64,8 @@ def test_structure_is_the_papers(sharing, bases_norm, normalise_bases, training:
         {"pooling": "max"},
         {"decoder": "heads", "num_blocks": 2},
         {"filter_activation": "tanh", "epsilon": 30.0},
+        {"encoding": False, "attention": False},
+        {"attention": False, "sharing": "large"},
         {"bases_activation": "gelu"},
         {"num_layers": 3, "num_heads": 4, "sharing": "large"},
     ],

@@ -89,6 +89,39 @@ def test_filter_options(filter_activation, epsilon: float) -> None:
     assert_is_the_papers(SPECTRA["isolated"], decoder="heads", **options)
 
 
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("num_blocks", [1, 2])
+@pytest.mark.parametrize("encoding", [False, True])
+@pytest.mark.parametrize("attention", [False, True])
+def test_ablated_encoders(sharing, num_blocks: int, encoding: bool, attention: bool) -> None:
+    options = {"encoding": encoding, "attention": attention, "num_blocks": num_blocks}
+    assert_is_the_papers(SPECTRA["star"], sharing=sharing, **options)
+
+
+def test_without_attention_an_eigenvalue_goes_its_own_way() -> None:
+    spectrum = SPECTRA["weighted"]
+    model = scrambled(Specformer(3, 8, 4, attention=False)).eval()
+    filt = model.filters[0]
+    alone = torch.cat([filt(value.view(1)) for value in spectrum.eigenvalues])
+    torch.testing.assert_close(filt(spectrum.eigenvalues), alone)
+    assert model.condensed_attention(spectrum).shape == (1, 0, 3, 3)
+    landmarks = spectrum.landmarks(4, points=4)
+    found = model(random(14, 3), spectrum, landmarks)
+    torch.testing.assert_close(found, model(random(14, 3), spectrum))
+    with pytest.raises(ConfigError, match="attention=False needs decoder='joint'"):
+        Specformer(3, 8, 4, attention=False, decoder="heads")
+
+
+def test_noise_of_ablated_encoders_is_that_of_every_eigenvalue() -> None:
+    spectrum = SPECTRA["star"]  # with repeated eigenvalues
+    model = scrambled(Specformer(3, 8, 4, attention=False, transformer_dropout=0.5)).train()
+    (response,) = model.responses(spectrum)
+    repeated = spectrum.distinct.counts.argmax()
+    same = response[spectrum.distinct.index == repeated]
+    assert len(same) > 1
+    assert len(same.unique(dim=0)) == len(same)
+
+
 def test_float32_is_close_to_the_papers() -> None:
     spectrum = SPECTRA["weighted"]
     model = scrambled(Specformer(3, 8, 4))

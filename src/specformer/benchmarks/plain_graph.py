@@ -126,6 +126,8 @@ class PlainGraphSpecformer(nn.Module):
         require(
             config,
             num_blocks=1,
+            encoding=True,
+            attention=True,
             decoder="joint",
             pooling="mean",
             filter_activation=None,

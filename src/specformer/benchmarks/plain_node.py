@@ -57,6 +57,8 @@ class PlainSpecformer(nn.Module):
         require(
             config,
             num_blocks=1,
+            encoding=True,
+            attention=True,
             decoder="joint",
             bases="linear",
             feature_layers=2,

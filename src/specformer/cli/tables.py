@@ -33,13 +33,20 @@ if TYPE_CHECKING:
     from specformer.training.run_folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
-_OPTIONS = {1: ("images", "filters"), 2: ("datasets", "runs"), 3: ("datasets", "runs")}
-_KINDS = {1: "filters", 2: "nodes", 3: "molecules"}
+_OPTIONS = {
+    1: ("images", "filters", "models"),
+    2: ("datasets", "runs", "models"),
+    3: ("datasets", "runs", "models"),
+    4: ("datasets", "runs"),
+}
+_KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
 
 
 def table(
-    number: Annotated[int, typer.Argument(help="The paper's table: 1, 2 or 3.")],
-    models: Annotated[str | None, typer.Option(help="Comma-separated. (default: all)")] = None,
+    number: Annotated[int, typer.Argument(help="The paper's table: 1, 2, 3 or 4.")],
+    models: Annotated[
+        str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
+    ] = None,
     images: Annotated[
         int | None, typer.Option(help="Table 1: the first N images. (default: all)")
     ] = None,
@@ -47,13 +54,16 @@ def table(
         str | None, typer.Option(help="Table 1: comma-separated. (default: all five)")
     ] = None,
     recipes: Annotated[
-        str | None, typer.Option(help="Comma-separated. (default: all there are)")
+        str | None,
+        typer.Option(
+            help="Comma-separated; table 4: bare, encoding, small, medium, large. (default: all)"
+        ),
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option(help="Tables 2 and 3: comma-separated. (default: all)")
+        str | None, typer.Option(help="Tables 2 to 4: comma-separated. (default: all)")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Tables 2 and 3: how many runs. (default: 10)")
+        int | None, typer.Option(help="Tables 2 to 4: how many runs. (default: 10)")
     ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
@@ -74,13 +84,19 @@ def table(
     from specformer.training.environment import choose_device
 
     if number not in _OPTIONS:
-        raise ConfigError(f"table {number} is not here yet; tables 1, 2 and 3 are.")
-    given = {"images": images, "filters": filters, "datasets": datasets, "runs": runs}
+        raise ConfigError(f"table {number} is not here; tables 1, 2, 3 and 4 are.")
+    given = {
+        "images": images,
+        "filters": filters,
+        "datasets": datasets,
+        "runs": runs,
+        "models": models,
+    }
     for option, value in given.items():
         if value is not None and option not in _OPTIONS[number]:
-            homes = " and ".join(str(n) for n, options in _OPTIONS.items() if option in options)
-            plural = "tables" if " " in homes else "table"
-            raise ConfigError(f"--{option} belongs to {plural} {homes}, not to table {number}.")
+            *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
+            homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
+            raise ConfigError(f"--{option} belongs to {homes}, not to table {number}.")
     if recorded:
         for option, is_given in {"images": images, "runs": runs, "set": assignments}.items():
             if is_given:
@@ -106,7 +122,6 @@ def table(
     config = {
         "command": "table",
         "table": number,
-        "models": models,
         "recipes": recipes,
         **{option: given[option] for option in _OPTIONS[number]},
         "set": assignments or [],
@@ -121,7 +136,19 @@ def table(
         return started[0]
 
     with progress_bars(quiet or json_output) as progress:
-        if number == 3:
+        if number == 4:
+            from specformer.experiments.table4 import DATASETS as ABLATED
+            from specformer.experiments.table4 import table4
+
+            result, arrays = table4(
+                datasets=split_names(datasets) or ABLATED,
+                variants=split_names(recipes),
+                runs=10 if runs is None else runs,
+                progress=progress,
+                begin=lambda: begin().path,
+                **common,
+            )
+        elif number == 3:
             from specformer.experiments.graph_recipe import GRAPH_MODELS
             from specformer.experiments.table3 import DATASETS as MANY
             from specformer.experiments.table3 import table3

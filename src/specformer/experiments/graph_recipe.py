@@ -44,6 +44,8 @@ class GraphModel:
     decoder: Literal["joint", "heads"] = "joint"
     filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0
+    encoding: bool = True
+    attention: bool = True
     bases_norm: Literal["batch"] | None = None
     bases_activation: Literal["relu", "gelu", "tanh"] | None = None
     normalise_bases: Literal["softmax"] | None = None

@@ -38,6 +38,8 @@ class NodeModel:
     decoder: Literal["joint", "heads"] = "joint"
     filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0
+    encoding: bool = True
+    attention: bool = True
     transform: bool = False
     norm: Literal["batch", "layer"] | None = None
     activation: Literal["relu", "gelu", "tanh"] | None = None

@@ -97,7 +97,7 @@ def node_operator(
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
     """What attention looks at while training, where that is less than all tokens."""
-    if not isinstance(operator, Spectrum) or recipe.landmarks is None:
+    if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
         return None
     tokens, count = len(operator.distinct.values), recipe.landmarks
     if count == "auto":

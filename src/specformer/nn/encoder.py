@@ -21,12 +21,16 @@ class EncoderBlock(nn.Module):
     .. math::
         \tilde Z = \mathrm{MHA}(\mathrm{LN}(Z)) + Z, \quad
         \hat Z = \mathrm{FFN}(\mathrm{LN}(\tilde Z)) + \tilde Z
+
+    Where it does not attend, :math:`\tilde Z = Z`.
     """
 
-    def __init__(self, channels: int, num_heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, channels: int, num_heads: int, dropout: float = 0.0, attends: bool = True
+    ) -> None:
         super().__init__()
-        self.attention_norm = LayerNorm(channels)
-        self.attention = SelfAttention(channels, num_heads)
+        self.attention_norm = LayerNorm(channels) if attends else None
+        self.attention = SelfAttention(channels, num_heads) if attends else None
         self.feed_forward_norm = LayerNorm(channels)
         self.feed_forward = nn.Sequential(
             Linear(channels, channels), nn.GELU(), Linear(channels, channels)
@@ -47,19 +51,23 @@ class EncoderBlock(nn.Module):
         interpolates from them; attention is then computed there, and ``tokens`` are already those
         of every entry of ``index``.
         """
-        queries = tokens if sampled is None else sampled[0]
-        normed = self.attention_norm(queries)
-        normed_keys = normed if keys is queries else self.attention_norm(keys)
-        mixed = self.attention(normed, normed_keys, weights)
-        if sampled is not None:
+        mixed = self._mixed(tokens if sampled is None else sampled[0], keys, weights)
+        if sampled is not None and mixed is not None:
             mixed = _interpolated(sampled[1], mixed)
         if index is not None:
-            mixed = mixed.index_select(-2, index)
+            mixed = None if mixed is None else mixed.index_select(-2, index)
             if sampled is None:
                 tokens = tokens.index_select(-2, index)
-        attended = tokens + self.dropout(mixed)
+        attended = tokens if mixed is None else tokens + self.dropout(mixed)
         update = self.feed_forward(self.feed_forward_norm(attended))
         return cast(Tensor, attended + self.dropout(update))
+
+    def _mixed(self, queries: Tensor, keys: Tensor, weights: Tensor | Sets) -> Tensor | None:
+        if self.attention is None or self.attention_norm is None:
+            return None
+        normed = self.attention_norm(queries)
+        normed_keys = normed if keys is queries else self.attention_norm(keys)
+        return cast(Tensor, self.attention(normed, normed_keys, weights))
 
 
 def _interpolated(matrix: Tensor, values: Tensor) -> Tensor:
@@ -78,6 +86,8 @@ class SpectrumEncoder(nn.Module):
         num_blocks: depth.
         dropout: on the output of attention and of the feed-forward network.
         epsilon: see :class:`EigenvalueEncoding`.
+        encodes: whether an eigenvalue's sines and cosines are seen, or the number alone.
+        attends: whether eigenvalues see each other; else each goes its own way.
     """
 
     def __init__(
@@ -87,15 +97,17 @@ class SpectrumEncoder(nn.Module):
         num_blocks: int = 1,
         dropout: float = 0.0,
         epsilon: float = 100.0,
+        encodes: bool = True,
+        attends: bool = True,
     ) -> None:
         super().__init__()
         if num_blocks < 0:
             raise ConfigError(f"num_blocks={num_blocks} must not be negative.")
         self._known = Remembered()
-        self.encoding = EigenvalueEncoding(channels, epsilon)
-        self.embedding = Linear(channels + 1, channels)
+        self.encoding = EigenvalueEncoding(channels, epsilon, waves=encodes)
+        self.embedding = Linear(self.encoding.channels + 1, channels)
         self.blocks = nn.ModuleList(
-            EncoderBlock(channels, num_heads, dropout) for _ in range(num_blocks)
+            EncoderBlock(channels, num_heads, dropout, attends) for _ in range(num_blocks)
         )
 
     @property
@@ -158,9 +170,14 @@ class SpectrumEncoder(nn.Module):
         return self._known(values, "spread", lambda: values.index_select(0, index), index)
 
     def condensed_attention(self, tokens: Tokens, block: int = 0) -> Tensor:
-        """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``."""
+        """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
+
+        No heads where there is no attention.
+        """
         hidden = self.embedding(self.encoding(tokens.values))
         for earlier in self.blocks[:block]:
             hidden = earlier(hidden, hidden, tokens.weights)
-        chosen = cast(EncoderBlock, self.blocks[block])
+        chosen = cast(EncoderBlock, self.blocks[block]) if self.blocks else None
+        if chosen is None or chosen.attention is None or chosen.attention_norm is None:
+            return cast(Tensor, hidden.new_empty(0, 3, 3))
         return condense(chosen.attention, chosen.attention_norm(hidden), tokens)

@@ -20,6 +20,7 @@ class EigenvalueEncoding(nn.Module):
     Args:
         channels: d, even.
         epsilon: stretches [0, 2] over the wavelengths; with 1 most channels are constant.
+        waves: False leaves the eigenvalue alone, for ablations.
 
     Shapes: input ``[q]``, output ``[q, channels + 1]``.
 
@@ -30,14 +31,14 @@ class EigenvalueEncoding(nn.Module):
 
     frequencies: Tensor
 
-    def __init__(self, channels: int, epsilon: float = 100.0) -> None:
+    def __init__(self, channels: int, epsilon: float = 100.0, waves: bool = True) -> None:
         super().__init__()
         if channels < 2 or channels % 2:
             raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
-        self.channels = channels
+        self.channels = channels if waves else 0
         self.epsilon = epsilon
         self._known = Remembered()
-        exponents = torch.arange(0, channels, 2, dtype=torch.float64) / channels
+        exponents = torch.arange(0, self.channels, 2, dtype=torch.float64) / channels
         # Rebuilt from the arguments, so not part of the state; float64 until the module is cast.
         self.register_buffer("frequencies", epsilon / 10000.0**exponents, persistent=False)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
 from specformer.nn.attention import PackedTokens
 from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
@@ -28,6 +29,8 @@ class SpectralFilter(nn.Module):
         activation: φ on the new eigenvalues.
         dropout: inside the Transformer.
         epsilon: scale of the eigenvalue encoding.
+        encoding: False shows the Transformer the bare eigenvalue, for ablations.
+        attention: False makes it a filter of each eigenvalue by itself, for ablations.
 
     Example:
         >>> import torch
@@ -46,11 +49,17 @@ class SpectralFilter(nn.Module):
         activation: Activation = None,
         dropout: float = 0.0,
         epsilon: float = 100.0,
+        encoding: bool = True,
+        attention: bool = True,
     ) -> None:
         super().__init__()
+        if decoder == "heads" and not attention:
+            raise ConfigError("attention=False needs decoder='joint': heads are attention's.")
         self.hidden_channels = hidden_channels
         self.num_heads = num_heads
-        self.encoder = SpectrumEncoder(hidden_channels, num_heads, num_blocks, dropout, epsilon)
+        self.encoder = SpectrumEncoder(
+            hidden_channels, num_heads, num_blocks, dropout, epsilon, encoding, attention
+        )
         self.decoder = make_decoder(decoder, hidden_channels, num_heads, activation)
 
     def forward(self, eigenvalues: Tensor) -> Tensor:

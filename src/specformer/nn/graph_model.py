@@ -38,7 +38,7 @@ class GraphSpecformer(Pretrained):
             ``"medium"``: one filter, a network a layer; ``"large"``: both a layer.
         pooling: ``"mean"``, ``"sum"`` or ``"max"`` over a graph's nodes.
         num_blocks: Transformer depth.
-        decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
+        decoder, filter_activation, epsilon, encoding, attention: see :class:`SpectralFilter`.
         bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
@@ -67,6 +67,8 @@ class GraphSpecformer(Pretrained):
         decoder: DecoderKind = "joint",
         filter_activation: Activation = None,
         epsilon: float = 100.0,
+        encoding: bool = True,
+        attention: bool = True,
         bases_norm: BasesNorm = None,
         bases_activation: Activation = None,
         normalise_bases: Normalisation = None,
@@ -95,6 +97,8 @@ class GraphSpecformer(Pretrained):
                 activation=filter_activation,
                 dropout=transformer_dropout,
                 epsilon=epsilon,
+                encoding=encoding,
+                attention=attention,
             )
             for _ in range(num_layers if sharing == "large" else 1)
         )

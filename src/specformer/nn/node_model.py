@@ -45,7 +45,7 @@ class Specformer(Pretrained):
         feature_layers: depth of the feature network outside ``"hidden"`` space; 1 makes it linear.
         second_dropout: where ``feature_dropout`` acts a second time in ``"output"`` space:
             ``"inside"`` the feature network, between its layers, or ``"after"`` it.
-        decoder, filter_activation, epsilon: see :class:`SpectralFilter`.
+        decoder, filter_activation, epsilon, encoding, attention: see :class:`SpectralFilter`.
         bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.bases`.
         transform, norm, activation, residual: see :class:`SpectralConv`.
         bias: biases in the feature maps. Without them, and without norm and activation,
@@ -80,6 +80,8 @@ class Specformer(Pretrained):
         decoder: DecoderKind = "joint",
         filter_activation: Activation = None,
         epsilon: float = 100.0,
+        encoding: bool = True,
+        attention: bool = True,
         bases: BasesKind = "linear",
         transform: bool = False,
         norm: Norm = None,
@@ -117,6 +119,8 @@ class Specformer(Pretrained):
                 activation=filter_activation,
                 dropout=transformer_dropout,
                 epsilon=epsilon,
+                encoding=encoding,
+                attention=attention,
             )
             for _ in range(num_layers if sharing == "large" else 1)
         )
