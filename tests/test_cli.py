@@ -464,6 +464,7 @@ ERRORS = {
         "unknown filter 'notch'",
     ),
     "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
+    "ablated baseline": (["table", "4", "--models", "gcn"], "tables 1, 2 and 3, not to table 4"),
     "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
     "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
     "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
