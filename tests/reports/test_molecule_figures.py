@@ -77,3 +77,18 @@ def test_predictions_of_classes_have_a_picture_a_target() -> None:
     assert len(found) == 2
     assert [line.label for line in found[0].key] == ["GIN", "GCN"]
     assert not list(molecule_figures.predictions(rows, {}))
+
+
+def test_filters_and_attention_of_ours() -> None:
+    random = np.random.default_rng(2)
+    arrays = {
+        "molecules/zinc/specformer/eigenvalues": random.uniform(0, 2, 3000),
+        "molecules/zinc/specformer/response": random.standard_normal((3000, 2)),
+        "molecules/zinc/specformer/attention": np.full((2, 3, 3), 1 / 3),
+        "molecules/hiv/specformer/attention": np.empty((0, 3, 3)),
+    }
+    (drawn,) = molecule_figures.filters(ENTRIES, arrays)
+    assert "zinc: the response of each head of Specformer" in drawn.svg
+    assert len(drawn.svg) < 500_000  # a part of the points
+    (attention,) = molecule_figures.dependencies(ENTRIES, arrays)
+    assert "Low draws on Low 0.33" in attention.svg

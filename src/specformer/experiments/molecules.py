@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.experiments.graph_recipe import GraphRecipe, cardinalities, graph_model
+from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
@@ -138,9 +139,12 @@ def learn_graphs(
         "seconds": time.perf_counter() - started + before,
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
+    where = f"molecules/{graphs.name}/{label}"
+    tested = np.flatnonzero(getattr(splits[0], tested_on))
     arrays = {
-        f"molecules/{graphs.name}/{label}/curve": curves,
-        f"molecules/{graphs.name}/{label}/tested": _tested(fits, recipe),
+        f"{where}/curve": curves,
+        f"{where}/tested": _tested(fits, recipe),
+        **filter_pictures(where, fits[0].model, spectra, tested, recipe.matrix),
     }
     return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
 

@@ -269,18 +269,25 @@ def band_of(eigenvalues: Tensor) -> Tensor:
     return torch.bucketize(eigenvalues, edges, right=True)
 
 
-def condense(attention: WeightedAttention, normed: Tensor, tokens: Tokens) -> Tensor:
+def condense(
+    attention: WeightedAttention,
+    normed: Tensor,
+    tokens: Tokens,
+    frequencies: Tensor | None = None,
+) -> Tensor:
     r"""The attention matrix summed over three frequency bands (paper, App. "Condensation").
 
     .. math::
         \hat B_{ij} = \frac{1}{|f_i|}\sum_{\lambda_p \in f_i}\sum_{\lambda_q \in f_j} B_{pq}
 
     computed a block of rows at a time. Multiplicities count in both sums. A band without
-    eigenvalues has a row of zeros.
+    eigenvalues has a row of zeros. ``frequencies`` are what the bands are cut from, where these
+    are not the tokens' values.
 
     Shapes: ``normed`` ``[p, channels]`` the block's normalised input; returns ``[heads, 3, 3]``.
     """
-    bands = nn.functional.one_hot(band_of(tokens.values), 3).to(normed.dtype)
+    places = band_of(tokens.values if frequencies is None else frequencies)
+    bands = nn.functional.one_hot(places, 3).to(normed.dtype)
     shares = normed.new_zeros(attention.num_heads, 3, 3)
     for start in range(0, len(tokens.values), _ROWS):
         rows = slice(start, start + _ROWS)

@@ -169,10 +169,13 @@ class SpectrumEncoder(nn.Module):
     def _spread(self, values: Tensor, index: Tensor) -> Tensor:
         return self._known(values, "spread", lambda: values.index_select(0, index), index)
 
-    def condensed_attention(self, tokens: Tokens, block: int = 0) -> Tensor:
+    def condensed_attention(
+        self, tokens: Tokens, block: int = 0, frequencies: Tensor | None = None
+    ) -> Tensor:
         """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
 
-        No heads where there is no attention.
+        No heads where there is no attention. ``frequencies`` as in
+        :func:`specformer.nn.attention.condense`.
         """
         hidden = self.embedding(self.encoding(tokens.values))
         for earlier in self.blocks[:block]:
@@ -180,4 +183,4 @@ class SpectrumEncoder(nn.Module):
         chosen = cast(EncoderBlock, self.blocks[block]) if self.blocks else None
         if chosen is None or chosen.attention is None or chosen.attention_norm is None:
             return cast(Tensor, hidden.new_empty(0, 3, 3))
-        return condense(chosen.attention, chosen.attention_norm(hidden), tokens)
+        return condense(chosen.attention, chosen.attention_norm(hidden), tokens, frequencies)

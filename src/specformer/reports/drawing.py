@@ -117,6 +117,18 @@ def draw_cells(axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]]) -
         spine.set_visible(False)
 
 
+def draw_points(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, most: int) -> None:
+    """A cloud, of very many a fixed random part."""
+    shown = np.arange(len(x))
+    if len(x) > most:
+        shown = np.random.default_rng(0).choice(len(x), most, replace=False)
+    axis.plot(
+        x[shown], y[shown], ls="", marker="o", ms=2.2, mew=0, color=style.color, alpha=0.5, zorder=2
+    )
+    # A key with larger dots.
+    axis.plot([], [], ls="", marker="o", ms=5, mew=0, color=style.color, label=style.label)
+
+
 def draw_density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:
     """Grey hills at the foot of an axis where eigenvalues lie."""
     heights, edges = histogram(eigenvalues, counts)

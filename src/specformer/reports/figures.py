@@ -102,7 +102,7 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 def filter_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Condensed attention, the mean over heads, one picture a filter and recipe."""
-    yield from _attention(entries, arrays, "filters", "filter")
+    yield from attention(entries, arrays, "filters", "filter")
 
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
@@ -132,22 +132,31 @@ def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
 
 def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """What Specformer's heads learned, one picture a data set and recipe."""
+    yield from heads(entries, arrays, "nodes")
+
+
+def heads(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, *, points: bool = False
+) -> Iterator[Picture]:
+    """The same of any kind of training, with points where there are many graphs."""
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
-        where = f"nodes/{name}"
+        where = f"{kind}/{name}"
         eigenvalues = arrays_of(arrays, where, group, "eigenvalues", looks)
         responses = arrays_of(arrays, where, group, "response", looks)
         for style, response in responses.items():
             if style not in eigenvalues:
                 continue
             subtitle = style.label if style.recipe else ""
-            figure = plots.heads_plot(eigenvalues[style], response, title=name, subtitle=subtitle)
+            figure = plots.heads_plot(
+                eigenvalues[style], response, points=points, title=name, subtitle=subtitle
+            )
             yield picture(figure, f"{name}: the response of each head of {style.label}.")
 
 
 def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Condensed attention, the mean over heads, one picture a data set and recipe."""
-    yield from _attention(entries, arrays, "nodes", "dataset")
+    yield from attention(entries, arrays, "nodes", "dataset")
 
 
 def node_confusions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
@@ -197,14 +206,15 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
             yield picture(figure, f"Spectrum of {whose}.", wide=True)
 
 
-def _attention(entries: Sequence[Entry], arrays: Arrays, where: str, key: str) -> Iterator[Picture]:
+def attention(entries: Sequence[Entry], arrays: Arrays, where: str, key: str) -> Iterator[Picture]:
+    """Condensed attention, the mean over heads, by ``key`` and recipe."""
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, key).items():
         found = arrays_of(arrays, f"{where}/{name}", group, "attention", looks)
-        for style, attention in found.items():
-            if not attention.size:
+        for style, condensed in found.items():
+            if not condensed.size:
                 continue
-            mean = attention.reshape(-1, *attention.shape[-2:]).mean(axis=0)
+            mean = condensed.reshape(-1, *condensed.shape[-2:]).mean(axis=0)
             subtitle = style.label if style.recipe else ""
             figure = plots.attention_heatmap(mean, title=name, subtitle=subtitle)
             whose = f"{name}, {subtitle}" if subtitle else name

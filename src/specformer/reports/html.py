@@ -253,6 +253,20 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 tuple(molecule_figures.predictions(entries, arrays)),
             ),
             Figure(
+                "What was learned",
+                "What the first filter makes of eigenvalues of some test graphs, by head. Equal "
+                "ones of two graphs may come out different: a filter sees all of a graph’s. Grey "
+                "hills show where they lie. Those of the adjacency matrix with loops, μ, are drawn "
+                "at 1 − μ.",
+                tuple(molecule_figures.filters(entries, arrays)),
+            ),
+            Figure(
+                "Attention",
+                "Specformer’s attention between low, medium and high frequencies of those graphs, "
+                "the mean of its heads. Each row adds up to one.",
+                tuple(molecule_figures.dependencies(entries, arrays)),
+            ),
+            Figure(
                 "Validation",
                 f"Measured on the validation graphs after every epoch{over}.",
                 tuple(molecule_figures.validation(entries, arrays)),

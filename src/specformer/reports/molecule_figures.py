@@ -8,9 +8,26 @@ import numpy as np
 
 from specformer.reports import plots
 from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
-from specformer.reports.figures import Picture, entries_by, model_names, picture
+from specformer.reports.figures import (
+    Picture,
+    attention,
+    entries_by,
+    heads,
+    model_names,
+    picture,
+)
 from specformer.reports.style import Look
 from specformer.training.graph_metrics import metric_named
+
+
+def filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """What Specformer's heads make of some graphs' eigenvalues, a picture a data set and recipe."""
+    yield from heads(entries, arrays, "molecules", points=True)
+
+
+def dependencies(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Condensed attention within those graphs, a picture a data set and recipe."""
+    yield from attention(entries, arrays, "molecules", "dataset")
 
 
 def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

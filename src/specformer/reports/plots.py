@@ -22,6 +22,7 @@ from specformer.reports.drawing import (
     draw_cells,
     draw_density,
     draw_line,
+    draw_points,
     draw_tile,
     eigenvalue_axis,
     eigenvalue_limits,
@@ -72,6 +73,8 @@ __all__ = [
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")
+#: Of all heads together; more only make a report heavy.
+_MOST_POINTS = 2400
 
 #: Inches. Three fit beside each other on a page without their text becoming small.
 _PANEL = (3.6, 2.6)
@@ -124,13 +127,25 @@ def filter_plot(
 
 @styled
 def heads_plot(
-    eigenvalues: np.ndarray, responses: np.ndarray, *, title: str = "", subtitle: str = ""
+    eigenvalues: np.ndarray,
+    responses: np.ndarray,
+    *,
+    points: bool = False,
+    title: str = "",
+    subtitle: str = "",
 ) -> Figure:
-    """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``."""
+    """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``.
+
+    With ``points`` no line is drawn: eigenvalues of many graphs, where a response depends on the
+    others of its graph too.
+    """
     figure, (axis,) = panels(*_PANEL)
     draw_density(axis, eigenvalues, None)
     for style, response in zip(head_looks(responses.shape[1]), responses.T, strict=True):
-        draw_line(axis, *thin(eigenvalues, response), style)
+        if points:
+            draw_points(axis, eigenvalues, response, style, _MOST_POINTS // responses.shape[1])
+        else:
+            draw_line(axis, *thin(eigenvalues, response), style)
     eigenvalue_axis(axis, eigenvalues)
     axis.set_ylabel("response")
     axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
