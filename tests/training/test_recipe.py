@@ -56,9 +56,9 @@ def test_what_is_not_said_keeps_its_default():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"nmae": "a"}, r"here: unknown key 'nmae'; did you mean 'name'\?"),
+        ({"nmae": "a"}, r"here: unknown key 'nmae'; did you mean 'name'\?$"),
         ({"inner": {"setps": 3}}, r"here: inner: unknown key 'setps'; did you mean 'steps'\?"),
-        ({"qqq": 1}, "unknown key 'qqq'; known: ends, fast, inner, limit, name, scale"),
+        ({"qqq": 1}, r"unknown key 'qqq'; known: ends, fast, inner, limit, name, scale\.$"),
         ({"name": 3}, "here: name=3 should be text"),
         ({"inner": 5}, "here: inner should hold settings, not 5"),
         ({"inner": {"rate": "fast"}}, "here: inner: rate='fast' should be a number"),
@@ -74,6 +74,9 @@ def test_what_is_not_said_keeps_its_default():
         ({"limit": False}, "limit=False should be a whole number or empty"),
         ({"fast": 1}, "fast=1 should be true or false"),
         ({"fast": "yes"}, "fast='yes' should be true or false"),
+        ({"ends": "both"}, r"ends='both' should be \[a whole number, …\] or empty"),
+        ({"ends": 3}, r"ends=3 should be \[a whole number, …\] or empty"),
+        ({"ends": [1, "two"]}, r"ends=\[1, 'two'\] should be \[a whole number, …\] or empty"),
         ({}, "here: .*name"),
         ({"name": "a", "limit": 13}, "here: limit=13 brings bad luck"),
     ],

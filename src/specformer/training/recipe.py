@@ -36,7 +36,7 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
     values: dict[str, Any] = {}
     for key, value in settings.items():
         if key not in fields:
-            raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key, fields)}.")
+            raise ConfigError(f"{where}: unknown key {key!r}; {_nearest(key, fields)}")
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             if not isinstance(value, Mapping):
@@ -110,7 +110,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _nearest(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(key, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}."
 
 
 def _checked(hint: Any, value: Any, where: str) -> Any:
@@ -124,8 +124,10 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     elif origin is typing.Literal:
         if value in typing.get_args(hint):
             return value
-    elif origin is not None:  # containers are checked by whoever uses them
-        return value
+    elif origin is list:
+        if isinstance(value, list):
+            (of,) = typing.get_args(hint)
+            return [_checked(of, item, where) for item in value]
     elif hint is type(None):
         if value is None:
             return None
@@ -145,6 +147,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_describe(choice) for choice in typing.get_args(hint))
+    if origin is list:
+        return f"[{_describe(*typing.get_args(hint))}, …]"
     return {
         type(None): "empty",
         int: "a whole number",
