@@ -48,6 +48,16 @@ def test_an_exception_leaves_no_new_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    folder, long = tmp_path / "folder", tmp_path / ("n" * 250)  # no room for a longer name
+    folder.mkdir()
+    for path, kind in ((folder, IsADirectoryError), (long, OSError)):
+        with pytest.raises(kind) as caught:
+            write_text(path, "x")
+        assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 def test_folders_are_made(tmp_path):
     write_text(tmp_path / "a" / "b" / "note.txt", "ü → λ")
     assert (tmp_path / "a" / "b" / "note.txt").read_bytes() == "ü → λ".encode()

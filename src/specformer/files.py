@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -25,7 +26,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    if target.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    try:
+        handle, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+        )
+    except OSError as error:  # people know the file they asked for, not this one
+        raise OSError(error.errno, error.strerror, str(target)) from error
     os.close(handle)
     part = Path(name)
     try:

@@ -84,11 +84,12 @@ def spectrum(
             progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
         )
         update(100, 100.0)
+    if out:
+        found.save(out)
     picture = plot or Path(f"{graph.name}-spectrum.png")
     save_png(spectrum_plot(found.eigenvalues.cpu().numpy()), picture)
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
     if out:
-        found.save(out)
         summary["saved"] = str(out)
     if json_output:
         print_json(summary)
