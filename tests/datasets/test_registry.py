@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from specformer.datasets import csbm
 from specformer.datasets.registry import NODE_SETS, file_sizes, node_graph, survey
@@ -24,6 +25,22 @@ def test_csbm_is_always_there():
     assert (graph.name, graph.num_nodes, graph.num_classes) == ("csbm", 1000, 2)
     rows, columns = graph.adjacency.nonzero()
     assert np.mean(graph.y[rows] == graph.y[columns]) < 0.4  # heterophilic
+
+
+@pytest.mark.parametrize(
+    ("y", "names", "message"),
+    [
+        ([-1, -1, -1], None, "has no labels to learn"),
+        ([0, 0, -1], ("cat", "dog"), "every label is cat; two classes are needed"),
+        ([2, 2, 2], None, "every label is 2; two classes are needed"),
+    ],
+)
+def test_labels_of_fewer_than_two_classes_are_refused(y, names, message, tmp_path):
+    path = tmp_path / "mine.npz"
+    write_npz(path, Graph(sp.csr_array((3, 3)), x=np.eye(3), y=np.array(y), class_names=names))
+    with pytest.raises(GraphError, match=rf"mine\.npz: .*{message}"):
+        node_graph(str(path))
+    assert node_graph(str(path), labels=False).num_nodes == 3
 
 
 def test_sizes_are_those_of_the_whole_graph(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,14 @@ def test_counts_as_the_paper_has_them(counts, unlabelled, seed):
     assert split.val.sum() == min(round(0.2 * n), rest)
     # Every labelled node is in exactly one part, no other node is in any.
     np.testing.assert_array_equal(np.sum(parts(split), axis=0), (y >= 0).astype(int))
+
+
+@pytest.mark.parametrize("y", [[0, 1, -1], [0, 1, 0], [0, 1, 2, 3]])
+def test_a_few_nodes_are_no_split(y):
+    graph = Graph(sp.csr_array((len(y), len(y))), y=np.array(y), name="few")
+    known = sum(label >= 0 for label in y)
+    with pytest.raises(ConfigError, match=f"few: {known} labelled nodes are too few to split"):
+        make_splits(graph, "random-60-20-20", 2, seed=0)
 
 
 def test_seeds_choose_the_split():

@@ -174,6 +174,13 @@ def test_an_unknown_node_of_a_graph(tmp_path: Path, graphs_file: Path) -> None:
         predict_molecules(run, graph=str(tmp_path / "wide.npz"), device=CPU)
 
 
+def test_targets_of_one_class_are_refused_before_training(tmp_path: Path) -> None:
+    graphs = small_set(30)
+    write_graph_set(tmp_path / "alike.npz", replace(graphs, y=np.zeros_like(graphs.y)))
+    with pytest.raises(ConfigError, match="alike: rocauc needs graphs of both classes"):
+        train(tmp_path / "alike.npz")
+
+
 def test_some_of_the_targets(graphs_file: Path) -> None:
     write_graph_set(graphs_file, replace(read_graph_set(graphs_file), task_names=("a", "b")))
     settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}

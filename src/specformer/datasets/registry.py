@@ -100,9 +100,19 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
         raise DataNotFoundError(f"{source}: neither a file or folder nor a data set ({known}).")
     if graph.x is None:
         raise GraphError(f"{source}: the graph has no node features to learn from.")
-    if labels and (graph.y is None or not (graph.y >= 0).any()):
-        raise GraphError(f"{source}: the graph has no labels to learn.")
+    if labels:
+        _check_labels(graph, source)
     return graph
+
+
+def _check_labels(graph: Graph, source: str) -> None:
+    """Refuse labels that there is nothing to learn from."""
+    classes = np.unique(graph.y[graph.y >= 0]) if graph.y is not None else ()
+    if len(classes) == 0:
+        raise GraphError(f"{source}: the graph has no labels to learn.")
+    if len(classes) == 1:
+        name = graph.class_names[classes[0]] if graph.class_names else classes[0]
+        raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
 
 
 def survey(data: str | Path | None = None) -> list[dict[str, Any]]:

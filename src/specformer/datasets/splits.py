@@ -26,6 +26,11 @@ class Split:
     test: np.ndarray
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every part has a node."""
+        return bool(self.train.any() and self.val.any() and self.test.any())
+
+    @property
     def fingerprint(self) -> str:
         """A short hash of the three index lists."""
         digest = hashlib.sha256()
@@ -83,7 +88,11 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
         assert graph.y is not None
-        return [random_60_20_20(graph.y, seed + number) for number in range(count)]
+        drawn = [random_60_20_20(graph.y, seed + number) for number in range(count)]
+        if not all(split.is_whole for split in drawn):
+            known = int((graph.y >= 0).sum())
+            raise ConfigError(f"{graph.name}: {known} labelled nodes are too few to split.")
+        return drawn
     _check_protocol(graph, protocol)
     known = _splits_of_masks(graph)
     if len(known) == 1:
@@ -113,7 +122,7 @@ def _splits_of_masks(graph: Graph) -> list[Split]:
     columns = (np.asarray(mask).T & labelled for mask in masks)
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]
     for number, split in enumerate(splits):
-        if not (split.train.any() and split.val.any() and split.test.any()):
+        if not split.is_whole:
             raise ConfigError(f"{graph.name}: split {number} has a part without a labelled node.")
         if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
             raise ConfigError(f"{graph.name}: split {number} has a node in two of its parts.")

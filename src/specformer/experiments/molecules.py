@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
+from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import GraphRecipe, cardinalities, graph_model
 from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
@@ -24,6 +25,7 @@ from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, Work
 from specformer.training.graph_loop import Chosen, GraphFit, GraphTask, fit_graphs
+from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
 from specformer.training.progress import Progress
 
@@ -101,8 +103,9 @@ def learn_graphs(
     started = time.perf_counter()
     label = label or model
     assert recipe.metric is not None
-    store = GraphStore.build(graphs, spectra).placed(device)
     tested_on = _tested_on(graphs, splits)
+    _check_parts(graphs, splits, recipe, tested_on)
+    store = GraphStore.build(graphs, spectra).placed(device)
     fits: list[GraphFit] = []
     for run, split in enumerate(splits):
         stage = f"{graphs.name}: {label}" + (f", run {run + 1}" if len(splits) > 1 else "")
@@ -262,6 +265,20 @@ def _tested_on(graphs: GraphSet, splits: Sequence[Split]) -> TestedOn:
             graphs.name,
         )
     return "val" if secret else "test"
+
+
+def _check_parts(
+    graphs: GraphSet, splits: Sequence[Split], recipe: GraphRecipe, tested_on: TestedOn
+) -> None:
+    """Refuse, before anything is trained, parts that the metric says nothing about."""
+    assert graphs.y is not None
+    assert recipe.metric is not None
+    for split in splits:
+        for part in ("val", tested_on):
+            try:
+                metric_named(recipe.metric).check(graphs.y[getattr(split, part)])
+            except ConfigError as error:
+                raise ConfigError(f"{graphs.name}: {error}") from error
 
 
 def _purpose(model: str, recipe: GraphRecipe, split: Split, seed: int) -> str:

@@ -48,9 +48,15 @@ class Metric:
             if self._counts(targets[rows, task])
         ]
         if not figures:
+            self.check(targets)
+        return float(np.mean(figures))
+
+    def check(self, targets: Numbers) -> None:
+        """Refuse targets ``[G, tasks]`` that no figure can be had of."""
+        known = ~np.isnan(targets)
+        if not any(self._counts(targets[rows, task]) for task, rows in enumerate(known.T)):
             needs = "graphs of both classes" if self.classes else "a known target"
             raise ConfigError(f"{self.name} needs {needs} in every part of a split.")
-        return float(np.mean(figures))
 
     def _counts(self, targets: Numbers) -> bool:
         if self.classes:
