@@ -490,6 +490,15 @@ ERRORS = {
         "holds a finished run",
     ),
     "demo into a finished run": (["demo", "--out", "finished"], "holds a finished run"),
+    "out holds a configuration": (["train", "mine.png", "--out", "theirs"], "is not a run's"),
+    "resume of a finished run": (["resume", "finished"], "finished: the run is finished"),
+    "resume of half a configuration": (["resume", "unfinished"], "damaged (source is missing)"),
+    "width of nothing": (["train", "mine.npz", "--set", "model.num_heads=3"], "num_heads=3"),
+    "k that is text": (["train", "mine.npz", "--set", "k=few"], "k='few' should be"),
+    "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
+    "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes are too few"),
+    "out is a folder": (["spectrum", "4x4", "--plot", "p.png", "--out", "empty"], "empty: Is a"),
+    "picture is a folder": (["spectrum", "4x4", "--plot", "empty"], "empty: Is a directory"),
 }
 
 
@@ -503,7 +512,14 @@ def scene(here, image) -> Path:
     for folder in ("unfinished", "finished"):
         (here / folder / "config.yaml").write_text("command: train\n")
     (here / "finished" / "result.json").write_text("{}")
+    (here / "theirs").mkdir()
+    (here / "theirs" / "config.yaml").write_text("seed: 3\n")
     write_grid_images(here / "images")
+    ring = np.stack([np.arange(20), np.roll(np.arange(20), 1)])
+    graph = {"edge_index": ring, "num_nodes": 20, "x": np.eye(20)}
+    np.savez(here / "mine.npz", y=np.arange(20) % 2, **graph)
+    np.savez(here / "alike.npz", y=np.zeros(20, dtype=int), **graph)
+    np.savez(here / "few.npz", y=np.repeat([0, 1, -1], [1, 1, 18]), **graph)
     return here
 
 

@@ -44,8 +44,23 @@ def test_a_finished_run_is_refused_and_left_alone(finished):
 
 
 def test_an_unfinished_run_starts_again(tmp_path):
-    RunFolder.create(tmp_path / "run", {"seed": 1})
-    assert RunFolder.create(tmp_path / "run", {"seed": 2}).config() == {"seed": 2}
+    RunFolder.create(tmp_path / "run", {**CONFIG, "seed": 1})
+    assert RunFolder.create(tmp_path / "run", {**CONFIG, "seed": 2}).config()["seed"] == 2
+
+
+@pytest.mark.parametrize("content", ["seed: 3\n", "not: [yaml", ""])
+def test_a_configuration_of_something_else_is_left_alone(tmp_path, content):
+    (tmp_path / "config.yaml").write_text(content)
+    with pytest.raises(RunError, match=r"config\.yaml: (is not a run's|missing or damaged)"):
+        RunFolder.create(tmp_path, CONFIG)
+    assert (tmp_path / "config.yaml").read_text() == content
+
+
+def test_only_a_run_that_came_to_nothing_is_withdrawn(tmp_path, finished):
+    RunFolder.create(tmp_path / "nothing", CONFIG).withdraw()
+    assert not (tmp_path / "nothing").exists()
+    finished.withdraw()
+    assert finished.result() == RESULT
 
 
 def test_a_file_is_no_place_for_a_run(tmp_path):

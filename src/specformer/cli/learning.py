@@ -25,6 +25,7 @@ from specformer.cli.options import (
     spectra_folder,
     start_run,
 )
+from specformer.errors import ConfigError, RunError, SpecformerError
 
 if TYPE_CHECKING:
     from specformer.training.run_folder import RunFolder
@@ -34,6 +35,9 @@ _HIDDEN = (
     "environment", "settings", "filters", "nodes", "molecules", "spectra", "classes", "targets",
     "seen",
 )  # fmt: skip
+
+#: What a run's configuration must say for it to go on.
+_NEEDED = ("source", "model", "recipe", "runs", "set", "seed", "device", "repeat")
 
 
 def demo(
@@ -128,12 +132,21 @@ def train(
         "repeat": repeat_command(),
     }
     name = "-".join([Path(source).stem, model])
-    _train(config, lambda: start_run(out, name, config), data, cache, json_output, quiet)
+    started: list[RunFolder] = []
+
+    def begin() -> RunFolder:
+        started.append(start_run(out, name, config))
+        return started[0]
+
+    try:
+        _train(config, begin, data, cache, json_output, quiet)
+    except SpecformerError:  # what was asked for cannot be: leave no folder of it
+        for run in started:
+            run.withdraw()
+        raise
 
 
 def _checked_task(task: str | None) -> str | None:
-    from specformer.errors import ConfigError
-
     if task not in (None, "regression", "classification"):
         raise ConfigError(f"--task {task}: choose regression or classification.")
     return task
@@ -149,14 +162,17 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
-    from specformer.errors import RunError
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.run_folder import CONFIG, RunFolder
 
     stopped = RunFolder.open(run)
-    stopped.refuse_taken()
+    if stopped.is_finished:
+        raise RunError(f"{run}: the run is finished; there is nothing to go on with.")
     config = stopped.config()
     if config.get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` can be resumed.")
+    missing = [key for key in _NEEDED if key not in config]
+    if missing:
+        raise RunError(f"{run / CONFIG}: damaged ({missing[0]} is missing).")
     _train(config, lambda: stopped, data, cache, json_output, quiet)
 
 
@@ -240,7 +256,6 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: stdout)")] = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
-    from specformer.errors import ConfigError
     from specformer.experiments.predict_molecules import predict_molecules
     from specformer.experiments.train_nodes import predict as predict_nodes
     from specformer.files import write_text

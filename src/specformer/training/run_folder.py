@@ -74,10 +74,23 @@ class RunFolder:
         write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
         return run
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has its result."""
+        return (self.path / RESULT).exists()
+
+    def withdraw(self) -> None:
+        """Remove a run that came to nothing: its folder, if that holds only the configuration."""
+        if [path.name for path in self.path.iterdir()] == [CONFIG]:
+            (self.path / CONFIG).unlink()
+            self.path.rmdir()
+
     def refuse_taken(self) -> None:
         """Raise if no run can start here; worth asking before hours of training."""
-        if (self.path / RESULT).exists():
+        if self.is_finished:
             raise RunError(f"{self.path}: holds a finished run; choose another --out.")
+        if (self.path / CONFIG).exists() and "command" not in self.config():
+            raise RunError(f"{self.path / CONFIG}: is not a run's; choose another --out.")
         for folder in (self.path, *self.path.parents):
             if folder.exists() and not folder.is_dir():
                 raise RunError(f"{folder}: is a file, not a folder.")
