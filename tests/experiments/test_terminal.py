@@ -1,32 +1,78 @@
-"""Tables on the terminal: nothing is cut, whatever the width."""
+"""What the terminal shows: nothing is cut, whatever its width."""
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+
 import pytest
 
-from specformer.experiments.terminal import show_table
+from specformer.experiments.terminal import progress_bars, show_table
 
-HEADER = ("model", *(f"set number {number}" for number in range(12)))
+HEADER = ("model", *(f"set number {number:02d}" for number in range(12)))
+CELLS = [[f"{place}.{number:02d} ± 1.23" for number in range(12)] for place in range(2)]
 ROWS = [
-    (name, *(f"[bold]{place}.{number:02d} ± 1.23[/bold]" for number in range(12)))
-    for place, name in enumerate(("a model", "another model"))
+    (name, *(f"[bold]{cell}[/bold]" for cell in cells))
+    for name, cells in zip(("a model", "another model"), CELLS, strict=True)
 ]
 
 
-@pytest.fixture
-def lines(capsys) -> list[str]:
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, columns: int, screen: io.StringIO) -> list[str]:
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(columns))
     show_table("Many columns", HEADER, ROWS, left=1)
-    return capsys.readouterr().out.splitlines()
+    return re.sub(r"\x1b\[[\d;]*m", "", screen.getvalue()).splitlines()
 
 
-def test_what_is_too_wide_goes_on_below(lines):
-    assert max(map(len, lines)) <= 160
-    shown = "\n".join(lines)
-    for cell in (*HEADER[1:], *(f"{place}.{n:02d} ± 1.23" for place in (0, 1) for n in range(12))):
-        assert shown.count(cell) >= 1
-    assert shown.count("another model") == shown.count("Many columns") + 1 == 2
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_is_too_wide_goes_on_below(monkeypatch, columns):
+    lines = shown(monkeypatch, columns, Screen())
+    assert max(map(len, lines)) <= columns
+    text = "\n".join(lines)
+    assert all(text.count(cell) == 1 for cell in (*HEADER[1:], *CELLS[0], *CELLS[1]))
+    assert text.count("another model") > 1
+    assert text.count("Many columns") == 1
+
+
+@pytest.mark.parametrize(("columns", "screen"), [(300, Screen()), (80, io.StringIO())])
+def test_in_a_file_and_on_a_wide_screen_a_row_is_a_line(monkeypatch, columns, screen):
+    lines = shown(monkeypatch, columns, screen)
+    (line,) = [line for line in lines if "another model" in line]
+    assert all(cell in line for cell in CELLS[1])
+
+
+def test_a_word_longer_than_the_screen_is_folded(monkeypatch):
+    path = "/somewhere/" + "long/" * 30 + "data.npz"
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("COLUMNS", "60")
+    show_table("Files", ("name", "file"), [("mine", path)], left=1)
+    text = re.sub(r"\x1b\[[\d;]*m|[│\s]", "", sys.stdout.getvalue())
+    assert path in text
 
 
 def test_a_table_without_rows(capsys):
     show_table("Nothing", ("name", "figure"), [])
     assert "figure" in capsys.readouterr().out
+
+
+def test_bars_without_a_stage_are_nothing(capsys):
+    with progress_bars(silent=False):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_gives_way_to_its_figures(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with (
+        progress_bars(silent=False) as progress,
+        progress.stage("mine: specformer", 2000, "accuracy") as update,
+    ):
+        update(2000, 0.625, loss=0.353, runs_left=2.0)
+    line = capsys.readouterr().err
+    assert "2000/2000 accuracy 0.625 · loss 0.353 · runs left 2 0:00:00" in line

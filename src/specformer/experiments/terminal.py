@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from specformer.experiments.tables import caption, interval, plain_interval, table_grid
@@ -19,6 +19,9 @@ from specformer.reports.numbers import error, r_squared
 from specformer.reports.style import look
 from specformer.training.graph_metrics import metric_named
 from specformer.training.progress import Progress, Silent, Update
+
+#: What a table puts around a cell: a line and two spaces.
+_MARGIN = 3
 
 
 @contextmanager
@@ -29,13 +32,17 @@ def progress_bars(silent: bool) -> Iterator[Progress]:
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        BarColumn(),  # the one to shrink where the line is short
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[figure]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    bars = Bars(*columns, console=Console(stderr=True))
+    try:
         yield _Shown(bars)
+    finally:
+        if bars.live.is_started:  # else there is no line to end
+            bars.stop()
 
 
 class _Shown:
@@ -46,6 +53,7 @@ class _Shown:
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        self._bars.start()
         task = self._bars.add_task(label, total=total, figure="")
 
         def update(done: int, figure: float, **others: float) -> None:
@@ -72,14 +80,16 @@ def show_table(
     What is too wide goes on below, the first ``again`` columns, by default those on the left, once
     more.
     """
-    # Piped output has no width of its own; a table cut to 80 columns would lose figures.
-    console = Console() if sys.stdout.isatty() else Console(width=160)
     columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
     widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
+    # Piped output has no width of its own: there a row is a line.
+    all_columns = max(160, 1 + sum(width + _MARGIN for width in widths))
+    console = Console() if sys.stdout.isatty() else Console(width=all_columns)
     for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
         shown = Table(title=None if number else escape(title))
         for column in part:
-            shown.add_column(escape(header[column]), justify="left" if column < left else "right")
+            side: Literal["left", "right"] = "left" if column < left else "right"
+            shown.add_column(escape(header[column]), justify=side, overflow="fold")
         for row in rows:
             shown.add_row(*(row[column] for column in part))
         console.print(shown)
@@ -92,16 +102,15 @@ def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
         >>> _parts([5, 10, 10, 10], 1, 40)
         [[0, 1, 2], [0, 3]]
     """
-    margin = 3  # a line and two spaces
     first = list(range(again))
-    used = full = 1 + sum(widths[column] + margin for column in first)
+    used = full = 1 + sum(widths[column] + _MARGIN for column in first)
     parts = [list(first)]
     for column in range(again, len(widths)):
-        if used + widths[column] + margin > room and len(parts[-1]) > again:
+        if used + widths[column] + _MARGIN > room and len(parts[-1]) > again:
             parts.append(list(first))
             used = full
         parts[-1].append(column)
-        used += widths[column] + margin
+        used += widths[column] + _MARGIN
     return parts
 
 
