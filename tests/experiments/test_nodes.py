@@ -67,6 +67,15 @@ def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
     assert outcome.row["classes"] == ["0", "1"]
 
 
+def test_runs_without_a_figure_are_told_of(graph, caplog) -> None:
+    _, _, outcome = trained(graph, "schedule.epochs=2")
+    assert not caplog.messages
+    _, _, outcome = trained(graph, "schedule.epochs=2", "schedule.learning_rate=1e30")
+    assert np.isnan(outcome.arrays[f"nodes/{graph.name}/specformer/curve"][..., 1]).all()
+    (message,) = caplog.messages
+    assert "3 of 3 runs diverged" in message
+
+
 def test_training_without_a_decomposition_reaches_the_same_accuracy(graph, decomposed) -> None:
     _, spectrum, outcome = trained(graph, "spectrum=density", "degree=32")
     assert isinstance(spectrum, ImplicitSpectrum)

@@ -210,6 +210,7 @@ def classify_nodes(
             on_progress=update,
         )
         taken = None if recipe.batch_size else _confusion(fit.model, task, operator, landmarks)
+    _warn_of_divergence(fit, f"{graph.name}: {label}")
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
@@ -238,6 +239,19 @@ def classify_nodes(
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
     return NodeOutcome(row, arrays, models)
+
+
+def _warn_of_divergence(fit: NodeFit, what: str) -> None:
+    """Say which runs have no figures: no epoch of theirs had a validation loss."""
+    lost = int(fit.curves[..., 1].isnan().all(dim=0).sum())
+    if lost:
+        logger.warning(
+            "%s: %d of %d runs diverged at once, their figures mean nothing; "
+            "lower schedule.learning_rate",
+            what,
+            lost,
+            fit.curves.shape[1],
+        )
 
 
 @torch.no_grad()
