@@ -1,5 +1,20 @@
 """Errors a user can cause. The command line turns each into one sentence and exit status 2."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one is most like, if it is like any.
+
+    Example:
+        >>> nearest("crao", ["cora", "photo"])
+        'cora'
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
 
 class SpecformerError(Exception):
     """Base of every error that names something the caller can put right."""

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from specformer.datasets import csbm
 from specformer.datasets.registry import NODE_SETS, file_sizes, node_graph, survey
-from specformer.errors import GraphError
+from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import Graph, read_npz, write_npz
 
 
@@ -25,6 +25,14 @@ def test_csbm_is_always_there():
     assert (graph.name, graph.num_nodes, graph.num_classes) == ("csbm", 1000, 2)
     rows, columns = graph.adjacency.nonzero()
     assert np.mean(graph.y[rows] == graph.y[columns]) < 0.4  # heterophilic
+
+
+@pytest.mark.parametrize(("source", "meant"), [("crao", "cora"), ("molhvi", "molhiv")])
+def test_the_nearest_name_is_suggested(source, meant):
+    with pytest.raises(DataNotFoundError, match=rf"{source}: .*did you mean '{meant}'\?$"):
+        node_graph(source)
+    with pytest.raises(DataNotFoundError, match=r"xyz: .*; those are cora, .*\.$"):
+        node_graph("xyz")
 
 
 @pytest.mark.parametrize(

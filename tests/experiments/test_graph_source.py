@@ -32,6 +32,19 @@ def test_anything_else_is_refused(source):
         graph_source(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("crao", "crao: neither a file or folder nor a data set; did you mean 'cora'"),
+        ("zinc", "zinc: a set of many graphs"),
+        ("0x4", "0x4: a grid with no nodes"),
+    ],
+)
+def test_what_is_wrong_is_named(source, message):
+    with pytest.raises(GraphError, match=message):
+        graph_source(source)
+
+
 def test_a_data_set_by_name(shared_data):
     graph, mirrors = graph_source("cora", shared_data)
     assert (graph.num_nodes, mirrors) == (2708, ())

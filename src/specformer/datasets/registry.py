@@ -13,8 +13,9 @@ import scipy.sparse as sp
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, DownloadError, download
+from specformer.datasets.graph_registry import GRAPH_SETS
 from specformer.datasets.locate import not_found, search
-from specformer.errors import DataNotFoundError, GraphError
+from specformer.errors import DataNotFoundError, GraphError, nearest
 from specformer.graphs import Graph, read_graph
 
 
@@ -96,8 +97,7 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
     elif Path(source).exists():
         graph = read_graph(source)
     else:
-        known = ", ".join(NODE_SETS)
-        raise DataNotFoundError(f"{source}: neither a file or folder nor a data set ({known}).")
+        raise DataNotFoundError(unknown_set(source))
     if graph.x is None:
         raise GraphError(f"{source}: the graph has no node features to learn from.")
     if labels:
@@ -107,12 +107,26 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
 
 def _check_labels(graph: Graph, source: str) -> None:
     """Refuse labels that there is nothing to learn from."""
-    classes = np.unique(graph.y[graph.y >= 0]) if graph.y is not None else ()
-    if len(classes) == 0:
+    classes = [] if graph.y is None else np.unique(graph.y[graph.y >= 0]).tolist()
+    if not classes:
         raise GraphError(f"{source}: the graph has no labels to learn.")
     if len(classes) == 1:
         name = graph.class_names[classes[0]] if graph.class_names else classes[0]
         raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
+
+
+def unknown_set(source: str) -> str:
+    """What to say of a source that is neither a path nor the name of a graph.
+
+    Example:
+        >>> unknown_set("crao")
+        "crao: neither a file or folder nor a data set; did you mean 'cora'?"
+    """
+    if source in GRAPH_SETS:
+        return f"{source}: a set of many graphs, where a single graph is needed."
+    close = nearest(source, [*NODE_SETS, *GRAPH_SETS])
+    hint = f"did you mean {close!r}?" if close else f"those are {', '.join(NODE_SETS)}."
+    return f"{source}: neither a file or folder nor a data set; {hint}"
 
 
 def survey(data: str | Path | None = None) -> list[dict[str, Any]]:

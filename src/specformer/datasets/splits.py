@@ -90,8 +90,8 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
         assert graph.y is not None
         drawn = [random_60_20_20(graph.y, seed + number) for number in range(count)]
         if not all(split.is_whole for split in drawn):
-            known = int((graph.y >= 0).sum())
-            raise ConfigError(f"{graph.name}: {known} labelled nodes are too few to split.")
+            labelled = int((graph.y >= 0).sum())
+            raise ConfigError(f"{graph.name}: {labelled} labelled nodes are too few to split.")
         return drawn
     _check_protocol(graph, protocol)
     known = _splits_of_masks(graph)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from specformer.datasets import NODE_SETS, grid_graph, grid_mirrors
-from specformer.datasets.registry import named_graph
+from specformer.datasets.registry import named_graph, unknown_set
 from specformer.errors import GraphError
 from specformer.graphs import Graph, read_graph
 
@@ -31,5 +31,11 @@ def graph_source(
         height, width = int(size[1]), int(size[2])
         if height * width > _MOST_NODES:
             raise GraphError(f"{source}: a grid of at most {_MOST_NODES:,} nodes, please.")
+        if not height * width:
+            raise GraphError(f"{source}: a grid with no nodes.")
         return grid_graph(height, width), grid_mirrors(height, width)
-    return (named_graph(source, data) if source in NODE_SETS else read_graph(source)), ()
+    if source in NODE_SETS:
+        return named_graph(source, data), ()
+    if not Path(source).exists():
+        raise GraphError(unknown_set(source))
+    return read_graph(source), ()

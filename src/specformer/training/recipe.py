@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 import math
 import re
 import types
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, nearest
 
 Recipe = TypeVar("Recipe")
 
@@ -36,7 +35,7 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
     values: dict[str, Any] = {}
     for key, value in settings.items():
         if key not in fields:
-            raise ConfigError(f"{where}: unknown key {key!r}; {_nearest(key, fields)}")
+            raise ConfigError(f"{where}: unknown key {key!r}; {_suggestion(key, fields)}")
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             if not isinstance(value, Mapping):
@@ -108,9 +107,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}."
+def _suggestion(key: str, known: Iterable[str]) -> str:
+    close = nearest(key, known)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(known))}."
 
 
 def _checked(hint: Any, value: Any, where: str) -> Any:
