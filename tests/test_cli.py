@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import matplotlib
@@ -497,8 +499,12 @@ ERRORS = {
     "k that is text": (["train", "mine.npz", "--set", "k=few"], "k='few' should be"),
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
     "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes are too few"),
+    "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
+    "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
+    "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
+    "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
     "out is a folder": (["spectrum", "4x4", "--plot", "p.png", "--out", "empty"], "empty: Is a"),
-    "picture is a folder": (["spectrum", "4x4", "--plot", "empty"], "empty: Is a directory"),
+    "picture of another kind": (["spectrum", "4x4", "--plot", "p.svg"], "--plot p.svg: pictures"),
 }
 
 
@@ -537,6 +543,29 @@ def test_an_error_is_one_sentence_and_status_2(arguments, message, call, scene):
     assert not [line for line in progress if "Error" in line]
     after = {path for path in scene.rglob("*") if "cache" not in path.parts}
     assert after - before <= {scene / "runs"}  # no run is left half begun
+
+
+def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "specformer", "train", "mine.npz", "--runs", "1"),
+            *("--set", "schedule.epochs=1000000", "--set", "schedule.patience=1000000"),
+        ],
+        cwd=scene,
+        env=environment(scene),
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that starts it in the background would have it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    run = scene / "runs" / "mine-specformer"
+    while not (run / "checkpoint.safetensors").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "Stopped. Go on with: specformer resume runs/mine-specformer"
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
 
 
 @pytest.mark.parametrize("name", ["unknown model", "missing graph", "out is finished"])

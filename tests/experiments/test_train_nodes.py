@@ -109,6 +109,17 @@ def test_predicting_on_another_graph(folder, tmp_path):
         predict(run, graph=str(tmp_path / "narrow.npz"), device=CPU)
 
 
+def test_spectra_that_predictions_cannot_have(folder, tmp_path):
+    run, _, _ = finished_run(folder, tmp_path)
+    with pytest.raises(ConfigError, match="predict: spectrum='dense' should be 'decomposed' or"):
+        predict(run, device=CPU, spectrum="dense")
+    with pytest.raises(ConfigError, match="--degree 5: add --spectrum density"):
+        predict(run, device=CPU, degree=5)
+    other, _, _ = finished_run(folder, tmp_path / "other", "gcn")
+    with pytest.raises(ConfigError, match="--spectrum: gcn does without a spectrum"):
+        predict(other, device=CPU, spectrum="density")
+
+
 def test_damaged_or_missing_models_are_named(folder, tmp_path):
     run, _, _ = finished_run(folder, tmp_path, "gcn")
     weights = run.path / "model" / "001" / "model.safetensors"

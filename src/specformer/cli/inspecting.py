@@ -17,6 +17,7 @@ from specformer.cli.options import (
     print_json,
     spectra_folder,
 )
+from specformer.errors import ConfigError
 
 
 def spectrum(
@@ -64,6 +65,8 @@ def spectrum(
     from specformer.spectrum import Spectrum, decompose
     from specformer.training.environment import choose_device
 
+    if plot and plot.suffix.lower() != ".png":
+        raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
     graph, mirrors = graph_source(source, data)
     start = Spectrum.load(warm) if warm else None
     with (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,11 +94,12 @@ def train(
         typer.Option(help="Molecules: regression or classification. (default: by the targets)"),
     ] = None,
     filter_name: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--filter", help="Signals: low-pass, high-pass, band-pass, band-rejection or comb."
+            "--filter",
+            help="Signals: low-pass, high-pass, band-pass, band-rejection or comb. (default: comb)",
         ),
-    ] = "comb",
+    ] = None,
     assignments: Assignments = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Event files too, in the run's tensorboard/.")
@@ -117,13 +119,17 @@ def train(
 
     refuse_taken(out)
     kind = source_kind(source)
+    if task is not None and kind != "molecules":
+        raise ConfigError(f"--task belongs to molecules, and {source} is none.")
+    if filter_name is not None and kind != "filters":
+        raise ConfigError(f"--filter belongs to signals, and {source} is none.")
     config = {
         "command": "train",
         "source": source,
         "model": model,
         "recipe": recipe,
         "runs": RUNS[kind] if runs is None else runs,
-        **({"filter": filter_name} if kind == "filters" else {}),
+        **({"filter": filter_name or "comb"} if kind == "filters" else {}),
         **({"task": _checked_task(task)} if kind == "molecules" else {}),
         "set": assignments or [],
         "seed": seed,
@@ -203,7 +209,7 @@ def _train(
 
     with torchrun_workers(torch.device(config["device"])) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with progress_bars(silent) as shown_progress:
+        with _interrupted(folders), progress_bars(silent) as shown_progress:
             progress = shown_progress
             if tracked:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -229,6 +235,17 @@ def _train(
         return
     SHOW[trained.kind](result[trained.kind])
     farewell(result, report)
+
+
+@contextmanager
+def _interrupted(folders: Sequence[RunFolder]) -> Iterator[None]:
+    """Say how to go on with a run that Ctrl-C stops."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for run in folders:
+            typer.echo(f"Stopped. Go on with: specformer resume {run.path}", err=True)
+        raise
 
 
 def predict(

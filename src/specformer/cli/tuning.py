@@ -16,6 +16,7 @@ from specformer.cli.options import (
     Quiet,
     Seed,
     print_json,
+    refuse_taken,
     spectra_folder,
 )
 
@@ -65,6 +66,7 @@ def tune(
     from specformer.training.environment import choose_device
 
     folder = out or Path("runs") / f"tune-{Path(source).stem}-{model}"
+    refuse_taken(folder)
     with progress_bars(quiet or json_output) as progress:
         result = search(
             source,

@@ -157,8 +157,8 @@ def predict(
             f"{source}: {found.num_features} features, the model was trained on "
             f"{result['num_features']}."
         )
+    recipe = _prediction_recipe(result, spectrum, degree)
     models = load_models(run)
-    recipe = _recipe(result, spectrum=spectrum, degree=degree)
     found_spectrum = None
     if result["model"] == "specformer":
         found_spectrum = node_spectrum(found, recipe, device, cache)
@@ -175,10 +175,24 @@ def predict(
     return text.getvalue(), found.num_nodes
 
 
-def _recipe(result: dict[str, Any], **changes: Any) -> NodeRecipe:
-    changed = {key: value for key, value in changes.items() if value is not None}
+def _recipe(result: dict[str, Any]) -> NodeRecipe:
     settings = {**result["settings"], "batch_size": None}  # all nodes are predicted at once
-    return build(NodeRecipe, {**settings, **changed}, "result.json: settings")
+    return build(NodeRecipe, settings, "result.json: settings")
+
+
+def _prediction_recipe(
+    result: dict[str, Any], spectrum: str | None, degree: int | None
+) -> NodeRecipe:
+    """A run's recipe with the spectrum that predictions are to be made with."""
+    trained = _recipe(result)
+    given = {"spectrum": spectrum, "degree": degree}
+    changes = {key: value for key, value in given.items() if value is not None}
+    if changes and result["model"] != "specformer":
+        raise ConfigError(f"--{next(iter(changes))}: {result['model']} does without a spectrum.")
+    recipe = build(NodeRecipe, {**asdict(trained), **changes}, "predict")
+    if degree is not None and recipe.spectrum != "density":
+        raise ConfigError(f"--degree {degree}: add --spectrum density, whose filters have one.")
+    return recipe
 
 
 def _class_names(graph: Graph) -> list[str]:
