@@ -130,6 +130,6 @@ def test_from_the_run_to_the_tables(run: RunFolder, tmp_path: Path) -> None:
 def test_unknown_names_are_refused() -> None:
     options = {"device": CPU, "progress": Silent()}
     with pytest.raises(ConfigError, match="unknown variant 'tiny'; choose from bare, encoding"):
-        table4(variants=["tiny"], **options)
+        table4(recipes=["tiny"], **options)
     with pytest.raises(ConfigError, match="unknown data set 'cora'; choose from squirrel"):
         table4(datasets=["cora"], **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,8 @@ _OPTIONS = {
     4: ("datasets", "runs"),
 }
 _KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
+#: Those that take hours, and go on from checkpoints in their folder.
+_CHECKPOINTED = (3, 4)
 
 
 def table(
@@ -101,8 +104,8 @@ def table(
         for option, is_given in {"images": images, "runs": runs, "set": assignments}.items():
             if is_given:
                 raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
-        chosen = {"model": models, "recipe": recipes, "dataset": filters or datasets}
-        rows = _recorded(number, results, {key: split_names(chosen[key]) for key in chosen})
+        asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}
+        rows = _recorded(number, results, {key: split_names(asked[key]) for key in asked})
         if json_output:
             print_json({"table": number, "rows": rows})
         elif rows:
@@ -135,58 +138,17 @@ def table(
         started.append(start_run(out, f"table-{number}", config))
         return started[0]
 
+    # What is not given is left to the table's own defaults.
+    chosen = {
+        option: split_names(value) if isinstance(value, str) else value
+        for option, value in {**given, "recipes": recipes}.items()
+    }
+    options = common | {option: value for option, value in chosen.items() if value is not None}
+    if number in _CHECKPOINTED:
+        options["begin"] = lambda: begin().path
+    run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
     with progress_bars(quiet or json_output) as progress:
-        if number == 4:
-            from specformer.experiments.table4 import DATASETS as ABLATED
-            from specformer.experiments.table4 import table4
-
-            result, arrays = table4(
-                datasets=split_names(datasets) or ABLATED,
-                variants=split_names(recipes),
-                runs=10 if runs is None else runs,
-                progress=progress,
-                begin=lambda: begin().path,
-                **common,
-            )
-        elif number == 3:
-            from specformer.experiments.graph_recipe import GRAPH_MODELS
-            from specformer.experiments.table3 import DATASETS as MANY
-            from specformer.experiments.table3 import table3
-
-            result, arrays = table3(
-                datasets=split_names(datasets) or MANY,
-                models=split_names(models) or GRAPH_MODELS,
-                recipes=split_names(recipes),
-                runs=10 if runs is None else runs,
-                progress=progress,
-                begin=lambda: begin().path,
-                **common,
-            )
-        elif number == 1:
-            from specformer.datasets import FILTERS
-            from specformer.experiments.signal_recipe import MODELS
-            from specformer.experiments.table1 import table1
-
-            result, arrays = table1(
-                images=images,
-                filters=split_names(filters) or tuple(FILTERS),
-                models=split_names(models) or MODELS,
-                recipes=split_names(recipes),
-                progress=progress,
-                **common,
-            )
-        else:
-            from specformer.experiments.node_recipe import NODE_MODELS
-            from specformer.experiments.table2 import DATASETS, table2
-
-            result, arrays = table2(
-                datasets=split_names(datasets) or DATASETS,
-                models=split_names(models) or NODE_MODELS,
-                recipes=split_names(recipes),
-                runs=10 if runs is None else runs,
-                progress=progress,
-                **common,
-            )
+        result, arrays = run_table(progress=progress, **options)
     run = started[0] if started else begin()
     result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])

@@ -37,7 +37,7 @@ Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]
 def table4(
     *,
     datasets: Sequence[str] = DATASETS,
-    variants: Sequence[str] | None = None,
+    recipes: Sequence[str] | None = None,
     runs: int = 10,
     assignments: Sequence[str] = (),
     data: str | Path | None = None,
@@ -49,12 +49,12 @@ def table4(
 ) -> Outcome:
     """Run the ablations, or the part of them that is asked for.
 
-    Each of :data:`VARIANTS` trains as Tables 2 and 3 do. ``begin`` is as in
-    :func:`specformer.experiments.table3.table3`.
+    Each of :data:`VARIANTS`, or those named in ``recipes``, trains as Tables 2 and 3 do. ``begin``
+    is as in :func:`specformer.experiments.table3.table3`.
 
     Returns the result and the arrays of a report.
     """
-    chosen = list(VARIANTS) if variants is None else variants
+    chosen = list(VARIANTS) if recipes is None else recipes
     for what, names, known in (
         ("variant", chosen, tuple(VARIANTS)),
         ("data set", datasets, DATASETS),
