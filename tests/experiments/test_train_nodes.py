@@ -250,7 +250,7 @@ def test_a_killed_run_resumes_to_the_same_result(folder, tmp_path):
         assert all(torch.equal(one[key], other[key]) for key in one)
     again = specformer("resume", "killed", cwd=tmp_path)
     assert again.returncode == 2
-    assert "finished run" in again.stderr
+    assert "killed: the run is finished" in again.stderr
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):

@@ -20,7 +20,7 @@ FAST = ["model.hidden_channels=8", "model.num_heads=2", "schedule.epochs=1"]
 
 def train(tmp_path: Path, source: str, workers: Workers = ALONE, **changes) -> Trained:
     config = {"source": source, "model": "specformer", "recipe": None, "runs": 1, "seed": 0}
-    config |= {"set": FAST, "filter": "comb", **changes}
+    config |= {"command": "train", "set": FAST, "filter": "comb", **changes}
     return train_source(
         config,
         data=None,
