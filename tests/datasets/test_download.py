@@ -164,6 +164,7 @@ def test_what_does_not_arrive_whole_leaves_nothing(content, server, tmp_path):
 
 
 def test_without_a_network_one_sentence_says_so(tmp_path):
+    (tmp_path / "mine").mkdir()
     with pytest.raises(DataNotFoundError) as caught:
         named_graph("penn94", tmp_path / "mine")
     text = str(caught.value)

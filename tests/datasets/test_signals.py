@@ -124,10 +124,13 @@ def test_an_npy_file_under_that_name_is_refused(tmp_path):
 def test_missing_file_lists_where_it_was_looked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPECFORMER_DATA", "/from/environment")
+    (tmp_path / "asked").mkdir()
     with pytest.raises(DataNotFoundError) as caught:
-        paper_images("/asked/for")
-    for place in ("grid-images.npz", "/asked/for", "/from/environment", "data", "--data"):
+        paper_images("asked")
+    for place in ("grid-images.npz", "asked", "/from/environment", "data", "--data"):
         assert place in str(caught.value)
+    with pytest.raises(DataNotFoundError, match=r"^elsewhere: no such folder"):
+        paper_images("elsewhere")
 
 
 def test_folders_are_searched_in_order(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ Out = Annotated[
     Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
 ]
 Cache = Annotated[
-    Path | None, typer.Option(help="Folder for spectra. (default: ~/.cache/specformer)")
+    Path | None, typer.Option(help="Folder for spectra. (default: ~/.cache/specformer/spectra)")
 ]
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a recipe's setting.")

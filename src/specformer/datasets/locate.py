@@ -20,8 +20,11 @@ def download_folder() -> Path:
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
     """Folders searched, in order.
 
-    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``, the downloads.
+    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``, the downloads. The
+    explicit one has to be there.
     """
+    if explicit and not Path(explicit).is_dir():
+        raise DataNotFoundError(f"{explicit}: no such folder of data.")
     named = [Path(folder) for folder in (explicit, os.environ.get(VARIABLE)) if folder]
     return [*named, Path("data"), Path("..") / "shared" / "data", download_folder()]
 
