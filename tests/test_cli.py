@@ -363,6 +363,16 @@ def test_recorded_rows_of_some_models(tmp_path):
     assert {(row["model"], row["dataset"]) for row in shown["rows"]} == {("specformer", "comb")}
 
 
+def test_the_overhead_tables_are_a_suite(call):
+    status, out, err = call("table", "overhead", "--recorded", "--datasets", "zinc-2k", "--json")
+    assert status == 0, err
+    (entry,) = json.loads(out)["recorded"]
+    assert (entry["suite"], [row["case"] for row in entry["rows"]]) == ("overhead", ["zinc-2k"])
+    status, out, _ = call("table", "overhead", "--recorded")
+    assert status == 0
+    assert "penn94-sized" in out
+
+
 def test_recorded_table_for_people(call):
     status, out, err = call("table", 1, "--recorded")
     assert (status, err) == (0, "")
@@ -457,6 +467,7 @@ ERRORS = {
     "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
+    "table in words": (["table", "one"], "table one is not here; 1, 2, 3, 4 and overhead are"),
     "unknown model of a table": (
         ["table", "1", "--data", "images", "--models", "gnc"],
         "unknown model 'gnc'",
@@ -467,6 +478,7 @@ ERRORS = {
     ),
     "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
     "ablated baseline": (["table", "4", "--models", "gcn"], "tables 1, 2 and 3, not to table 4"),
+    "overhead of runs": (["table", "overhead", "--runs", "3"], "--runs: the overhead tables have"),
     "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
     "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
     "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
@@ -591,7 +603,6 @@ def test_an_error_in_a_process_of_its_own(tmp_path):
     [
         ["train"],
         ["fly"],
-        ["table", "one"],
         ["train", "mine.png", "--seed", "-1"],
         ["train", "mine.png", "--seed", "99999999999999999999"],
         ["train", "mine.png", "--no-such-option"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,12 +52,9 @@ def bench(
     The suite same compares results instead: accuracies and losses of ours and the plain loop.
     The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
     """
-    from rich.markup import escape
-
     from specformer.benchmarks.record import record
     from specformer.benchmarks.suites import bench as run
-    from specformer.experiments.bench_tables import bench_grids
-    from specformer.experiments.terminal import progress_bars, show_table
+    from specformer.experiments.terminal import progress_bars
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
@@ -82,6 +80,16 @@ def bench(
     if json_output:
         print_json(result)
         return
+    show_bench(result)
+
+
+def show_bench(result: Mapping[str, Any]) -> None:
+    """Print the tables of a suite's result."""
+    from rich.markup import escape
+
+    from specformer.experiments.bench_tables import bench_grids
+    from specformer.experiments.terminal import show_table
+
     for header, lines in bench_grids(result):
         cells = [[escape(cell) for cell in line] for line in lines]
-        show_table(f"bench {suite} · {result['device']}", header, cells, left=1)
+        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)

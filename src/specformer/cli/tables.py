@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specformer.cli.benching import bench, show_bench
 from specformer.cli.options import (
     Assignments,
     Cache,
@@ -46,7 +47,9 @@ _CHECKPOINTED = (3, 4)
 
 
 def table(
-    number: Annotated[int, typer.Argument(help="The paper's table: 1, 2, 3 or 4.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="The paper's: 1, 2, 3, 4 or overhead.")
+    ],
     models: Annotated[
         str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
     ] = None,
@@ -86,8 +89,8 @@ def table(
     from specformer.experiments.terminal import progress_bars, show_paper_table
     from specformer.training.environment import choose_device
 
-    if number not in _OPTIONS:
-        raise ConfigError(f"table {number} is not here; tables 1, 2, 3 and 4 are.")
+    if name != "overhead" and name not in map(str, _OPTIONS):
+        raise ConfigError(f"table {name} is not here; 1, 2, 3, 4 and overhead are.")
     given = {
         "images": images,
         "filters": filters,
@@ -95,6 +98,18 @@ def table(
         "runs": runs,
         "models": models,
     }
+    if name == "overhead":
+        others = {**given, "datasets": None, "recipes": recipes, "set": assignments}
+        for option, value in others.items():
+            if value is not None:
+                raise ConfigError(f"--{option}: the overhead tables have none.")
+        if recorded:
+            _recorded_overhead(results, split_names(datasets), json_output)
+        else:
+            options: dict[str, Any] = {"data": data, "cache": cache, "device": device, "out": out}
+            bench("overhead", datasets, json_output=json_output, quiet=quiet, **options)
+        return
+    number = int(name)
     for option, value in given.items():
         if value is not None and option not in _OPTIONS[number]:
             *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
@@ -143,12 +158,14 @@ def table(
         option: split_names(value) if isinstance(value, str) else value
         for option, value in {**given, "recipes": recipes}.items()
     }
-    options = common | {option: value for option, value in chosen.items() if value is not None}
+    given_options = common | {
+        option: value for option, value in chosen.items() if value is not None
+    }
     if number in _CHECKPOINTED:
-        options["begin"] = lambda: begin().path
+        given_options["begin"] = lambda: begin().path
     run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
     with progress_bars(quiet or json_output) as progress:
-        result, arrays = run_table(progress=progress, **options)
+        result, arrays = run_table(progress=progress, **given_options)
     run = started[0] if started else begin()
     result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])
@@ -158,6 +175,23 @@ def table(
         return
     show_paper_table(number, rows)
     farewell(result, report)
+
+
+def _recorded_overhead(
+    results: Path | None, cases: Sequence[str] | None, json_output: bool
+) -> None:
+    """What is recorded of the paper's times and memory, a suite of ``specformer bench``."""
+    from specformer.experiments.ledger import recorded_bench, results_folder
+
+    found = [
+        {**entry, "rows": [row for row in entry["rows"] if cases is None or row["case"] in cases]}
+        for entry in recorded_bench(results_folder(results), "overhead")
+    ]
+    if json_output:
+        print_json({"suite": "overhead", "recorded": found})
+        return
+    for entry in found:
+        show_bench(entry)
 
 
 def _recorded(

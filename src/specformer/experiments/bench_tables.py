@@ -149,10 +149,7 @@ def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     measured again on the same device is shown once.
     """
     lines = []
-    current = newest_rows(
-        entries, lambda entry, row: (entry["suite"], entry["device"], row["case"], row.get("asked"))
-    )
-    for entry in _joined(current):
+    for entry in _joined(newest_cases(entries)):
         for number, (header, cells) in enumerate(bench_grids(entry)):
             lines += [""] * min(number, 1)
             lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
@@ -167,6 +164,13 @@ def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def newest_cases(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Entries without the cases that a later one of the same suite and device has too."""
+    return newest_rows(
+        entries, lambda entry, row: (entry["suite"], entry["device"], row["case"], row.get("asked"))
+    )
 
 
 def _manner(entry: Mapping[str, Any]) -> str:

@@ -83,6 +83,12 @@ def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
     return sorted((row for entry in latest(found) for row in entry["rows"]), key=paper_order)
 
 
+def recorded_bench(folder: Path, suite: str) -> list[dict[str, Any]]:
+    """What is recorded of one suite of ``specformer bench``, a case measured again but once."""
+    found = [entry for _, entry in entries(folder / "bench") if entry.get("suite") == suite]
+    return bench_tables.newest_cases(found)
+
+
 def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Entries of a table without the rows that a later entry has measured again.
 

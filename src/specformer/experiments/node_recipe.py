@@ -142,7 +142,7 @@ def recipes_for(dataset: str, model: str) -> list[str]:
     """The named recipes of a model on a data set, or ``default`` where it has none.
 
     Example:
-        >>> recipes_for("cora", "graphormer")
+        >>> recipes_for("cora", "mlp")
         ['default']
     """
     return _BOOK.names(dataset, model)

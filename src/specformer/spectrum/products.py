@@ -57,8 +57,12 @@ class ResidentProduct:
         return _multiplied(self.vectors, x, forward) if self._whole else self._chunks(x, forward)
 
     def _is_brief(self, x: Tensor) -> bool:
-        level = torch.get_float32_matmul_precision()
-        return x.dtype == torch.float32 and read_briefly(self.vectors.numel(), x.device, level)
+        # The level comes last: compilers cannot trace the question for it.
+        return (
+            x.is_cuda
+            and x.dtype == torch.float32
+            and read_briefly(self.vectors.numel(), x.device, torch.get_float32_matmul_precision())
+        )
 
     def _is_skinny(self, x: Tensor, forward: bool, brief: bool) -> bool:
         """Whether :mod:`specformer.spectrum.skinny` multiplies, in bfloat16 if brief or in TF32."""
@@ -79,13 +83,14 @@ class ResidentProduct:
     def _brief_copy(self) -> Tensor:
         """U in bfloat16, its rows as far apart as tensor cores like them to be."""
         if self._brief is None:
-            kept_so = self.vectors.dtype == torch.bfloat16 and _is_aligned(self.vectors)
-            self._brief = self.vectors if kept_so else aligned(self.vectors, torch.bfloat16)
+            brief, pairs = torch.bfloat16, self.vectors.shape[1]
+            kept_so = (self.vectors.dtype, self.vectors.stride()) == (brief, (_padded(pairs), 1))
+            self._brief = self.vectors if kept_so else aligned(self.vectors, brief)
         return self._brief
 
     def _lined_copy(self) -> Tensor:
         """U with rows that far apart, a copy only where they are not."""
-        if _is_aligned(self.vectors):
+        if self.vectors.is_contiguous() and self.vectors.shape[1] % 4 == 0:
             return self.vectors
         if self._lined is None:
             self._lined = aligned(self.vectors, torch.float32)
@@ -161,11 +166,8 @@ def aligned(
     return rows[:, :q]
 
 
-def _is_aligned(vectors: Tensor) -> bool:
-    return vectors.stride() == (_padded(vectors.shape[1], vectors.dtype), 1)
-
-
-def _padded(pairs: int, dtype: torch.dtype) -> int:
+def _padded(pairs: int, dtype: torch.dtype = torch.bfloat16) -> int:
+    """How far apart rows of so many numbers are, in numbers."""
     return pairs + -pairs % (16 // dtype.itemsize)
 
 
