@@ -74,8 +74,8 @@ def table4(
         if nodes:
             parts.append(_of_variant(variant, *table2(datasets=nodes, **common)))
         if many:
-            begin = partial(_within, folder, variant)
-            parts.append(_of_variant(variant, *table3(datasets=many, begin=begin, **common)))
+            inside = partial(_within, folder, variant)
+            parts.append(_of_variant(variant, *table3(datasets=many, begin=inside, **common)))
     return _joined(parts)
 
 

@@ -81,6 +81,11 @@ def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
     return f"{interval(by_loss)} ({100 * by_accuracy['mean']:.2f}) [{cited}]"
 
 
+def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
+    row = rows["accuracy-by-accuracy"]
+    return interval(row) + ("" if row["paper"] is None else f" [{100 * row['paper']:.2f}]")
+
+
 def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
     (row,) = rows.values()
     if row["recipe"] == CITED:
@@ -117,6 +122,15 @@ _STYLES = {
         "paper's]",
     ),
 }
+
+
+#: Table 2 with one figure a cell.
+_BRIEF = _Style(
+    "accuracy-by-accuracy",
+    max,
+    _brief_cell,
+    "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
+)
 
 
 def interval(row: dict[str, Any]) -> str:
@@ -167,7 +181,12 @@ def table_grid(
     table: int, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
     """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
-    style = _STYLES[table]
+    return _grid(_STYLES[table], rows)
+
+
+def _grid(
+    style: _Style, rows: Sequence[dict[str, Any]]
+) -> tuple[list[str], list[list[str]], list[set[int]]]:
     datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
     found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
     for row in rows:
@@ -281,15 +300,8 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
         raise ConfigError("no recorded row belongs in this table.")
     rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
     rows = with_cited(table, rows)
-    header, cells, bold = table_grid(table, rows)
-    lines = [_markdown_line(header), "|" + "---|" * len(header)]
-    for line, strong in zip(cells, bold, strict=True):
-        shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
-        lines.append(_markdown_line(shown))
-    runs = max(row["runs"] for row in rows)
-    many = "one run" if runs == 1 else f"{runs} runs"
-    lines += ["", f"{caption(table)}, {many}; best in bold.", ""]
-    return "\n".join([*lines, *_provenance(entries), ""])
+    grid = _markdown_grid(_STYLES[table], rows)
+    return "\n".join([grid, *_provenance(entries), ""])
 
 
 def brief_table_2(entries: Sequence[dict[str, Any]]) -> str:
@@ -298,36 +310,27 @@ def brief_table_2(entries: Sequence[dict[str, Any]]) -> str:
     That of the settings found for a model on a set, where there are any; Specformer also has a line
     with the paper's.
     """
-    rows = [
-        row
-        for entry in entries
-        for row in entry["rows"]
-        if is_papers(2, row) and row["metric"] == "accuracy-by-accuracy"
-    ]
+    rows = [row for entry in entries for row in entry["rows"] if is_papers(2, row)]
     if not rows:
         raise ConfigError("no recorded row belongs in this table.")
-    datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    shown: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in sorted(rows, key=paper_order):  # tuned settings last, so they stay
-        ours = row["model"] == "specformer"
-        name = contestant_name(row["model"], row["recipe"]) if ours else look(row["model"]).label
-        found.setdefault(name, {})[row["dataset"]] = row
-    best = {name: max(row["mean"] for row in rows if row["dataset"] == name) for name in datasets}
-    lines = [_markdown_line(["model", *datasets]), "|" + "---|" * (len(datasets) + 1)]
-    for name, cells in found.items():
-        shown = [name]
-        for dataset in datasets:
-            row = cells.get(dataset)
-            cell = "–" if row is None else interval(row)
-            if row is not None and row["paper"] is not None:
-                cell += f" [{100 * row['paper']:.2f}]"
-            shown.append(f"**{cell}**" if row and row["mean"] == best[dataset] else cell)
+        recipe = row["recipe"] if row["model"] == "specformer" else "default"
+        cell = row["model"], recipe, row["dataset"], row["metric"]
+        shown[cell] = {**row, "recipe": recipe}
+    return _markdown_grid(_BRIEF, list(shown.values()))
+
+
+def _markdown_grid(style: _Style, rows: Sequence[dict[str, Any]]) -> str:
+    """A table, the best in bold, and a line on what its cells hold."""
+    header, cells, bold = _grid(style, rows)
+    lines = [_markdown_line(header), "|" + "---|" * len(header)]
+    for line, strong in zip(cells, bold, strict=True):
+        shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
         lines.append(_markdown_line(shown))
-    told = (
-        "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's], "
-        f"{max(row['runs'] for row in rows)} runs; best in bold."
-    )
-    return "\n".join([*lines, "", told, ""])
+    runs = max(row["runs"] for row in rows)
+    many = "one run" if runs == 1 else f"{runs} runs"
+    return "\n".join([*lines, "", f"{style.caption}, {many}; best in bold.", ""])
 
 
 def _markdown_line(cells: Sequence[str]) -> str:

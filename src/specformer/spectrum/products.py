@@ -8,6 +8,7 @@ own multiplies with few columns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -38,10 +39,10 @@ class ResidentProduct:
 
     def __init__(self, vectors: Tensor, dtype: torch.dtype) -> None:
         self.vectors = vectors
-        self._whole = vectors.dtype == dtype
-        self._chunks = StreamedProduct(
-            RowStream(vectors, vectors.device, dtype, rows_at_once(vectors))
-        )
+        self._plain: Product = partial(_multiplied, vectors)
+        if vectors.dtype != dtype:
+            rows = rows_at_once(vectors)
+            self._plain = StreamedProduct(RowStream(vectors, vectors.device, dtype, rows))
         self._brief: Tensor | None = None
         self._lined: Tensor | None = None
 
@@ -54,7 +55,7 @@ class ResidentProduct:
             return skinny_product(self._brief_copy() if brief else self._lined_copy(), x, forward)
         if brief:
             return _multiplied_briefly(self._brief_copy(), x, forward)
-        return _multiplied(self.vectors, x, forward) if self._whole else self._chunks(x, forward)
+        return self._plain(x, forward)
 
     def _is_brief(self, x: Tensor) -> bool:
         # The level comes last: compilers cannot trace the question for it.
