@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from specformer.nn import kernels
-from specformer.nn.kernels import pair_kernels, pairs
+from specformer.nn.kernels import pairs
 from specformer.nn.kernels.statistics import Averages
 from specformer.spectrum.packed import PackedGraphs
 
@@ -17,7 +17,8 @@ from specformer.spectrum.packed import PackedGraphs
 @pytest.fixture(autouse=True)
 def few_pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small graphs have several blocks."""
-    monkeypatch.setattr(pair_kernels, "ROWS", 16)
+    for name in ("TARGETS", "SOURCES"):
+        monkeypatch.setattr(pairs, name, getattr(pairs, name)._replace(rows=16))
 
 
 def by_loops(batch: PackedGraphs, node: Tensor, kind: Tensor, weight: Tensor, softmax: bool):

@@ -19,10 +19,9 @@ from specformer.nn.kernels.language import (
     tl,
 )
 
-#: Rows of a block; fewer backward, where each takes many registers.
-_ROWS, _ROWS_BACK = 64, 32
-#: Most columns of a program.
-_COLUMNS = 64
+#: Rows and most columns of a block, and its warps; fewer rows backward, where each takes many
+#: registers.
+_FORWARD, _BACKWARD = (64, 64, 4), (32, 64, 4)
 #: Programs that keep a GPU of 132 multiprocessors busy; more only leave more parts to add.
 _PROGRAMS = 1024
 
@@ -45,7 +44,7 @@ class _GeluLift(torch.autograd.Function):
         x, weight = x.contiguous(), weight.contiguous()
         ctx.save_for_backward(x, weight, bias)
         out = x.new_empty(len(x), len(weight))
-        grid, chunk, block = _work(x, weight, _ROWS)
+        grid, chunk, block = _work(x, weight, *_FORWARD)
         _lift_forward[grid](x, weight, bias, out, len(x), chunk, *weight.shape, **block)
         return out
 
@@ -54,7 +53,7 @@ class _GeluLift(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight, bias = ctx.saved_tensors
         wide, narrow = weight.shape
-        grid, chunk, block = _work(x, weight, _ROWS_BACK)
+        grid, chunk, block = _work(x, weight, *_BACKWARD)
         # Those of x in parts by columns; those of W and then of b in parts by rows.
         of_x = x.new_empty(grid[1], *x.shape)
         parts = x.new_empty(grid[0], wide * narrow + wide)
@@ -75,14 +74,16 @@ class _GeluLift(torch.autograd.Function):
         return of_x[0] if grid[1] == 1 else of_x.sum(dim=0), of_weight.view_as(weight), of_bias
 
 
-def _work(x: Tensor, weight: Tensor, rows: int) -> tuple[tuple[int, int], int, dict[str, int]]:
+def _work(
+    x: Tensor, weight: Tensor, rows: int, most: int, warps: int
+) -> tuple[tuple[int, int], int, dict[str, int]]:
     """How many programs by rows and by columns, the rows of each, and its block."""
     wide, narrow = weight.shape
-    columns = min(power_of_two(wide, least=16), _COLUMNS)  # 16: the least that products take
+    columns = min(power_of_two(wide, least=16), most)  # 16: the least that products take
     across = blocks(wide, columns)
     chunk = max(1, blocks(blocks(len(x), rows), max(1, _PROGRAMS // across))) * rows
     block = {"WIDTH": power_of_two(narrow + 1, least=16), "ROWS": rows, "COLUMNS": columns}
-    return (blocks(len(x), chunk), across), chunk, {**block, "num_stages": 2}
+    return (blocks(len(x), chunk), across), chunk, {**block, "num_warps": warps, "num_stages": 2}
 
 
 @jit

@@ -8,10 +8,7 @@ given, :math:`w = S`, or is a share, :math:`w = e^{x - \ell_i}` of logits
 
 from __future__ import annotations
 
-from specformer.nn.kernels.language import clear_padding, gelu_slope, jit, messages, tl
-
-#: Pairs read at once: most molecules have no more atoms.
-ROWS = 32
+from specformer.nn.kernels.language import LOG2_E, clear_padding, gelu_slope, jit, messages, tl
 
 
 @jit
@@ -45,7 +42,7 @@ def forward(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    r"""Sums :math:`y_i = \sum_j w_{ij} m_{ij}` of one target and block of columns, and ℓ.
+    r"""Sums :math:`y_i = \sum_j w_{ij} m_{ij}` of one target and block of columns, and ℓ / ln 2.
 
     With a gain also :math:`\sum_j w_{ij} (m_{ij} - y_i) (S_{ij} - \mu) / \sigma`: all that its
     gradient needs of the pairs.
@@ -56,6 +53,7 @@ def forward(
     begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
     source = tl.load(first + target)
     middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
+    scale *= LOG2_E
     top = tl.full([COLUMNS], float("-inf"), tl.float32)
     total = tl.zeros([COLUMNS], tl.float32)
     summed = tl.zeros([COLUMNS], tl.float32)
@@ -72,8 +70,8 @@ def forward(
             off = w - middle[None, :]
             x = off * scale[None, :]
             higher = tl.maximum(top, tl.max(tl.where(real[:, None], x, float("-inf")), axis=0))
-            shrink = tl.exp(top - higher)
-            power = tl.where(real[:, None], tl.exp(x - higher[None, :]), 0.0)
+            shrink = tl.exp2(top - higher)
+            power = tl.where(real[:, None], tl.exp2(x - higher[None, :]), 0.0)
             total = total * shrink + tl.sum(power, axis=0)
             summed = summed * shrink + tl.sum(power * message, axis=0)
             if GAIN:
@@ -87,7 +85,7 @@ def forward(
         full = total > 0.0
         total = tl.where(full, total, 1.0)
         summed = summed / total
-        tl.store(lse + place, tl.where(full, top, 0.0) + tl.log(total), mask=inside)
+        tl.store(lse + place, tl.where(full, top, 0.0) + tl.log2(total), mask=inside)
         if GAIN:
             each = tl.load(inverse + column, mask=inside, other=0.0) / total
             tl.store(joint + place, (products - levels * summed) * each, mask=inside)
@@ -149,18 +147,22 @@ def of_messages(
     KINDS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     r"""Gradients of what nodes and kinds add to messages, for a group of sources.
 
-    Their sum over a source's targets i is the node's. That over all pairs of a kind is a product
-    with a matrix of ones and zeros, for all kinds at once, in parts by group.
+    A source sends the same over all bonds of a kind, so :math:`w_{ij} g_i` is first summed by kind,
+    as a product with a matrix of ones and zeros, in which three TF32 products lose nothing. Times
+    the slope of the message, its sum over kinds is the node's, that over sources the kind's, in
+    parts by group.
     """
     group = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
     every = tl.arange(0, KINDS)
     middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
+    scale *= LOG2_E
+    known = (every < kinds)[:, None] & inside[None, :]
+    of_kind = tl.load(kind + every[:, None] * channels + column[None, :], mask=known, other=0.0)
     total = tl.zeros([KINDS, COLUMNS], tl.float32)
     for step in range(GROUP):
         # Far apart, so that no program has two sources of one large graph.
@@ -169,10 +171,10 @@ def of_messages(
         begin = tl.load(offsets + source, mask=real, other=0)
         size = tl.load(offsets + source + 1, mask=real, other=0) - begin
         row = tl.load(first + source, mask=real, other=0)
-        corner = tl.load(offsets + row) + source - row
+        corner = begin - (source - row) * (size - 1)
         place = source * channels + column
         at_source = tl.load(node + place, mask=inside & real, other=0.0)
-        summed = tl.zeros([ROWS, COLUMNS], tl.float32)
+        summed = tl.zeros([KINDS, COLUMNS], tl.float32)
         for start in range(0, size, ROWS):
             i = start + tl.arange(0, ROWS)
             there = i < size
@@ -182,16 +184,15 @@ def of_messages(
             at = (row + i)[:, None] * channels + column[None, :]
             if SOFTMAX:
                 x = (w - middle[None, :]) * scale[None, :]
-                w = tl.exp(x - tl.load(lse + at, mask=mask, other=0.0))
+                w = tl.exp2(x - tl.load(lse + at, mask=mask, other=0.0))
             g = tl.load(gradient + at, mask=mask, other=0.0)
             k = tl.load(bond + pair, mask=there, other=0)
-            of_kind = tl.load(kind + k[:, None] * channels + column[None, :], mask=mask, other=0.0)
             # Beyond the targets a share may be anything, even infinite.
-            part = tl.where(mask, w * g * gelu_slope(at_source[None, :] + of_kind), 0.0)
-            summed += part
+            part = tl.where(mask, w * g, 0.0)
             hot = (k[None, :] == every[:, None]).to(tl.float32)
-            total = tl.dot(hot, part, total, input_precision=PRECISION)
+            summed = tl.dot(hot, part, summed, input_precision="tf32x3")
+        summed *= gelu_slope(at_source[None, :] + of_kind)
         tl.store(of_node + place, tl.sum(summed, axis=0), mask=inside & real)
-    known = (every < kinds)[:, None] & inside[None, :]
+        total += summed
     at = (group * kinds + every)[:, None] * channels + column[None, :]
     tl.store(of_kinds + at, total, mask=known)

@@ -2,7 +2,7 @@ r"""Messages made, weighted and summed at their targets, in one pass."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -10,9 +10,29 @@ from torch.autograd.function import once_differentiable
 
 from specformer.nn.kernels import pair_kernels
 from specformer.nn.kernels.columns import column_sum
-from specformer.nn.kernels.language import COLUMNS, blocks, dot_precision, power_of_two
+from specformer.nn.kernels.language import COLUMNS, blocks, power_of_two
 from specformer.nn.segments import PairIndex
 
+
+class Tile(NamedTuple):
+    """Pairs and channels that a program takes at once, and its warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+    def grid(self, node: Tensor) -> tuple[int, int]:
+        """A program a row and block of columns."""
+        rows, channels = node.shape
+        return rows, blocks(channels, self.columns)
+
+    def options(self) -> dict[str, int]:
+        """What kernels are told of it."""
+        return {"ROWS": self.rows, "COLUMNS": self.columns, "num_warps": self.warps}
+
+
+#: By targets, and by groups of sources.
+TARGETS, SOURCES = Tile(32, COLUMNS, 2), Tile(32, COLUMNS, 4)
 #: Programs that keep a GPU of 132 multiprocessors busy.
 _PROGRAMS = 2048
 
@@ -39,7 +59,7 @@ class _PairSum(torch.autograd.Function):
         ctx.index = index
         out = torch.empty_like(node)
         unused = out
-        pair_kernels.forward[grid(node)](
+        pair_kernels.forward[TARGETS.grid(node)](
             node,
             kind,
             weight,
@@ -53,9 +73,7 @@ class _PairSum(torch.autograd.Function):
             node.shape[1],
             SOFTMAX=False,
             GAIN=False,
-            ROWS=pair_kernels.ROWS,
-            COLUMNS=COLUMNS,
-            num_warps=2,
+            **TARGETS.options(),
         )
         return out
 
@@ -65,7 +83,7 @@ class _PairSum(torch.autograd.Function):
         node, kind, weight = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         of_weight = torch.empty_like(weight)
-        pair_kernels.of_weights[grid(node)](
+        pair_kernels.of_weights[TARGETS.grid(node)](
             node,
             kind,
             gradient,
@@ -74,17 +92,9 @@ class _PairSum(torch.autograd.Function):
             len(node),
             len(weight),
             node.shape[1],
-            ROWS=pair_kernels.ROWS,
-            COLUMNS=COLUMNS,
-            num_warps=2,
+            **TARGETS.options(),
         )
         return *message_gradients(node, kind, weight, gradient, ctx.index), of_weight, None
-
-
-def grid(node: Tensor) -> tuple[int, int]:
-    """A program a target and block of columns."""
-    rows, channels = node.shape
-    return rows, blocks(channels, COLUMNS)
 
 
 def message_gradients(
@@ -100,7 +110,7 @@ def message_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits, perhaps scaled."""
     rows, channels = node.shape
-    wide = blocks(channels, COLUMNS)
+    wide = blocks(channels, SOURCES.columns)
     # Small groups leave many parts of the kinds' sums to add, large ones few programs.
     group = power_of_two(rows * wide // _PROGRAMS)
     parts = blocks(rows, group)
@@ -124,10 +134,7 @@ def message_gradients(
         GAIN=scaled,
         GROUP=group,
         KINDS=power_of_two(len(kind), least=16),  # the least that products take
-        ROWS=pair_kernels.ROWS,
-        COLUMNS=COLUMNS,
-        PRECISION=dot_precision("tf32x3"),
-        num_warps=4,
+        **SOURCES.options(),
         num_stages=1,  # most sources have one block of pairs: nothing to read ahead
     )
     return of_node, column_sum(of_kind.flatten(1)).view_as(kind)

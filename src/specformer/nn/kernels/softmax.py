@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from specformer.nn.kernels import pair_kernels
+from specformer.nn.kernels import pair_kernels, pairs
 from specformer.nn.kernels.columns import column_sum
-from specformer.nn.kernels.language import COLUMNS, clear_padding, jit, messages, tl
+from specformer.nn.kernels.language import LOG2_E, clear_padding, jit, messages, tl
 from specformer.nn.kernels.pair_kernels import scaling
-from specformer.nn.kernels.pairs import grid, message_gradients
 from specformer.nn.kernels.statistics import Standard
 from specformer.nn.segments import PairIndex
 
@@ -61,7 +60,7 @@ class _SoftmaxSum(torch.autograd.Function):
         if scale is not None and standard is not None:
             centre, inverse = standard.mean, standard.inverse
             gain, joint = scale * inverse, torch.empty_like(node)
-        pair_kernels.forward[grid(node)](
+        pair_kernels.forward[pairs.TARGETS.grid(node)](
             node,
             kind,
             values,
@@ -75,9 +74,7 @@ class _SoftmaxSum(torch.autograd.Function):
             node.shape[1],
             SOFTMAX=True,
             GAIN=standard is not None,
-            ROWS=pair_kernels.ROWS,
-            COLUMNS=COLUMNS,
-            num_warps=2,
+            **pairs.TARGETS.options(),
         )
         ctx.save_for_backward(node, kind, values, out, lse, centre, gain, joint)
         ctx.index, ctx.standard, ctx.idle = index, standard, len(idle)
@@ -90,13 +87,13 @@ class _SoftmaxSum(torch.autograd.Function):
         index, standard = ctx.index, ctx.standard
         gradient = gradients[0].contiguous()
         given = (index, centre, gain, lse, standard is not None)
-        of_node, of_kind = message_gradients(node, kind, values, gradient, *given)
+        of_node, of_kind = pairs.message_gradients(node, kind, values, gradient, *given)
         of_scale, norm = None, (out, out, out)
         if standard is not None:
             of_scale = column_sum(gradient * joint)
             norm = (standard.inverse, of_scale, standard.number)
         of_values = torch.empty_like(values)
-        _slopes_of_values[grid(node)](
+        _slopes_of_values[pairs.TARGETS.grid(node)](
             node,
             kind,
             values,
@@ -111,9 +108,7 @@ class _SoftmaxSum(torch.autograd.Function):
             *node.shape,
             len(values),
             GAIN=standard is not None,
-            ROWS=pair_kernels.ROWS,
-            COLUMNS=COLUMNS,
-            num_warps=2,
+            **pairs.TARGETS.options(),
         )
         still = node.new_zeros(ctx.idle, node.shape[1])
         return of_node, of_kind, of_values, None, of_scale, None, *still
@@ -168,7 +163,7 @@ def _slopes_of_values(
         at = pair[:, None] * channels + column[None, :]
         off = tl.load(values + at, mask=mask, other=0.0) - middle[None, :]
         message = messages(node, kind, k, source + pair - begin, column, mask, channels)
-        share = tl.exp(off * scale[None, :] - level[None, :])
+        share = tl.exp2(off * (scale * LOG2_E)[None, :] - level[None, :])
         slope = share * g[None, :] * (message - y[None, :]) - back[None, :] * off
         tl.store(of_values + at, scale[None, :] * slope, mask=mask)
     clear_padding(of_values, offsets, target, targets, pairs, column, channels, ROWS)
