@@ -8,17 +8,22 @@ from torch import nn
 
 from specformer.training import pieced_adam
 from specformer.training.memory_block import join
-from specformer.training.pieced_adam import PiecedAdam
+from specformer.training.pieced_adam import PiecedAdam, PiecedAdamW
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
-def test_the_same_as_adam_on_whole_parameters(monkeypatch, set_to_none: bool):
+@pytest.mark.parametrize(
+    "pair",
+    [(PiecedAdam, torch.optim.Adam), (PiecedAdamW, torch.optim.AdamW)],
+    ids=["adam", "adamw"],
+)
+def test_the_same_as_on_whole_parameters(monkeypatch, pair, set_to_none: bool):
     monkeypatch.setattr(pieced_adam, "_PIECE", 7)
     torch.manual_seed(0)
     start = [torch.randn(4, 5), torch.randn(7), torch.randn(2), torch.randn(3, 5)]
     x = torch.randn(6, 5)
     found = []
-    for adam in (PiecedAdam, torch.optim.Adam):
+    for adam in pair:
         weights = [nn.Parameter(each.clone()) for each in start]
         join(weights)
         groups = [

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.training.pieced_adam import PiecedAdamW
 from specformer.training.schedule import prepare_moments
 
 
@@ -66,9 +67,10 @@ class GraphSchedule:
         self, parameters: Iterable[nn.Parameter], device: torch.device
     ) -> torch.optim.Optimizer:
         """AdamW with its rate in a tensor, so that a captured step can change it."""
+        adam = PiecedAdamW if device.type == "cuda" else torch.optim.AdamW
         return prepare_moments(
-            torch.optim.AdamW(
-                list(parameters),
+            adam(
+                [{"params": list(parameters)}],
                 lr=torch.tensor(self.learning_rate, device=device),
                 betas=(self.beta1, self.beta2),
                 weight_decay=self.weight_decay,

@@ -11,8 +11,8 @@ from torch import Tensor
 _PIECE = 8192
 
 
-class PiecedAdam(torch.optim.Adam):
-    """Fused Adam whose parameters are pieces of those given.
+class _Pieced(torch.optim.Optimizer):
+    """An optimiser whose parameters are pieces of those given.
 
     Adam works entry by entry, so the outcome is the same. The fused kernel gives a tensor of up to
     65,536 numbers to one block of threads, which takes 26 µs for Cora's first map on an H200 while
@@ -21,11 +21,6 @@ class PiecedAdam(torch.optim.Adam):
     Args:
         groups: as Adam takes them; parameters must be contiguous and keep their memory.
         options: Adam's own.
-
-    Example:
-        >>> weight = torch.nn.Parameter(torch.zeros(3, 5000))
-        >>> len(PiecedAdam([{"params": [weight]}]).param_groups[0]["params"])
-        2
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], **options: Any) -> None:
@@ -41,7 +36,7 @@ class PiecedAdam(torch.optim.Adam):
         """One step with the gradients of the parameters given."""
         for whole, pieces in self._pieces:
             gradient = whole.grad
-            cut = [None] * len(pieces) if gradient is None else gradient.view(-1).split(_PIECE)
+            cut = [None] * len(pieces) if gradient is None else gradient.reshape(-1).split(_PIECE)
             for piece, part in zip(pieces, cut, strict=True):
                 piece.grad = part
         super().step(closure)
@@ -54,3 +49,17 @@ class PiecedAdam(torch.optim.Adam):
                     each.grad = None
             elif whole.grad is not None:
                 whole.grad.zero_()
+
+
+class PiecedAdam(_Pieced, torch.optim.Adam):
+    """Adam on pieces of its parameters.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.zeros(3, 5000))
+        >>> len(PiecedAdam([{"params": [weight]}]).param_groups[0]["params"])
+        2
+    """
+
+
+class PiecedAdamW(_Pieced, torch.optim.AdamW):
+    """AdamW on pieces of its parameters."""

@@ -92,8 +92,8 @@ def test_kernels_compile(
     batch = pack(MOLECULES, dtype=torch.float32, spare_nodes=1, spare_pairs=3)
     model(batch).sum().backward()
     assert len(found) >= 10
-    # A multiprocessor has 227 KiB; several programs should fit at once.
-    assert max(found.values()) <= 48 * 1024
+    # A multiprocessor has 227 KiB, where two programs should fit at once; smaller GPUs have 99.
+    assert max(found.values()) <= 80 * 1024
 
 
 @pytest.mark.slow

@@ -14,13 +14,6 @@ from specformer.nn.kernels.statistics import Averages
 from specformer.spectrum.packed import PackedGraphs
 
 
-@pytest.fixture(autouse=True)
-def few_pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small graphs have several blocks."""
-    for name in ("TARGETS", "SOURCES"):
-        monkeypatch.setattr(pairs, name, getattr(pairs, name)._replace(rows=16))
-
-
 def by_loops(batch: PackedGraphs, node: Tensor, kind: Tensor, weight: Tensor, softmax: bool):
     """One graph after another, all its pairs at once."""
     out, row, pair = [], 0, 0

@@ -19,11 +19,11 @@ from specformer.nn.kernels.language import (
     tl,
 )
 
-#: Rows and most columns of a block, and its warps; fewer rows backward, where each takes many
-#: registers.
-_FORWARD, _BACKWARD = (64, 64, 4), (32, 64, 4)
+#: Rows and most columns of a block; fewer columns backward, where each takes many registers. From
+#: 64 rows on a group of four warps multiplies together.
+_FORWARD, _BACKWARD = (64, 128), (64, 64)
 #: Programs that keep a GPU of 132 multiprocessors busy; more only leave more parts to add.
-_PROGRAMS = 1024
+_PROGRAMS = 512
 
 
 def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class _GeluLift(torch.autograd.Function):
 
 
 def _work(
-    x: Tensor, weight: Tensor, rows: int, most: int, warps: int
+    x: Tensor, weight: Tensor, rows: int, most: int
 ) -> tuple[tuple[int, int], int, dict[str, int]]:
     """How many programs by rows and by columns, the rows of each, and its block."""
     wide, narrow = weight.shape
@@ -83,7 +83,7 @@ def _work(
     across = blocks(wide, columns)
     chunk = max(1, blocks(blocks(len(x), rows), max(1, _PROGRAMS // across))) * rows
     block = {"WIDTH": power_of_two(narrow + 1, least=16), "ROWS": rows, "COLUMNS": columns}
-    return (blocks(len(x), chunk), across), chunk, {**block, "num_warps": warps, "num_stages": 2}
+    return (blocks(len(x), chunk), across), chunk, {**block, "num_warps": 4, "num_stages": 2}
 
 
 @jit

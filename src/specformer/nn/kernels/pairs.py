@@ -21,20 +21,27 @@ class Tile(NamedTuple):
     columns: int
     warps: int
 
+    def fitted(self, channels: int) -> Tile:
+        """With fewer columns where these would be of more channels than there are."""
+        return self if channels % self.columns == 0 else self._replace(columns=COLUMNS)
+
     def grid(self, node: Tensor) -> tuple[int, int]:
         """A program a row and block of columns."""
         rows, channels = node.shape
-        return rows, blocks(channels, self.columns)
+        return rows, blocks(channels, self.fitted(channels).columns)
 
-    def options(self) -> dict[str, int]:
+    def options(self, node: Tensor) -> dict[str, int]:
         """What kernels are told of it."""
-        return {"ROWS": self.rows, "COLUMNS": self.columns, "num_warps": self.warps}
+        rows, columns, warps = self.fitted(node.shape[1])
+        return {"ROWS": rows, "COLUMNS": columns, "num_warps": warps}
 
 
-#: By targets, and by groups of sources.
-TARGETS, SOURCES = Tile(32, COLUMNS, 2), Tile(32, COLUMNS, 4)
-#: Programs that keep a GPU of 132 multiprocessors busy.
-_PROGRAMS = 2048
+#: Of the kernels over a target's pairs, forward and backward: one warp, so that sums stay within.
+FORWARD, BACKWARD = Tile(8, 64, 1), Tile(8, 128, 1)
+#: Of that over the pairs of a group of sources, whose products take no fewer rows than 16.
+SOURCES = Tile(16, COLUMNS, 2)
+#: Programs of that kernel: a few for every place on a GPU of 132 multiprocessors.
+_PROGRAMS = 8192
 
 
 def pair_sum(node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex) -> Tensor:
@@ -59,7 +66,7 @@ class _PairSum(torch.autograd.Function):
         ctx.index = index
         out = torch.empty_like(node)
         unused = out
-        pair_kernels.forward[TARGETS.grid(node)](
+        pair_kernels.forward[FORWARD.grid(node)](
             node,
             kind,
             weight,
@@ -73,7 +80,7 @@ class _PairSum(torch.autograd.Function):
             node.shape[1],
             SOFTMAX=False,
             GAIN=False,
-            **TARGETS.options(),
+            **FORWARD.options(node),
         )
         return out
 
@@ -83,7 +90,7 @@ class _PairSum(torch.autograd.Function):
         node, kind, weight = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         of_weight = torch.empty_like(weight)
-        pair_kernels.of_weights[TARGETS.grid(node)](
+        pair_kernels.of_weights[BACKWARD.grid(node)](
             node,
             kind,
             gradient,
@@ -92,7 +99,7 @@ class _PairSum(torch.autograd.Function):
             len(node),
             len(weight),
             node.shape[1],
-            **TARGETS.options(),
+            **BACKWARD.options(node),
         )
         return *message_gradients(node, kind, weight, gradient, ctx.index), of_weight, None
 
@@ -110,7 +117,7 @@ def message_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits, perhaps scaled."""
     rows, channels = node.shape
-    wide = blocks(channels, SOURCES.columns)
+    wide = SOURCES.grid(node)[1]
     # Small groups leave many parts of the kinds' sums to add, large ones few programs.
     group = power_of_two(rows * wide // _PROGRAMS)
     parts = blocks(rows, group)
@@ -134,7 +141,7 @@ def message_gradients(
         GAIN=scaled,
         GROUP=group,
         KINDS=power_of_two(len(kind), least=16),  # the least that products take
-        **SOURCES.options(),
+        **SOURCES.options(node),
         num_stages=1,  # most sources have one block of pairs: nothing to read ahead
     )
     return of_node, column_sum(of_kind.flatten(1)).view_as(kind)

@@ -60,7 +60,7 @@ class _SoftmaxSum(torch.autograd.Function):
         if scale is not None and standard is not None:
             centre, inverse = standard.mean, standard.inverse
             gain, joint = scale * inverse, torch.empty_like(node)
-        pair_kernels.forward[pairs.TARGETS.grid(node)](
+        pair_kernels.forward[pairs.FORWARD.grid(node)](
             node,
             kind,
             values,
@@ -74,7 +74,7 @@ class _SoftmaxSum(torch.autograd.Function):
             node.shape[1],
             SOFTMAX=True,
             GAIN=standard is not None,
-            **pairs.TARGETS.options(),
+            **pairs.FORWARD.options(node),
         )
         ctx.save_for_backward(node, kind, values, out, lse, centre, gain, joint)
         ctx.index, ctx.standard, ctx.idle = index, standard, len(idle)
@@ -93,7 +93,7 @@ class _SoftmaxSum(torch.autograd.Function):
             of_scale = column_sum(gradient * joint)
             norm = (standard.inverse, of_scale, standard.number)
         of_values = torch.empty_like(values)
-        _slopes_of_values[pairs.TARGETS.grid(node)](
+        _slopes_of_values[pairs.BACKWARD.grid(node)](
             node,
             kind,
             values,
@@ -108,7 +108,7 @@ class _SoftmaxSum(torch.autograd.Function):
             *node.shape,
             len(values),
             GAIN=standard is not None,
-            **pairs.TARGETS.options(),
+            **pairs.BACKWARD.options(node),
         )
         still = node.new_zeros(ctx.idle, node.shape[1])
         return of_node, of_kind, of_values, None, of_scale, None, *still
