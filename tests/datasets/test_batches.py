@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.spectrum.many_graphs import from_networkx, random_graphs
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.packed import GraphStore
@@ -106,6 +108,26 @@ def test_little_padding_in_few_shapes(
 def _sizes_only(graphs: GraphSet) -> GraphStore:
     nothing = torch.empty(0)
     return GraphStore(*[nothing] * 8, None, graphs.num_nodes)
+
+
+def test_room_for_the_rings_of_every_batch() -> None:
+    graphs = from_networkx(random_graphs(200))
+    store = GraphStore.build(graphs, decompose_many(graphs), max_ring=6)
+    counts = store.host_rings
+    assert counts is not None
+    batches = Batches(store, np.arange(200), 8).epoch(0)
+    for batch in [*batches, *size_batches(store, np.arange(200), 8)]:
+        held = batch.of(store)
+        assert held.rings is not None
+        assert len(held.rings) == batch.shape.num_rings
+        assert int((held.rings[:, 0] >= 0).sum()) == counts[batch.index.numpy()].sum()
+    least = math.ceil(1.5 * counts.mean() * 8)
+    doubled = {least * 2**k for k in range(6)}
+    assert {batch.shape.num_rings for batch in batches} <= doubled
+    exact = [batch.shape.num_rings for batch in size_batches(store, np.arange(200), 8)]
+    assert sum(exact) <= counts.sum() + len(exact)
+    # Any other store has none, and shapes as before.
+    assert {batch.shape.num_rings for batch in Batches(STORE, TRAIN, 32).epoch(0)} == {0}
 
 
 def test_evaluation_goes_by_size_without_padding() -> None:

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 from specformer.datasets.packed import GraphStore, bond_kinds, pack
 from specformer.errors import GraphError
-from specformer.graphs import GraphSet, graph_set_to_pyg
+from specformer.graphs import GraphSet, find_rings, graph_set_to_pyg
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 
 
@@ -128,9 +128,50 @@ def test_assembly_depends_on_no_value() -> None:
 
     with FakeTensorMode(allow_non_fake_inputs=True):
         index = torch.zeros(4, dtype=torch.int64)
-        batch = STORE.batch(index, num_nodes=40, num_pairs=400, max_nodes=9)
+        batch = WITH_RINGS.batch(index, num_nodes=40, num_pairs=400, max_nodes=9, num_rings=7)
+    assert batch.rings is not None
+    assert batch.rings.shape == (7, 5)
     assert batch.eigenvectors.shape == (400,)
     assert batch.nodes.shape == (40, 2)
+
+
+RINGS = find_rings(GRAPHS, 5)
+WITH_RINGS = GraphStore.build(GRAPHS, SPECTRA, max_ring=5)
+
+
+def rings_of(chosen: list[int]) -> list[list[int]]:
+    first = np.cumsum(RINGS.counts) - RINGS.counts
+    return [
+        RINGS.atoms[first[number] + one].tolist()
+        for number in chosen
+        for one in range(RINGS.counts[number])
+    ]
+
+
+@pytest.mark.parametrize("more_rings", [0, 3])
+def test_rings_come_where_they_are_asked_for(more_rings: int) -> None:
+    expected = rings_of(CHOSEN)
+    assert len(expected) > 3
+    nodes, pairs = counts(CHOSEN)
+    shape = {"num_nodes": nodes + 1, "num_pairs": pairs, "max_nodes": 9}
+    rows = WITH_RINGS.ring_rows(np.array(CHOSEN)) + more_rings
+    batch = WITH_RINGS.batch(torch.tensor(CHOSEN), **shape, num_rings=rows)
+    assert batch.rings is not None
+    assert batch.rings.tolist() == expected + [[-1] * 5] * more_rings
+    assert batch.ring_counts is not None
+    assert batch.ring_counts.tolist() == RINGS.counts[CHOSEN].tolist()
+    exact = WITH_RINGS.to("cpu").exact(CHOSEN)
+    assert exact.rings is not None
+    assert exact.rings.tolist() == expected
+    assert (STORE.exact(CHOSEN).rings, STORE.ring_rows(np.array(CHOSEN))) == (None, 0)
+
+
+def test_graphs_without_rings_have_a_row_of_padding() -> None:
+    chain = GraphSet([3], [2], [[0, 1], [1, 2]])
+    batch = pack(chain, max_ring=4)
+    assert batch.rings is not None
+    assert batch.ring_counts is not None
+    assert (batch.rings.tolist(), batch.ring_counts.tolist()) == ([[-1] * 4], [0])
 
 
 def test_labels() -> None:

@@ -13,6 +13,8 @@ from specformer.spectrum.packed import PackedGraphs
 
 NODE_CARDINALITIES = [5, 3]
 EDGE_CARDINALITIES = [3, 2]
+#: Atoms of the largest rings in a batch.
+MAX_RING = 6
 
 
 def molecule(graph: nx.Graph, seed: int = 0) -> Molecule:
@@ -58,19 +60,27 @@ def relabelled(one: Molecule, order: Sequence[int]) -> Molecule:
     )
 
 
+def rings_of(one: Molecule, max_ring: int = MAX_RING) -> list[list[int]]:
+    """Its rings by NetworkX, padded with −1."""
+    graph = nx.from_numpy_array((one.bonds > 0).any(dim=-1).numpy())
+    rings = nx.chordless_cycles(graph, length_bound=max_ring)
+    return [ring + [-1] * (max_ring - len(ring)) for ring in rings]
+
+
 def pack(
     molecules: Sequence[Molecule],
     *,
     spare_nodes: int = 0,
     spare_pairs: int = 0,
     spare_graphs: int = 0,
+    spare_rings: int = 0,
     max_nodes: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> PackedGraphs:
     """A batch, number by number; padding holds values that would show if they were used."""
     columns = molecules[0].bonds.shape[-1]
     kinds = {(0,) * columns: 0}
-    nodes, values, bonds, vectors = [], [], [], []
+    nodes, values, bonds, vectors, rings, ring_counts = [], [], [], [], [], []
     for one in molecules:
         for i in range(len(one.nodes)):
             nodes.append(one.nodes[i].tolist())
@@ -78,11 +88,16 @@ def pack(
             for j in range(len(one.nodes)):
                 bonds.append(kinds.setdefault(tuple(one.bonds[i, j].tolist()), len(kinds)))
                 vectors.append(one.vectors[i, j].item())
+        found = rings_of(one)
+        rings += found
+        ring_counts.append(len(found))
     nodes += [[1] * molecules[0].nodes.shape[-1]] * spare_nodes
     values += [1.7] * spare_nodes
     bonds += [0] * spare_pairs
     vectors += [30.0] * spare_pairs
     sizes = [len(one.nodes) for one in molecules] + [0] * spare_graphs
+    ring_counts += [0] * spare_graphs
+    rings += [[-1] * MAX_RING] * (spare_rings if rings else spare_rings + 1)
     return PackedGraphs(
         nodes=torch.tensor(nodes),
         bond=torch.tensor(bonds),
@@ -91,4 +106,6 @@ def pack(
         eigenvectors=torch.tensor(vectors, dtype=dtype),
         sizes=torch.tensor(sizes),
         max_nodes=max_nodes or max(sizes),
+        rings=torch.tensor(rings),
+        ring_counts=torch.tensor(ring_counts),
     )

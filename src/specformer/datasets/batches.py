@@ -33,6 +33,7 @@ class BatchShape:
     num_nodes: int
     num_pairs: int
     max_nodes: int
+    num_rings: int = 0
 
     def holds(self, sizes: np.ndarray) -> bool:
         """Whether graphs of these sizes fit; where pairs are padded, a row must be as well.
@@ -66,6 +67,7 @@ class Batch(NamedTuple):
             num_nodes=shape.num_nodes,
             num_pairs=shape.num_pairs,
             max_nodes=shape.max_nodes,
+            num_rings=shape.num_rings,
         )
 
 
@@ -76,7 +78,9 @@ class Batches:
     :math:`\bar p \cdot 1.1^{\pm k(k+1)/2}`: close together where most batches are, far apart where
     few are. By Cauchy and Schwarz :math:`\sum n \le \sqrt{B \sum n^2}`, so
     :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
-    graph is rounded up to 64, 128, 256, …, or to the largest of all.
+    graph is rounded up to 64, 128, 256, …, or to the largest of all. Where the store has rings,
+    there is room for half as many again as a batch has on average, and twice, four times, … that
+    for the few batches of more.
 
     Args:
         store: the graphs.
@@ -118,11 +122,12 @@ class Batches:
         self.seed = seed
         self.drop_last = drop_last
         self.growth = growth
+        self._store = store
         self._sizes = store.host_sizes
-        self._device = store.device
         chosen = self._sizes[self.numbers]
         self._mean_pairs = float((chosen**2).mean())
         self._largest = int(chosen.max())
+        self._mean_rings = store.ring_rows(self.numbers) / len(self.numbers)
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -135,7 +140,7 @@ class Batches:
         order = order[: len(self) * self.batch_size]
         parts = np.split(order, range(self.batch_size, len(order), self.batch_size))
         # One copy to the device for the whole epoch.
-        tensors = torch.from_numpy(order).to(self._device).split(self.batch_size)
+        tensors = torch.from_numpy(order).to(self._store.device).split(self.batch_size)
         return [
             Batch(tensor, self.shape(part)) for tensor, part in zip(tensors, parts, strict=True)
         ]
@@ -154,9 +159,16 @@ class Batches:
             num_nodes=math.isqrt(len(sizes) * num_pairs) + 1,
             num_pairs=num_pairs,
             max_nodes=min(rounded, self._largest),
+            num_rings=self._ring_rows(index),
         )
         assert shape.holds(sizes), f"{shape} does not hold its graphs"
         return shape
+
+    def _ring_rows(self, index: np.ndarray) -> int:
+        rows = math.ceil(1.5 * self._mean_rings * len(index))
+        while rows < self._store.ring_rows(index):
+            rows *= 2
+        return rows
 
 
 def _rung(exponent: float) -> int:
@@ -191,7 +203,13 @@ def size_batches(
         fitting = int(np.searchsorted(end, before + max_pairs, side="right"))
         last = min(max(fitting, first + 1), first + batch_size)
         part = sizes[first:last]
-        shape = BatchShape(len(part), int(part.sum()), int(end[last - 1]) - before, int(part.max()))
+        shape = BatchShape(
+            num_graphs=len(part),
+            num_nodes=int(part.sum()),
+            num_pairs=int(end[last - 1]) - before,
+            max_nodes=int(part.max()),
+            num_rings=store.ring_rows(numbers[first:last]),
+        )
         batches.append(Batch(on_device[first:last], shape))
         first = last
     return batches

@@ -2,7 +2,7 @@ r"""A whole data set of small graphs on one device, and batches cut from it by i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specformer import fused
 from specformer.errors import GraphError
-from specformer.graphs import GraphSet, graph_set_from_pyg
+from specformer.graphs import GraphSet, find_rings, graph_set_from_pyg
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
@@ -32,6 +32,11 @@ class GraphStore:
         eigenvectors: ``[ΣN²]``.
         y: ``[G, tasks]`` targets, NaN where missing; None without any.
         host_sizes: ``sizes`` again, in the host's memory: what shapes are chosen from.
+        rings: ``[ΣR, L]`` atoms of each ring, see :class:`~specformer.spectrum.PackedGraphs`; a row
+            of −1 where there are none. None where they were not asked for.
+        ring_counts: ``[G]`` rings of each graph.
+        ring_start: ``[G + 1]`` where a graph's rings start.
+        host_rings: ``ring_counts`` again, in the host's memory.
     """
 
     sizes: Tensor
@@ -44,12 +49,24 @@ class GraphStore:
     eigenvectors: Tensor
     y: Tensor | None
     host_sizes: np.ndarray
+    rings: Tensor | None = None
+    ring_counts: Tensor | None = None
+    ring_start: Tensor | None = None
+    host_rings: np.ndarray | None = None
 
     @classmethod
     def build(
-        cls, graphs: GraphSet, spectra: ManySpectra, device: torch.device | str | None = None
+        cls,
+        graphs: GraphSet,
+        spectra: ManySpectra,
+        device: torch.device | str | None = None,
+        *,
+        max_ring: int | None = None,
     ) -> GraphStore:
         """Lay out the graphs and their spectra on a device, by default the spectra's.
+
+        With ``max_ring``, also their rings of up to so many atoms
+        (:func:`~specformer.graphs.find_rings`), which some models ask for.
 
         Example:
             >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
@@ -69,11 +86,25 @@ class GraphStore:
             "bond": _bond_of_pairs(graphs, kind),
             "bond_table": table,
         }
+        host_rings = None
+        if max_ring is not None:
+            found = find_rings(graphs, max_ring)
+            host_rings = found.counts
+            arrays |= {
+                "rings": found.atoms if len(found.atoms) else np.full((1, max_ring), -1),
+                "ring_counts": found.counts,
+                "ring_start": starts(found.counts),
+            }
         tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
         y = None if graphs.y is None else torch.from_numpy(graphs.y).to(target)
         values, vectors = spectra.eigenvalues.to(target), spectra.eigenvectors.to(target)
         return cls(
-            **tensors, eigenvalues=values, eigenvectors=vectors, y=y, host_sizes=graphs.num_nodes
+            **tensors,
+            eigenvalues=values,
+            eigenvectors=vectors,
+            y=y,
+            host_sizes=graphs.num_nodes,
+            host_rings=host_rings,
         )
 
     def __len__(self) -> int:
@@ -91,7 +122,8 @@ class GraphStore:
     def to(self, device: torch.device | str) -> GraphStore:
         """The same store on another device."""
         moved: dict[str, Any] = {k: tensor.to(device) for k, tensor in self._tensors().items()}
-        return GraphStore(**{"y": None, **moved}, host_sizes=self.host_sizes)
+        hosts = {"host_sizes": self.host_sizes, "host_rings": self.host_rings}
+        return GraphStore(**{"y": None, **moved, **hosts})
 
     def placed(self, device: torch.device | str, share: float = 0.5) -> GraphStore:
         """The store on ``device`` if it takes at most this share of the memory free there.
@@ -105,7 +137,7 @@ class GraphStore:
         return self.to(target)
 
     def batch(
-        self, index: Tensor, *, num_nodes: int, num_pairs: int, max_nodes: int
+        self, index: Tensor, *, num_nodes: int, num_pairs: int, max_nodes: int, num_rings: int = 0
     ) -> PackedGraphs:
         """The graphs of these numbers as one batch of a fixed shape.
 
@@ -117,7 +149,21 @@ class GraphStore:
             num_nodes: rows N; more than there are nodes where pairs are padded.
             num_pairs: pairs P, at least as many as there are.
             max_nodes: at least the nodes of the largest graph.
+            num_rings: rings R, at least as many as :meth:`ring_rows` says.
         """
+        batch = self._without_rings(index, num_nodes, num_pairs, max_nodes)
+        if self.rings is None or self.ring_counts is None or self.ring_start is None:
+            return batch
+        counts = self.ring_counts.index_select(0, index)
+        ring, is_ring = _places(self.ring_start.index_select(0, index), counts, num_rings)
+        atoms = self.rings.index_select(0, ring).long()
+        return replace(
+            batch, rings=atoms.masked_fill(~is_ring.unsqueeze(1), -1), ring_counts=counts
+        )
+
+    def _without_rings(
+        self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int
+    ) -> PackedGraphs:
         if fused.runs_on(self.device):  # one kernel instead of some thirty
             return self._cut(index, num_nodes, num_pairs, max_nodes)
         sizes = self.sizes.index_select(0, index)
@@ -165,7 +211,12 @@ class GraphStore:
             num_nodes=int(sizes.sum()),
             num_pairs=int((sizes**2).sum()),
             max_nodes=int(sizes.max()),
+            num_rings=self.ring_rows(chosen),
         )
+
+    def ring_rows(self, numbers: np.ndarray) -> int:
+        """Rows that the rings of these graphs need, at least one; 0 in a store without rings."""
+        return 0 if self.host_rings is None else max(int(self.host_rings[numbers].sum()), 1)
 
     def labels(self, index: Tensor) -> Tensor:
         """Targets ``[B, tasks]`` of these graphs, NaN where missing."""
@@ -197,9 +248,15 @@ def _places(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def pack(
-    source: Any, *, matrix: Matrix = "laplacian", device: torch.device | str | None = None
+    source: Any,
+    *,
+    matrix: Matrix = "laplacian",
+    max_ring: int | None = None,
+    device: torch.device | str | None = None,
 ) -> PackedGraphs:
     """A PyG ``Batch``, a list of ``Data``, or a :class:`GraphSet`, with spectra, as one batch.
+
+    With ``max_ring``, also with rings of up to so many atoms.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -208,7 +265,8 @@ def pack(
         tensor([0., 2.])
     """
     graphs = source if isinstance(source, GraphSet) else graph_set_from_pyg(source)
-    store = GraphStore.build(graphs, decompose_many(graphs, matrix=matrix, device=device))
+    spectra = decompose_many(graphs, matrix=matrix, device=device)
+    store = GraphStore.build(graphs, spectra, max_ring=max_ring)
     return store.exact(np.arange(len(graphs)))
 
 

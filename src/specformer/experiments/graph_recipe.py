@@ -70,6 +70,7 @@ class BaselineModel:
     walk_steps: int | None = None
     walk_channels: int | None = None
     gamma: float | None = None
+    max_ring: int | None = None
     order: int | None = None
     exponent: float | None = None
     bases_norm: Literal["batch"] | None = None
@@ -259,6 +260,22 @@ def graph_model(
     if name in GRAPH_BASELINES:
         return _baseline(name, options, atoms, bonds, tasks)
     return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), tasks, **options)
+
+
+def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
+    """Atoms of the largest rings that a model asks for; None where it asks for none.
+
+    Example:
+        >>> largest_ring("gsn", BaselineRecipe()), largest_ring("gin", BaselineRecipe())
+        (8, None)
+    """
+    if name not in GRAPH_BASELINES:
+        return None
+    known = inspect.signature(GRAPH_BASELINES[name]).parameters
+    if "max_ring" not in known:
+        return None
+    assert isinstance(recipe, BaselineRecipe)
+    return recipe.model.max_ring or int(known["max_ring"].default)
 
 
 def _baseline(

@@ -18,6 +18,7 @@ from specformer.experiments.graph_recipe import (
     chosen_targets,
     graph_model,
     graph_recipe,
+    largest_ring,
 )
 from specformer.experiments.molecules import fit_run, graph_spectra, graph_splits
 from specformer.experiments.search import Measured, search_space, sustained
@@ -68,7 +69,7 @@ class GraphTrials:
         self.metric = str(self.recipe(self.assignments).metric)
         self.lower = metric_named(self.metric).lower
         self._splits: dict[int, list[Split]] = {}
-        self._stores: dict[str, GraphStore] = {}
+        self._stores: dict[tuple[str, int | None], GraphStore] = {}
 
     def recipe(self, changes: Sequence[str]) -> GraphRecipe:
         """The recipe with these changes, settled for the graphs."""
@@ -113,8 +114,10 @@ class GraphTrials:
         )
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
-        if recipe.matrix not in self._stores:
+        max_ring = largest_ring(self.model, recipe)
+        key = (recipe.matrix, max_ring)
+        if key not in self._stores:
             spectra = graph_spectra(self.graphs, recipe, self.device, self.cache)
-            store = GraphStore.build(self.graphs, spectra).placed(self.device)
-            self._stores[recipe.matrix] = store
-        return self._stores[recipe.matrix]
+            store = GraphStore.build(self.graphs, spectra, max_ring=max_ring)
+            self._stores[key] = store.placed(self.device)
+        return self._stores[key]

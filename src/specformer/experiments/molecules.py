@@ -16,7 +16,12 @@ from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import GraphRecipe, cardinalities, graph_model
+from specformer.experiments.graph_recipe import (
+    GraphRecipe,
+    cardinalities,
+    graph_model,
+    largest_ring,
+)
 from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
@@ -105,7 +110,8 @@ def learn_graphs(
     assert recipe.metric is not None
     tested_on = _tested_on(graphs, splits)
     _check_parts(graphs, splits, recipe, tested_on)
-    store = GraphStore.build(graphs, spectra).placed(device)
+    max_ring = largest_ring(model, recipe)
+    store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
     fits: list[GraphFit] = []
     for run, split in enumerate(splits):
         stage = f"{graphs.name}: {label}" + (f", run {run + 1}" if len(splits) > 1 else "")
@@ -211,7 +217,8 @@ def predict_graphs(
 ) -> Tensor:
     """Predictions ``[G, tasks]``, the mean over the models; of classes, the probability of 1."""
     spectra = graph_spectra(graphs, recipe, device, cache)
-    store = GraphStore.build(graphs, spectra).placed(device)
+    max_ring = getattr(models[0], "max_ring", None)
+    store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
     found = []
     for model in models:
         work = Work(model.to(device), recipe.precision, device)

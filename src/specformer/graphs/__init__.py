@@ -11,14 +11,17 @@ from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
 from specformer.graphs.npz_file import read_npz, write_npz
 from specformer.graphs.read import read_graph
+from specformer.graphs.rings import RingSet, find_rings
 
 __all__ = [
     "BadMolecule",
     "Graph",
     "GraphSet",
     "Molecules",
+    "RingSet",
     "as_adjacency",
     "as_graph",
+    "find_rings",
     "graph_set_from_pyg",
     "graph_set_to_pyg",
     "normalised_laplacian",

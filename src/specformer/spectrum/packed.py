@@ -31,6 +31,9 @@ class PackedGraphs:
         eigenvectors: ``[P]`` the entry :math:`U_{ik}` at the pair (i, k).
         sizes: ``[B]`` nodes of each graph.
         max_nodes: at least the largest of ``sizes``.
+        rings: ``[R, L]`` atoms of each ring in the order of its bonds, numbers within its graph; −1
+            beyond its length, and in rows of padding at the end. None where no model asks for them.
+        ring_counts: ``[B]`` rings of each graph.
 
     Example:
         >>> two = torch.tensor([2, 1])
@@ -47,6 +50,8 @@ class PackedGraphs:
     eigenvectors: Tensor
     sizes: Tensor
     max_nodes: int
+    rings: Tensor | None = None
+    ring_counts: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:

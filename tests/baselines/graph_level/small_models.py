@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tests.nn.molecules import EDGE_CARDINALITIES, NODE_CARDINALITIES
+from tests.nn.molecules import EDGE_CARDINALITIES, MAX_RING, NODE_CARDINALITIES
 from tests.nn.plain_twin import scrambled
 
 from specformer.baselines.graph_level import GRAPH_BASELINES, GraphBaseline
@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "graphormer": {"num_heads": 2, "max_distance": 3, "max_hops": 2},
     "san": {"num_heads": 2, "spectrum_channels": 4, "frequencies": 4},
     "dgn": {},
+    "gsn": {"max_ring": MAX_RING},
     "gin-ak+": {"hops": 2},
     "specgn": {"order": 4},
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.baselines.graph_level.small_models import COLUMNS, SMALL, fresh, model_of
-from tests.nn.molecules import MOLECULES, molecule, pack, relabelled
+from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, relabelled
 from tests.nn.plain_twin import assert_twins
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,7 +22,7 @@ from specformer.spectrum import decompose_many
 from specformer.training.graph_loop import GraphTask, fit_graphs
 from specformer.training.graph_schedule import GraphSchedule
 
-PADDING = {"spare_nodes": 5, "spare_pairs": 40, "max_nodes": 9}
+PADDING = {"spare_nodes": 5, "spare_pairs": 40, "spare_rings": 2, "max_nodes": 9}
 every_model = pytest.mark.parametrize("name", GRAPH_BASELINES)
 
 
@@ -194,6 +194,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
         ("gps", {"walk_steps": 0}, "walk_steps=0"),
         ("gps", {"attention_dropout": -1.0}, "attention_dropout=-1.0 must lie"),
         ("graphormer", {"max_hops": 0}, "max_hops=0"),
+        ("gsn", {"max_ring": 2}, "max_ring=2 must be at least 3"),
         ("gin-ak+", {"hops": 0}, "hops=0 must be at least 1"),
         ("san", {"num_heads": 5}, "split evenly over num_heads=5"),
         ("san", {"gamma": -1.0}, "gamma=-1.0 must not be negative"),
@@ -211,7 +212,7 @@ def test_bad_options_are_named(name: str, options, message: str) -> None:
 @pytest.fixture(scope="module")
 def zinc(shared_data: Path) -> GraphStore:
     graphs = read_graph_set(shared_data / "zinc.npz").subset(np.arange(96))
-    return GraphStore.build(graphs, decompose_many(graphs))
+    return GraphStore.build(graphs, decompose_many(graphs), max_ring=MAX_RING)
 
 
 @every_model

@@ -32,6 +32,7 @@ PARAMETERS = {
     "graphormer": 474_857,
     "san": 475_409,
     "dgn": 496_980,
+    "gsn": 502_997,
     "gin-ak+": 495_980,
     "specgn": 518_881,
 }

@@ -7,6 +7,7 @@ from specformer.baselines.graph_level.gin import GIN
 from specformer.baselines.graph_level.gin_ak import GINAK
 from specformer.baselines.graph_level.gps import GPS
 from specformer.baselines.graph_level.graphormer import GraphGraphormer
+from specformer.baselines.graph_level.gsn import GSN
 from specformer.baselines.graph_level.pna import PNA
 from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.baselines.graph_level.san import SAN
@@ -19,6 +20,7 @@ __all__ = [
     "GINAK",
     "GPS",
     "GRAPH_BASELINES",
+    "GSN",
     "PNA",
     "SAN",
     "GatedGCN",

@@ -9,6 +9,7 @@ from specformer.baselines.graph_level.gin import GIN
 from specformer.baselines.graph_level.gin_ak import GINAK
 from specformer.baselines.graph_level.gps import GPS
 from specformer.baselines.graph_level.graphormer import GraphGraphormer
+from specformer.baselines.graph_level.gsn import GSN
 from specformer.baselines.graph_level.pna import PNA
 from specformer.baselines.graph_level.san import SAN
 from specformer.baselines.graph_level.specgn import SpecGN
@@ -23,6 +24,7 @@ GRAPH_BASELINES: dict[str, type[GraphBaseline]] = {
     "graphormer": GraphGraphormer,
     "san": SAN,
     "dgn": DGN,
+    "gsn": GSN,
     "gin-ak+": GINAK,
     "specgn": SpecGN,
 }

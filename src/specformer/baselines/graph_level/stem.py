@@ -33,6 +33,9 @@ class GraphBaseline(Pretrained, ABC):
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
     """
 
+    #: Batches must hold rings of up to so many atoms; None for a model that asks for none.
+    max_ring: int | None = None
+
     def __init__(self, arguments: Mapping[str, Any], atom_channels: int | None = None) -> None:
         super().__init__()
         self.config = dict(arguments)
@@ -104,6 +107,13 @@ def check_heads(channels: int, num_heads: int) -> None:
         raise ConfigError(
             f"hidden_channels={channels} cannot be split evenly over num_heads={num_heads}."
         )
+
+
+def check_max_ring(max_ring: int) -> int:
+    """Refuse rings that are none."""
+    if max_ring < 3:
+        raise ConfigError(f"max_ring={max_ring} must be at least 3.")
+    return max_ring
 
 
 def _check(config: Mapping[str, Any]) -> None:

@@ -1,0 +1,141 @@
+r"""The rings of many small graphs: cycles of atoms in which only neighbours along it are bonded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import ConfigError, GraphError
+from specformer.graphs.graph_set import GraphSet, ragged, starts
+
+#: Graphs that are searched at once have so many bonds; more do not fit a processor's cache.
+_BONDS_AT_ONCE = 1 << 15
+#: Paths that are looked at at once. Those of one graph alone must not be more.
+_MOST_PATHS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class RingSet:
+    """Every ring of G graphs, once.
+
+    Args:
+        counts: ``[G]`` rings of each graph.
+        atoms: ``[ΣR, L]`` a ring's atoms in the order of its bonds, numbers within its graph; −1
+            beyond its length.
+    """
+
+    counts: NDArray[np.int64]
+    atoms: NDArray[np.int32]
+
+
+def find_rings(graphs: GraphSet, max_length: int) -> RingSet:
+    """All chordless cycles of at most ``max_length`` atoms.
+
+    Paths grow atom by atom, those of many graphs at once: a ring is found from its least atom r, as
+    a path a, r, b, … with a < b and all others above r, once its end is bonded to a.
+
+    Example:
+        >>> house = GraphSet([5], [6], [[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 4, 1]])
+        >>> find_rings(house, 8).atoms.tolist()
+        [[1, 0, 4, -1, -1, -1, -1, -1], [1, 0, 3, 2, -1, -1, -1, -1]]
+    """
+    if max_length < 3:
+        raise ConfigError(f"rings of at most {max_length} atoms: the smallest has 3.")
+    found: list[RingSet] = []
+    # Where the graphs' bonds pass a multiple, a new part begins.
+    parts = np.unique(graphs.edge_start[:-1] // _BONDS_AT_ONCE, return_index=True)[1].tolist()
+    todo = [slice(*ends) for ends in zip(parts, [*parts[1:], len(graphs)], strict=True)][::-1]
+    while todo:
+        part = todo.pop()
+        try:
+            found.append(_searched(graphs, part, max_length))
+        except _TooManyPathsError:
+            if part.stop - part.start == 1:
+                raise GraphError(
+                    f"{graphs.name}: graph {part.start} has too many paths of {max_length} atoms "
+                    "to look for rings; lower model.max_ring."
+                ) from None
+            middle = (part.start + part.stop) // 2
+            todo += [slice(middle, part.stop), slice(part.start, middle)]
+    return RingSet(
+        np.concatenate([one.counts for one in found]), np.concatenate([one.atoms for one in found])
+    )
+
+
+class _TooManyPathsError(Exception):
+    """The graphs must be searched in smaller parts."""
+
+
+def _searched(graphs: GraphSet, part: slice, max_length: int) -> RingSet:
+    """The rings of some of the graphs, which are one large graph for the search."""
+    sizes = graphs.num_nodes[part]
+    first = starts(sizes)
+    own = slice(*graphs.edge_start[[part.start, part.stop]])
+    ends = graphs.edge_index[:, own].astype(np.int64)
+    ends = _core(ends + np.repeat(first[:-1], graphs.num_edges[part]), int(first[-1]))
+    found = [
+        np.pad(ring, ((0, 0), (0, max_length - ring.shape[1])), constant_values=-1)
+        for ring in _cycles(ends, int(first[-1]), max_length)
+    ]
+    atoms = np.concatenate([np.empty((0, max_length), np.int64), *found])
+    graph = np.searchsorted(first, atoms[:, 0], side="right") - 1
+    order = np.argsort(graph, kind="stable")
+    local = np.where(atoms < 0, -1, atoms - first[graph, None])[order]
+    return RingSet(np.bincount(graph, minlength=len(sizes)), local.astype(np.int32))
+
+
+def _core(ends: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
+    """The bonds ``[2, E]`` that are left once chains are taken off, bond by bond."""
+    ends = ends[:, ends[0] != ends[1]]
+    while True:
+        degree = np.bincount(ends.ravel(), minlength=num_nodes)
+        kept = (degree[ends] > 1).all(axis=0)
+        if kept.all():
+            return ends
+        ends = ends[:, kept]
+
+
+def _cycles(ends: NDArray[np.int64], num_nodes: int, max_length: int) -> list[NDArray[np.int64]]:
+    """Chordless cycles, an array ``[rings, length]`` a length."""
+    one, other = np.concatenate([ends, ends[::-1]], axis=1)
+    order = np.lexsort((other, one))
+    one, other = one[order], other[order]
+    row = starts(np.bincount(one, minlength=num_nodes))
+    keys = one * num_nodes + other
+
+    def bonded(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+        key = left * num_nodes + right
+        place = np.searchsorted(keys, key)
+        found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == key
+        return found
+
+    def grown(paths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Every path with every neighbour of its last atom that lies above its second."""
+        count = np.diff(row)[paths[:, -1]]
+        if int(count.sum()) > _MOST_PATHS:
+            raise _TooManyPathsError
+        path = np.repeat(np.arange(len(paths)), count)
+        new = other[ragged(row[paths[:, -1]], count)]
+        above = new > paths[path, 1]
+        return np.column_stack([paths[path[above]], new[above]])
+
+    if not len(keys):
+        return []
+    rising = one > other  # from a to the least atom r
+    paths = grown(np.column_stack([one[rising], other[rising]]))
+    paths = paths[paths[:, 2] > paths[:, 0]]
+    found = []
+    while len(paths):
+        closed = bonded(paths[:, -1], paths[:, 0])
+        found.append(paths[closed])
+        paths = paths[~closed]
+        if paths.shape[1] == max_length:
+            break
+        paths = grown(paths)
+        # No chord to an atom within; the path's own last bond is none.
+        for within in range(1, paths.shape[1] - 2):
+            paths = paths[~bonded(paths[:, -1], paths[:, within])]
+        paths = paths[(paths[:, -1] != paths[:, -3])]
+    return found

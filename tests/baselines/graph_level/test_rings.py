@@ -1,0 +1,93 @@
+"""Rings of a batch against loops over the rings of each molecule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+import torch
+from tests.baselines.graph_level.small_models import model_of, random
+from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
+from torch import Tensor
+
+from specformer.baselines.graph_level.rings import Rings
+from specformer.errors import ConfigError
+from specformer.spectrum.packed import PackedGraphs
+
+#: Two fused rings, a cage, a fan of triangles, and no ring at all.
+CAGES = [
+    molecule(nx.compose(nx.cycle_graph(6), nx.Graph([(0, 6), (6, 7), (7, 8), (8, 1)])), seed=11),
+    molecule(nx.hypercube_graph(3), seed=12),
+    MOLECULES[0],
+    molecule(nx.wheel_graph(5), seed=13),
+]
+
+
+def literal(batch: PackedGraphs) -> list[list[int]]:
+    """Rows of the atoms of each ring, in the order of its bonds."""
+    rows, first = [], 0
+    for one in [*MOLECULES, *CAGES]:
+        rows += [[first + atom for atom in ring if atom >= 0] for ring in rings_of(one)]
+        first += len(one.nodes)
+    return rows
+
+
+def pair_of(batch: PackedGraphs, target: int, source: int) -> int:
+    (place,) = ((batch.target == target) & (batch.source == source)).nonzero().flatten().tolist()
+    return place
+
+
+def bonds_of(ring: list[int]) -> list[tuple[int, int]]:
+    return [(atom, ring[(at + 1) % len(ring)]) for at, atom in enumerate(ring)]
+
+
+@pytest.fixture(scope="module", params=[{}, {"spare_nodes": 3, "spare_pairs": 9, "spare_rings": 4}])
+def batch(request: pytest.FixtureRequest) -> PackedGraphs:
+    return pack([*MOLECULES, *CAGES], **request.param)
+
+
+def test_sums_over_atoms_and_over_bonds(batch: PackedGraphs) -> None:
+    rings = Rings.of(batch, MAX_RING, torch.float64)
+    nodes, pairs = random(len(batch.nodes), 3), random(len(batch.bond), 3, seed=1)
+    expected = literal(batch)
+    assert rings.length[: len(expected)].tolist() == [len(ring) for ring in expected]
+    assert not rings.length[len(expected) :].any()
+    of_atoms, at_bonds = rings.of_atoms(nodes), rings.at_bonds(pairs)
+    for number, ring in enumerate(expected):
+        torch.testing.assert_close(of_atoms[number], nodes[ring].sum(dim=0))
+        own = torch.stack([pairs[pair_of(batch, *bond)] for bond in bonds_of(ring)])
+        torch.testing.assert_close(at_bonds[number, : len(ring)], own)
+    assert not (at_bonds * (1 - rings.used)).any()
+
+
+def test_back_to_bonds_in_both_directions(batch: PackedGraphs) -> None:
+    rings = Rings.of(batch, MAX_RING, torch.float64)
+    places = random(*rings.used.shape[:2], 3)
+    expected = torch.zeros(len(batch.bond), 3, dtype=torch.float64)
+    counts = torch.zeros(len(batch.bond), MAX_RING - 2, dtype=torch.float64)
+    for number, ring in enumerate(literal(batch)):
+        for at, (one, other) in enumerate(bonds_of(ring)):
+            for pair in (pair_of(batch, one, other), pair_of(batch, other, one)):
+                expected[pair] += places[number, at]
+                counts[pair, len(ring) - 3] += 1
+    torch.testing.assert_close(rings.to_bonds(places), expected)
+    assert torch.equal(rings.counts(), counts)
+    assert not counts[batch.bond == 0].any()
+
+
+def test_rings_by_graph(batch: PackedGraphs) -> None:
+    rings = Rings.of(batch, MAX_RING, torch.float64)
+    found: Tensor = rings.by_graph.sum(rings.length.double().unsqueeze(1))
+    expected = [
+        sum(atom >= 0 for ring in rings_of(one) for atom in ring) for one in [*MOLECULES, *CAGES]
+    ]
+    assert found.flatten().tolist() == expected
+    assert int(rings.counted.number) == len(literal(batch))
+
+
+def test_batches_without_their_rings_are_refused(batch: PackedGraphs) -> None:
+    with pytest.raises(ConfigError, match=r"rings of up to 6 atoms, .* with max_ring=8"):
+        model_of("gsn", max_ring=8)(batch)
+    with pytest.raises(ConfigError, match=r"has no rings, .* with max_ring=6"):
+        model_of("gsn")(replace(batch, rings=None))
