@@ -79,6 +79,24 @@ def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path)
     assert len(out.splitlines()) == 33
 
 
+@pytest.mark.parametrize("model", ["gsn", "cin"])
+def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None:  # noqa: F811
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * m}C1{'C' * n}C1,{n}" for n in range(1, 6) for m in range(5)] + ["CCC,0", "C,0"]
+    (here / "rings.csv").write_text("\n".join(["smiles,size", *rows]) + "\n")
+    settings = ["model.hidden_channels=8", "model.num_layers=1", "schedule.epochs=2"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    status, out, err = call("train", "rings.csv", "--model", model, *words, "--json")
+    assert (status, err) == (0, "")
+    run = json.loads(out)["run_dir"]
+    status, out, err = call("predict", run, "--smiles", "C1CC1", "--smiles", "CC")
+    assert (status, err) == (0, "")
+    both = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(out))]
+    status, out, _ = call("predict", run, "--smiles", "CC")  # no ring at all
+    (alone,) = csv.DictReader(io.StringIO(out))
+    assert float(alone["prediction"]) == pytest.approx(both[1], rel=1e-4)
+
+
 def test_the_terminal_shows_a_table(call, here: Path) -> None:  # noqa: F811
     write_graph_set(here / "own.npz", small_set(60, classes=True))
     status, out, err = call("train", "own.npz", *FAST, "--quiet", "--runs", 2)

@@ -23,6 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "san": {"num_heads": 2, "spectrum_channels": 4, "frequencies": 4},
     "dgn": {},
     "gsn": {"max_ring": MAX_RING},
+    "cin": {"max_ring": MAX_RING},
     "gin-ak+": {"hops": 2},
     "specgn": {"order": 4},
 }

@@ -195,6 +195,8 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
         ("gps", {"attention_dropout": -1.0}, "attention_dropout=-1.0 must lie"),
         ("graphormer", {"max_hops": 0}, "max_hops=0"),
         ("gsn", {"max_ring": 2}, "max_ring=2 must be at least 3"),
+        ("cin", {"max_ring": 0}, "max_ring=0 must be at least 3"),
+        ("cin", {"pooling": "max"}, "pooling='max': choose mean or sum"),
         ("gin-ak+", {"hops": 0}, "hops=0 must be at least 1"),
         ("san", {"num_heads": 5}, "split evenly over num_heads=5"),
         ("san", {"gamma": -1.0}, "gamma=-1.0 must not be negative"),

@@ -1,5 +1,6 @@
 r"""Table 3's other models, one a file: each called as ``model(batch)``, like ours."""
 
+from specformer.baselines.graph_level.cin import CIN
 from specformer.baselines.graph_level.dgn import DGN
 from specformer.baselines.graph_level.gatedgcn import GatedGCN
 from specformer.baselines.graph_level.gcn import GraphGCN
@@ -15,6 +16,7 @@ from specformer.baselines.graph_level.specgn import SpecGN
 from specformer.baselines.graph_level.stem import GraphBaseline
 
 __all__ = [
+    "CIN",
     "DGN",
     "GIN",
     "GINAK",

@@ -2,6 +2,7 @@ r"""Graph-level baselines by name."""
 
 from __future__ import annotations
 
+from specformer.baselines.graph_level.cin import CIN
 from specformer.baselines.graph_level.dgn import DGN
 from specformer.baselines.graph_level.gatedgcn import GatedGCN
 from specformer.baselines.graph_level.gcn import GraphGCN
@@ -25,6 +26,7 @@ GRAPH_BASELINES: dict[str, type[GraphBaseline]] = {
     "san": SAN,
     "dgn": DGN,
     "gsn": GSN,
+    "cin": CIN,
     "gin-ak+": GINAK,
     "specgn": SpecGN,
 }
