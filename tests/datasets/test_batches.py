@@ -110,24 +110,32 @@ def _sizes_only(graphs: GraphSet) -> GraphStore:
     return GraphStore(*[nothing] * 8, None, graphs.num_nodes)
 
 
-def test_room_for_the_rings_of_every_batch() -> None:
+def test_room_for_the_bonds_and_rings_of_every_batch() -> None:
     graphs = from_networkx(random_graphs(200))
     store = GraphStore.build(graphs, decompose_many(graphs), max_ring=6)
-    counts = store.host_rings
+    counts = store.host_cells
     assert counts is not None
     batches = Batches(store, np.arange(200), 8).epoch(0)
-    for batch in [*batches, *size_batches(store, np.arange(200), 8)]:
+    in_order = size_batches(store, np.arange(200), 8)
+    for batch in [*batches, *in_order]:
         held = batch.of(store)
         assert held.rings is not None
-        assert len(held.rings) == batch.shape.num_rings
-        assert int((held.rings[:, 0] >= 0).sum()) == counts[batch.index.numpy()].sum()
-    least = math.ceil(1.5 * counts.mean() * 8)
-    doubled = {least * 2**k for k in range(6)}
-    assert {batch.shape.num_rings for batch in batches} <= doubled
-    exact = [batch.shape.num_rings for batch in size_batches(store, np.arange(200), 8)]
-    assert sum(exact) <= counts.sum() + len(exact)
-    # Any other store has none, and shapes as before.
-    assert {batch.shape.num_rings for batch in Batches(STORE, TRAIN, 32).epoch(0)} == {0}
+        assert (held.num_bonds, len(held.rings)) == (batch.shape.num_bonds, batch.shape.num_rings)
+        bonds, rings = counts[batch.index.numpy()].sum(axis=0)
+        assert int((held.rings[:, 0] >= 0).sum()) == rings
+        assert int((held.bond > 0).sum()) <= 2 * held.num_bonds
+        assert held.num_bonds >= bonds
+    for column, name in enumerate(("num_bonds", "num_rings")):
+        usual = math.ceil(1.5 * counts[:, column].mean() * 8)
+        assert {getattr(batch.shape, name) for batch in batches} <= {usual * 2**k for k in range(6)}
+        # In evaluation there is no more than needed, and one at least.
+        exact = sum(getattr(batch.shape, name) for batch in in_order)
+        assert exact <= counts[:, column].sum() + len(in_order)
+
+
+def test_shapes_without_rings_have_no_room_for_any() -> None:
+    shapes = {batch.shape for batch in Batches(STORE, TRAIN, 32).epoch(0)}
+    assert {(shape.num_bonds, shape.num_rings) for shape in shapes} == {(0, 0)}
 
 
 def test_evaluation_goes_by_size_without_padding() -> None:

@@ -154,8 +154,12 @@ def test_rings_come_where_they_are_asked_for(more_rings: int) -> None:
     assert len(expected) > 3
     nodes, pairs = counts(CHOSEN)
     shape = {"num_nodes": nodes + 1, "num_pairs": pairs, "max_nodes": 9}
-    rows = WITH_RINGS.ring_rows(np.array(CHOSEN)) + more_rings
-    batch = WITH_RINGS.batch(torch.tensor(CHOSEN), **shape, num_rings=rows)
+    bonds, rings = WITH_RINGS.cells(np.array(CHOSEN))
+    assert bonds == GRAPHS.num_edges[CHOSEN].sum()
+    batch = WITH_RINGS.batch(
+        torch.tensor(CHOSEN), **shape, num_bonds=bonds + 2, num_rings=rings + more_rings
+    )
+    assert batch.num_bonds == bonds + 2
     assert batch.rings is not None
     assert batch.rings.tolist() == expected + [[-1] * 5] * more_rings
     assert batch.ring_counts is not None
@@ -163,15 +167,16 @@ def test_rings_come_where_they_are_asked_for(more_rings: int) -> None:
     exact = WITH_RINGS.to("cpu").exact(CHOSEN)
     assert exact.rings is not None
     assert exact.rings.tolist() == expected
-    assert (STORE.exact(CHOSEN).rings, STORE.ring_rows(np.array(CHOSEN))) == (None, 0)
+    assert exact.num_bonds == bonds
+    assert (STORE.exact(CHOSEN).rings, STORE.cells(np.array(CHOSEN))) == (None, (0, 0))
 
 
 def test_graphs_without_rings_have_a_row_of_padding() -> None:
-    chain = GraphSet([3], [2], [[0, 1], [1, 2]])
-    batch = pack(chain, max_ring=4)
+    batch = pack(GraphSet([1], [0], []), max_ring=4)
     assert batch.rings is not None
     assert batch.ring_counts is not None
     assert (batch.rings.tolist(), batch.ring_counts.tolist()) == ([[-1] * 4], [0])
+    assert batch.num_bonds == 1
 
 
 def test_labels() -> None:

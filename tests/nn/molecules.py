@@ -73,6 +73,7 @@ def pack(
     spare_nodes: int = 0,
     spare_pairs: int = 0,
     spare_graphs: int = 0,
+    spare_bonds: int = 0,
     spare_rings: int = 0,
     max_nodes: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -108,4 +109,5 @@ def pack(
         max_nodes=max_nodes or max(sizes),
         rings=torch.tensor(rings),
         ring_counts=torch.tensor(ring_counts),
+        num_bonds=max(sum(bond > 0 for bond in bonds) // 2, 1) + spare_bonds,
     )

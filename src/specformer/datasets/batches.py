@@ -33,6 +33,7 @@ class BatchShape:
     num_nodes: int
     num_pairs: int
     max_nodes: int
+    num_bonds: int = 0
     num_rings: int = 0
 
     def holds(self, sizes: np.ndarray) -> bool:
@@ -67,6 +68,7 @@ class Batch(NamedTuple):
             num_nodes=shape.num_nodes,
             num_pairs=shape.num_pairs,
             max_nodes=shape.max_nodes,
+            num_bonds=shape.num_bonds,
             num_rings=shape.num_rings,
         )
 
@@ -79,8 +81,8 @@ class Batches:
     few are. By Cauchy and Schwarz :math:`\sum n \le \sqrt{B \sum n^2}`, so
     :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
     graph is rounded up to 64, 128, 256, …, or to the largest of all. Where the store has rings,
-    there is room for half as many again as a batch has on average, and twice, four times, … that
-    for the few batches of more.
+    there is room for half as many bonds and rings again as a batch has on average, and twice, four
+    times, … that for the few batches of more.
 
     Args:
         store: the graphs.
@@ -127,7 +129,7 @@ class Batches:
         chosen = self._sizes[self.numbers]
         self._mean_pairs = float((chosen**2).mean())
         self._largest = int(chosen.max())
-        self._mean_rings = store.ring_rows(self.numbers) / len(self.numbers)
+        self._mean_cells = np.array(store.cells(self.numbers)) / len(self.numbers)
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -159,16 +161,20 @@ class Batches:
             num_nodes=math.isqrt(len(sizes) * num_pairs) + 1,
             num_pairs=num_pairs,
             max_nodes=min(rounded, self._largest),
-            num_rings=self._ring_rows(index),
+            **self._room(index),
         )
         assert shape.holds(sizes), f"{shape} does not hold its graphs"
         return shape
 
-    def _ring_rows(self, index: np.ndarray) -> int:
-        rows = math.ceil(1.5 * self._mean_rings * len(index))
-        while rows < self._store.ring_rows(index):
-            rows *= 2
-        return rows
+    def _room(self, index: np.ndarray) -> dict[str, int]:
+        room = {}
+        means = (self._mean_cells * len(index)).tolist()
+        cells = self._store.cells(index)
+        for name, mean, count in zip(("num_bonds", "num_rings"), means, cells, strict=True):
+            room[name] = math.ceil(1.5 * mean)
+            while room[name] < count:
+                room[name] *= 2
+        return room
 
 
 def _rung(exponent: float) -> int:
@@ -203,12 +209,14 @@ def size_batches(
         fitting = int(np.searchsorted(end, before + max_pairs, side="right"))
         last = min(max(fitting, first + 1), first + batch_size)
         part = sizes[first:last]
+        num_bonds, num_rings = store.cells(numbers[first:last])
         shape = BatchShape(
             num_graphs=len(part),
             num_nodes=int(part.sum()),
             num_pairs=int(end[last - 1]) - before,
             max_nodes=int(part.max()),
-            num_rings=store.ring_rows(numbers[first:last]),
+            num_bonds=num_bonds,
+            num_rings=num_rings,
         )
         batches.append(Batch(on_device[first:last], shape))
         first = last

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specformer import fused
 from specformer.errors import GraphError
-from specformer.graphs import GraphSet, find_rings, graph_set_from_pyg
+from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
@@ -36,7 +36,7 @@ class GraphStore:
             of −1 where there are none. None where they were not asked for.
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
-        host_rings: ``ring_counts`` again, in the host's memory.
+        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory.
     """
 
     sizes: Tensor
@@ -52,7 +52,7 @@ class GraphStore:
     rings: Tensor | None = None
     ring_counts: Tensor | None = None
     ring_start: Tensor | None = None
-    host_rings: np.ndarray | None = None
+    host_cells: np.ndarray | None = None
 
     @classmethod
     def build(
@@ -86,15 +86,11 @@ class GraphStore:
             "bond": _bond_of_pairs(graphs, kind),
             "bond_table": table,
         }
-        host_rings = None
+        host_cells = None
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
-            host_rings = found.counts
-            arrays |= {
-                "rings": found.atoms if len(found.atoms) else np.full((1, max_ring), -1),
-                "ring_counts": found.counts,
-                "ring_start": starts(found.counts),
-            }
+            arrays |= _ring_arrays(found)
+            host_cells = np.column_stack([graphs.num_edges, found.counts])
         tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
         y = None if graphs.y is None else torch.from_numpy(graphs.y).to(target)
         values, vectors = spectra.eigenvalues.to(target), spectra.eigenvectors.to(target)
@@ -104,7 +100,7 @@ class GraphStore:
             eigenvectors=vectors,
             y=y,
             host_sizes=graphs.num_nodes,
-            host_rings=host_rings,
+            host_cells=host_cells,
         )
 
     def __len__(self) -> int:
@@ -122,7 +118,7 @@ class GraphStore:
     def to(self, device: torch.device | str) -> GraphStore:
         """The same store on another device."""
         moved: dict[str, Any] = {k: tensor.to(device) for k, tensor in self._tensors().items()}
-        hosts = {"host_sizes": self.host_sizes, "host_rings": self.host_rings}
+        hosts = {"host_sizes": self.host_sizes, "host_cells": self.host_cells}
         return GraphStore(**{"y": None, **moved, **hosts})
 
     def placed(self, device: torch.device | str, share: float = 0.5) -> GraphStore:
@@ -137,7 +133,14 @@ class GraphStore:
         return self.to(target)
 
     def batch(
-        self, index: Tensor, *, num_nodes: int, num_pairs: int, max_nodes: int, num_rings: int = 0
+        self,
+        index: Tensor,
+        *,
+        num_nodes: int,
+        num_pairs: int,
+        max_nodes: int,
+        num_bonds: int = 0,
+        num_rings: int = 0,
     ) -> PackedGraphs:
         """The graphs of these numbers as one batch of a fixed shape.
 
@@ -149,7 +152,8 @@ class GraphStore:
             num_nodes: rows N; more than there are nodes where pairs are padded.
             num_pairs: pairs P, at least as many as there are.
             max_nodes: at least the nodes of the largest graph.
-            num_rings: rings R, at least as many as :meth:`ring_rows` says.
+            num_bonds: room for bonds E, at least what :meth:`cells` says.
+            num_rings: room for rings R, likewise.
         """
         batch = self._without_rings(index, num_nodes, num_pairs, max_nodes)
         if self.rings is None or self.ring_counts is None or self.ring_start is None:
@@ -157,9 +161,8 @@ class GraphStore:
         counts = self.ring_counts.index_select(0, index)
         ring, is_ring = _places(self.ring_start.index_select(0, index), counts, num_rings)
         atoms = self.rings.index_select(0, ring).long()
-        return replace(
-            batch, rings=atoms.masked_fill(~is_ring.unsqueeze(1), -1), ring_counts=counts
-        )
+        atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
+        return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
 
     def _without_rings(
         self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int
@@ -184,7 +187,7 @@ class GraphStore:
         # Late: importing Triton takes a while and only helps on a GPU.
         from specformer.datasets.cutting import cut
 
-        arrays = cut(
+        arrays: dict[str, Any] = cut(
             index,
             self.sizes,
             (self.node_start, self.pair_start),
@@ -206,17 +209,22 @@ class GraphStore:
         """
         chosen = np.asarray(index.cpu() if isinstance(index, Tensor) else index, dtype=np.int64)
         sizes = self.host_sizes[chosen]
+        num_bonds, num_rings = self.cells(chosen)
         return self.batch(
             torch.from_numpy(chosen).to(self.device),
             num_nodes=int(sizes.sum()),
             num_pairs=int((sizes**2).sum()),
             max_nodes=int(sizes.max()),
-            num_rings=self.ring_rows(chosen),
+            num_bonds=num_bonds,
+            num_rings=num_rings,
         )
 
-    def ring_rows(self, numbers: np.ndarray) -> int:
-        """Rows that the rings of these graphs need, at least one; 0 in a store without rings."""
-        return 0 if self.host_rings is None else max(int(self.host_rings[numbers].sum()), 1)
+    def cells(self, numbers: np.ndarray) -> tuple[int, int]:
+        """Bonds and rings of these graphs, at least one of each; none in a store without rings."""
+        if self.host_cells is None:
+            return 0, 0
+        bonds, rings = self.host_cells[numbers].sum(axis=0).clip(min=1).tolist()
+        return bonds, rings
 
     def labels(self, index: Tensor) -> Tensor:
         """Targets ``[B, tasks]`` of these graphs, NaN where missing."""
@@ -290,6 +298,12 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
         _, first, kind = np.unique(features, axis=0, return_index=True, return_inverse=True)
     table = np.concatenate([np.zeros((1, features.shape[1]), np.int64), features[first] + 1])
     return kind.ravel() + 1, table
+
+
+def _ring_arrays(found: RingSet) -> dict[str, np.ndarray]:
+    # A row at least: something must be read where batches have padding.
+    atoms = found.atoms if len(found.atoms) else np.full((1, found.atoms.shape[1]), -1, np.int32)
+    return {"rings": atoms, "ring_counts": found.counts, "ring_start": starts(found.counts)}
 
 
 def _bond_of_pairs(graphs: GraphSet, kind: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs.graph_set import GraphSet, ragged, starts
 
 #: Graphs that are searched at once have so many bonds; more do not fit a processor's cache.
-_BONDS_AT_ONCE = 1 << 15
+_BONDS_AT_ONCE = 1 << 13
 #: Paths that are looked at at once. Those of one graph alone must not be more.
 _MOST_PATHS = 1 << 22
 

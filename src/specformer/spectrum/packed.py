@@ -34,6 +34,7 @@ class PackedGraphs:
         rings: ``[R, L]`` atoms of each ring in the order of its bonds, numbers within its graph; −1
             beyond its length, and in rows of padding at the end. None where no model asks for them.
         ring_counts: ``[B]`` rings of each graph.
+        num_bonds: room for bonds where they are listed, which comes with the rings; else 0.
 
     Example:
         >>> two = torch.tensor([2, 1])
@@ -52,6 +53,7 @@ class PackedGraphs:
     max_nodes: int
     rings: Tensor | None = None
     ring_counts: Tensor | None = None
+    num_bonds: int = 0
 
     @property
     def num_graphs(self) -> int:

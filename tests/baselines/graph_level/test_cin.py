@@ -11,9 +11,9 @@ from tests.nn.plain_twin import assert_twins, scrambled
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
-from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.cin import CIN, CellLayer, Cells, CellUpdate, CINLayer
 from specformer.baselines.graph_level.rings import Rings
+from specformer.nn.batch_norm import CountedRows
 from specformer.spectrum.packed import PackedGraphs
 
 #: Fused rings and a cage besides the usual ones.
@@ -108,43 +108,47 @@ def by_loops(layer: CINLayer, states: States, cells: Complex) -> States:
     return out
 
 
-@pytest.mark.parametrize("padding", [{}, {"spare_nodes": 2, "spare_pairs": 7, "spare_rings": 3}])
+PADDING = {"spare_nodes": 2, "spare_pairs": 7, "spare_bonds": 2, "spare_rings": 3}
+
+
+@pytest.mark.parametrize("padding", [{}, PADDING])
 def test_layer_against_loops_over_cells(padding: dict[str, int]) -> None:
     batch, cells = pack(CAGES, **padding), Complex()
     layer = scrambled(CINLayer(4))
-    bonds, rings = Bonds.of(batch, torch.float64), Rings.of(batch, MAX_RING, torch.float64)
+    rings = Rings.of(batch, MAX_RING, torch.float64)
+    nodes = CountedRows.of(batch.node_mask, torch.float64)
     atoms = random(len(batch.nodes), 4).requires_grad_()
     kinds = random(len(batch.bond_table), 4, seed=1).requires_grad_()
     faces = random(len(rings.length), 4, seed=2).requires_grad_()
-    joined = {(i, j): p for p, (i, j) in enumerate(zip(*_pairs(batch), strict=True))}
+    numbers = [len(names) for names in cells.graph_of]
+    # A bond comes with its later end: (0, 2) before (1, 2), and both before (0, 3).
+    bonds = sorted(cells.graph_of[1], key=lambda bond: (max(bond), min(bond)))
 
     def fast() -> Tensor:
-        share = rings.counted.share
-        found = layer(Cells(atoms, bonds.of_kinds(kinds), faces * share), bonds, rings)
-        assert not found.bonds[batch.bond == 0].any()
-        assert not (found.rings * (1 - share)).any()
-        ends = [tuple(sorted(bond)) for bond in cells.graph_of[1]]
-        rows = [joined[i, j] for i, j in ends]
-        torch.testing.assert_close(found.bonds[rows], found.bonds[[joined[j, i] for i, j in ends]])
-        count = (len(cells.graph_of[0]), len(cells.graph_of[2]))
-        return torch.cat([found.atoms[: count[0]], found.bonds[rows], found.rings[: count[1]]])
+        faces_there = faces * rings.counted.share
+        found = layer(Cells(atoms, rings.bonds.of_kinds(kinds), faces_there), rings, nodes)
+        for states, number in zip(found, numbers, strict=True):
+            assert not states[number:].any()
+        return torch.cat([states[:number] for states, number in zip(found, numbers, strict=True)])
 
     def plain() -> Tensor:
         out = by_loops(layer, cells.states(batch, atoms, kinds, faces), cells)
-        return torch.stack([out[cell] for names in cells.graph_of for cell in names])
+        names = [*cells.graph_of[0], *bonds, *cells.graph_of[2]]
+        return torch.stack([out[cell] for cell in names])
 
     assert_twins(layer, fast, plain, atoms, kinds, faces, atol=1e-10)
 
 
-def _pairs(batch: PackedGraphs) -> tuple[list[int], list[int]]:
-    return batch.target.tolist(), batch.source.tolist()
-
-
-@pytest.mark.parametrize("pooling", ["mean", "sum"])
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
 def test_model_against_loops(pooling: str) -> None:
     batch, cells = pack(CAGES), Complex()
     model = model_of("cin", pooling=pooling)
     assert isinstance(model, CIN)
+    pool = {
+        "mean": lambda rows: rows.mean(dim=0),
+        "sum": lambda rows: rows.sum(dim=0),
+        "max": lambda rows: rows.amax(dim=0),
+    }[pooling]
 
     def plain() -> Tensor:
         atoms, kinds = model.atoms(batch.nodes), model.bonds(batch.bond_table)
@@ -157,8 +161,7 @@ def test_model_against_loops(pooling: str) -> None:
             total = torch.zeros(16, dtype=torch.float64)
             for lift, names in zip(model.lifts, cells.graph_of, strict=True):
                 own = [states[cell] for cell, of in names.items() if of == graph]
-                pooled = torch.stack(own).sum(dim=0) if own else torch.zeros(8).double()
-                pooled = pooled / max(len(own), 1) if pooling == "mean" else pooled
+                pooled = pool(torch.stack(own)) if own else torch.zeros(8).double()
                 total = total + lift(pooled).relu()
             outputs.append(model.readout(total))
         return torch.stack(outputs)

@@ -7,9 +7,9 @@ from tests.baselines.graph_level.small_models import edge_index, edge_kinds, fre
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 
-from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.gsn import GSNLayer, ring_numbers
 from specformer.baselines.graph_level.rings import Rings
+from specformer.nn.batch_norm import CountedRows
 
 CAGES = [*MOLECULES, molecule(nx.hypercube_graph(3), seed=7), molecule(nx.complete_graph(7))]
 
@@ -39,8 +39,8 @@ def test_layer_against_pyg_with_rings_as_features_of_bonds() -> None:
     oracle.eps = layer.epsilon
     x = random(len(batch.graph), 5).requires_grad_()
     kinds = random(len(batch.bond_table), 5, seed=1).requires_grad_()
-    bonds = Bonds.of(batch, torch.float64)
-    numbers = ring_numbers(Rings.of(batch, MAX_RING, torch.float64))
+    rings = Rings.of(batch, MAX_RING, torch.float64)
+    numbers, nodes = ring_numbers(rings), CountedRows.of(batch.node_mask, torch.float64)
     counted = torch.tensor(numbers_of_bonds()).clamp_max(4)
     assert counted.unique().tolist() == [0, 1, 2, 4]  # a bond of K7 is in five triangles
 
@@ -49,7 +49,10 @@ def test_layer_against_pyg_with_rings_as_features_of_bonds() -> None:
         of_rings = sum(table[column] for table, column in zip(tables, counted.T, strict=True))
         return oracle(x, edge_index(batch), kinds[edge_kinds(batch)] + of_rings)
 
-    assert_twins(layer, lambda: layer(x, kinds, numbers, bonds), plain, x, kinds)
+    def fast() -> torch.Tensor:
+        return layer(x, kinds, numbers, rings.bonds, nodes)
+
+    assert_twins(layer, fast, plain, x, kinds)
 
 
 def test_rings_tell_apart_what_messages_alone_cannot() -> None:

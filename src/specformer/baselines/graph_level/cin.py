@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graph_level.bonds import Bonds, spread
+from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.rings import Rings
 from specformer.baselines.graph_level.stem import (
     BondEmbedding,
@@ -16,17 +16,16 @@ from specformer.baselines.graph_level.stem import (
     check_max_ring,
     given,
 )
-from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling, pool
-from specformer.nn.segments import segment_sum, widened
+from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 
 
 class Cells(NamedTuple):
-    """States of atoms ``[N, channels]``, of bonds ``[P, channels]`` and of rings ``[R, channels]``.
+    """States of atoms ``[N, channels]``, of bonds ``[E, channels]`` and of rings ``[R, channels]``.
 
-    A bond has one state, at both its pairs. What is no bond or no ring is zero.
+    Those of padding are zero, but for atoms before the first layer.
     """
 
     atoms: Tensor
@@ -95,7 +94,7 @@ class CINLayer(nn.Module):
     They go into a :class:`CellUpdate` a dimension. A ring sends a bond the sum over all of its
     bonds less the bond's own.
 
-    Shapes: cells as :class:`Cells` says, output alike.
+    Shapes: cells as :class:`Cells` says, of which some atoms count; output alike.
     """
 
     def __init__(self, channels: int) -> None:
@@ -108,17 +107,17 @@ class CINLayer(nn.Module):
         self.bonds = CellUpdate(channels)
         self.rings = CellUpdate(channels)
 
-    def forward(self, cells: Cells, bonds: Bonds, rings: Rings) -> Cells:
-        by_target = bonds.layout.by_target
-        sent = spread(self.from_atoms(cells.atoms), bonds.by_source)
-        sent = widened(sent + self.through_bonds(cells.bonds)).relu() * bonds.weight
-        ends = spread(cells.atoms, bonds.by_source) + spread(cells.atoms, by_target)
+    def forward(self, cells: Cells, rings: Rings, atoms: CountedRows) -> Cells:
+        bonds = rings.bonds
+        sent = bonds.at_ends(self.from_atoms(cells.atoms)).flip(0)  # each end hears the other
+        heard = bonds.to_ends(widened(sent + self.through_bonds(cells.bonds)).relu())
+        ends = bonds.at_ends(cells.atoms).sum(dim=0)
         sides = rings.at_bonds(cells.bonds)
         shared = self.from_bonds(sides) + self.through_rings(cells.rings).unsqueeze(1)
         shared = widened(shared).relu() * rings.used
         others = rings.to_bonds(shared.sum(dim=1, keepdim=True) - shared)
         return Cells(
-            self.atoms(cells.atoms, None, segment_sum(sent, by_target), bonds.layout.nodes),
+            self.atoms(cells.atoms, None, heard, atoms),
             self.bonds(cells.bonds, ends, others, bonds.counted),
             self.rings(cells.rings, sides.sum(dim=1), None, rings.counted),
         )
@@ -137,9 +136,8 @@ class CIN(GraphBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        hidden_channels, out_channels, num_layers, dropout: as the names say.
+        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         max_ring: atoms of the largest rings; batches must hold those up to there.
-        pooling: ``"mean"`` or ``"sum"``, over the atoms, the bonds and the rings of a graph.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
 
@@ -163,8 +161,6 @@ class CIN(GraphBaseline):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(given(locals()))
-        if pooling == "max":
-            raise ConfigError("pooling='max': choose mean or sum for cin.")
         self.max_ring = check_max_ring(max_ring)
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
         self.layers = nn.ModuleList(CINLayer(hidden_channels) for _ in range(num_layers))
@@ -177,21 +173,12 @@ class CIN(GraphBaseline):
         rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)
         atoms: Tensor = self.atoms(batch.nodes)
         kinds = self.bonds(batch.bond_table)
-        cells = Cells(atoms, bonds.of_kinds(kinds), rings.of_atoms(atoms))
+        cells = Cells(atoms, rings.bonds.of_kinds(kinds), rings.of_atoms(atoms))
         for layer in self.layers:
-            cells = layer(cells, bonds, rings)
-        by_graph = bonds.layout.by_graph
-        vectors = (
-            pool(cells.atoms, by_graph, self.pooling),
-            self._pooled_bonds(cells.bonds, bonds),
-            pool(cells.rings, rings.by_graph, self.pooling),
-        )
-        lifted = [lift(each).relu() for lift, each in zip(self.lifts, vectors, strict=True)]
+            cells = layer(cells, rings, bonds.layout.nodes)
+        graphs = (bonds.layout.by_graph, rings.bonds.by_graph, rings.by_graph)
+        lifted = [
+            lift(pool(states, by_graph, self.pooling)).relu()
+            for lift, states, by_graph in zip(self.lifts, cells, graphs, strict=True)
+        ]
         return cast(Tensor, self.dropout(widened(lifted[0] + lifted[1] + lifted[2])))
-
-    def _pooled_bonds(self, states: Tensor, bonds: Bonds) -> Tensor:
-        layout = bonds.layout
-        twice = segment_sum(segment_sum(states, layout.by_target), layout.by_graph)
-        if self.pooling == "sum":
-            return twice / 2.0
-        return twice / layout.by_graph.sum(bonds.degree).clamp_min(1.0)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graph_level.bonds import Bonds, spread
+from specformer.baselines.graph_level.bond_list import BondList
+from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.rings import Rings
 from specformer.baselines.graph_level.stem import (
     BondEmbedding,
@@ -16,9 +17,9 @@ from specformer.baselines.graph_level.stem import (
     given,
     normalised,
 )
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling
-from specformer.nn.segments import segment_sum, widened
+from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 
 #: Numbers of rings of one length that are told apart: 0, 1, 2, 3, and 4 or more.
@@ -26,7 +27,7 @@ _NUMBERS = 5
 
 
 def ring_numbers(rings: Rings) -> Tensor:
-    """In how many rings of each length a bond is, ``[P, (L - 2) * 5]``: a one for each length.
+    """In how many rings of each length a bond is, ``[E, (L - 2) * 5]``: a one for each length.
 
     The columns of a length stand for 0, 1, 2, 3, and 4 or more.
     """
@@ -49,8 +50,8 @@ class GSNLayer(nn.Module):
         channels: d.
         num_lengths: lengths k of rings.
 
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, numbers
-    ``[P, num_lengths * 5]`` from :func:`ring_numbers`, output as nodes.
+    Shapes: nodes ``[N, channels]``, of which some count, kinds ``[kinds, channels]``, numbers
+    ``[E, num_lengths * 5]`` from :func:`ring_numbers`, output as nodes.
     """
 
     def __init__(self, channels: int, num_lengths: int) -> None:
@@ -61,11 +62,18 @@ class GSNLayer(nn.Module):
         self.norm = BatchNorm(2 * channels)
         self.second = nn.Linear(2 * channels, channels)
 
-    def forward(self, nodes: Tensor, kinds: Tensor, numbers: Tensor, bonds: Bonds) -> Tensor:
-        messages = widened(spread(nodes, bonds.by_source) + bonds.of_kinds(kinds))
-        messages = (messages + self.rings(numbers)).relu() * bonds.weight
-        summed = (1.0 + self.epsilon) * nodes + segment_sum(messages, bonds.layout.by_target)
-        hidden = normalised(self.norm, self.first(summed), bonds.layout.nodes).relu()
+    def forward(
+        self,
+        nodes: Tensor,
+        kinds: Tensor,
+        numbers: Tensor,
+        bonds: BondList,
+        counted: CountedRows,
+    ) -> Tensor:
+        known = widened(bonds.of_kinds(kinds) + self.rings(numbers))
+        messages = (bonds.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
+        summed = (1.0 + self.epsilon) * nodes + bonds.to_ends(messages)
+        hidden = normalised(self.norm, self.first(summed), counted).relu()
         out: Tensor = self.second(hidden)
         return out
 
@@ -117,9 +125,10 @@ class GSN(PooledBaseline):
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch.nodes)
-        numbers = ring_numbers(Rings.of(batch, self.max_ring, bonds.weight.dtype))
+        rings, counted = Rings.of(batch, self.max_ring, bonds.weight.dtype), bonds.layout.nodes
+        numbers = ring_numbers(rings)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)
-            out = layer(nodes, embedding(batch.bond_table), numbers, bonds)
-            nodes = nodes + self.dropout(normalised(norm, out, bonds.layout.nodes).relu())
+            out = layer(nodes, embedding(batch.bond_table), numbers, rings.bonds, counted)
+            nodes = nodes + self.dropout(normalised(norm, out, counted).relu())
         return nodes
