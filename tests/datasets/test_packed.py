@@ -224,9 +224,9 @@ def test_pyg_in() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_a_captured_batch_follows_its_index() -> None:
-    store = STORE.to("cuda")
+    store = WITH_RINGS.to("cuda")
     index = torch.tensor([3, 0, 7], device="cuda")
-    shape = {"num_nodes": 40, "num_pairs": 300, "max_nodes": 9}
+    shape = {"num_nodes": 40, "num_pairs": 300, "max_nodes": 9, "num_bonds": 60, "num_rings": 60}
     worked_out = ("graph", "position", "target", "source")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):  # warm-up
@@ -243,3 +243,6 @@ def test_a_captured_batch_follows_its_index() -> None:
         graph.replay()
         nodes, pairs = counts(chosen)
         assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, chosen)
+        assert batch.rings is not None
+        expected = rings_of(chosen)
+        assert batch.rings.tolist() == expected + [[-1] * 5] * (60 - len(expected))

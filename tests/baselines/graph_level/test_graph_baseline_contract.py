@@ -233,3 +233,17 @@ def test_an_epoch_on_zinc(name: str, zinc: GraphStore) -> None:
     assert np.isfinite(fit.curves).all()
     assert 0 < fit.by_loss.test < 10
     assert not torch.equal(before, model.atoms.weight)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["gsn", "cin"])
+def test_captured_steps_are_the_called_ones(name: str, zinc: GraphStore) -> None:
+    curves = []
+    for device, capture in (("cuda", True), ("cuda", False), ("cpu", False)):
+        model = fresh(name, columns=([28], [4]))
+        model.readout = torch.nn.Linear(model.readout.in_features, 1)
+        task = GraphTask(zinc, *np.split(np.arange(96), [64, 80]), loss="l1", metric="mae")
+        schedule = GraphSchedule(epochs=4, batch_size=16, warmup=1)
+        curves.append(fit_graphs(model.to(device), task, schedule, capture=capture).curves)
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-5)
+    np.testing.assert_allclose(curves[0], curves[2], rtol=1e-3)
