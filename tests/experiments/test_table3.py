@@ -12,7 +12,7 @@ import torch
 from specformer.errors import ConfigError
 from specformer.experiments.ledger import add, check, recorded_rows
 from specformer.experiments.paper import TABLE_3
-from specformer.experiments.table3 import table3
+from specformer.experiments.table3 import _table_rows, table3
 from specformer.experiments.tables import markdown_table, table_grid, with_cited
 from specformer.graphs import GraphSet, write_graph_set
 from specformer.training.progress import Silent
@@ -82,6 +82,20 @@ def test_lower_wins_on_zinc_and_higher_on_the_others() -> None:
     strong = {line[0]: columns for line, columns in zip(cells, bold, strict=True)}
     assert strong["Specformer"] == {2, 3}
     assert strong["Spec-GN, cited"] == {4}
+
+
+def test_both_epochs_where_they_differ() -> None:
+    at_loss, at_metric = {"mean": 0.28, "ci95": None}, {"mean": 0.29, "ci95": None}
+    entry = {**row("specformer", "molpcba", 0.0), "test": at_loss, "test_by_metric": at_metric}
+    rows = _table_rows(entry)
+    assert [(found["metric"], found["mean"]) for found in rows] == [
+        ("ap", 0.28),
+        ("ap-by-ap", 0.29),
+    ]
+    _, cells, _ = table_grid(3, rows)
+    assert cells[0][2] == "0.2800 (0.2900) [0.2972]"
+    _, cells, _ = table_grid(3, _table_rows({**entry, "test": at_metric}))
+    assert cells[0][2] == "0.2900 [0.2972]"
 
 
 def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
