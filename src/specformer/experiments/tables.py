@@ -337,9 +337,14 @@ def _markdown_grid(style: _Style, rows: Sequence[dict[str, Any]]) -> str:
     for line, strong in zip(cells, bold, strict=True):
         shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
         lines.append(_markdown_line(shown))
-    runs = max(row["runs"] for row in rows)
-    many = "one run" if runs == 1 else f"{runs} runs"
-    return "\n".join([*lines, "", f"{style.caption}, {many}; best in bold.", ""])
+    return "\n".join([*lines, "", f"{style.caption}, {_runs(rows)}; best in bold.", ""])
+
+
+def _runs(rows: Sequence[dict[str, Any]]) -> str:
+    counts = sorted({row["runs"] for row in rows if row["recipe"] != CITED})
+    if counts == [1]:
+        return "one run"
+    return f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} runs"
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
