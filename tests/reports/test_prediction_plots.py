@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specformer.reports.drawing import spaced
 from specformer.reports.prediction_plots import (
     agreement_plot,
     confusion_plot,
@@ -48,6 +49,30 @@ def test_a_target_without_known_classes_is_a_point() -> None:
     for precision in (True, False):
         assert parting_plot({OURS: (unknown, np.arange(3.0))}, precision=precision).axes
     assert agreement_plot(unknown, np.arange(3.0), OURS).axes
+
+
+def test_rare_ones_are_all_drawn() -> None:
+    """Of many zeros and few ones, precision at every one of these."""
+    random = np.random.default_rng(0)
+    classes = (np.arange(40_000) % 2_000 == 7).astype(float)
+    scores = random.standard_normal(40_000) + 2.0 * classes
+    order = np.argsort(-scores)
+    ranks = np.flatnonzero(classes[order]) + 1
+    expected = np.arange(1, 21) / ranks
+    (line,) = parting_plot({OURS: (classes, scores)}, precision=True).axes[0].lines
+    np.testing.assert_allclose(line.get_xdata(), np.arange(21) / 20)
+    np.testing.assert_allclose(line.get_ydata(), np.append(expected[0], expected))
+
+
+def test_a_long_path_keeps_its_shape() -> None:
+    """The area below the points that are drawn is that below all."""
+    random = np.random.default_rng(0)
+    classes = (random.random(40_000) < 0.01).astype(float)
+    found, false, _ = parted(classes, random.standard_normal(40_000) + 3.0 * classes)
+    x, y = spaced(false, found)
+    assert len(x) <= 202
+    areas = [(np.diff(a) * (b[1:] + b[:-1]) / 2).sum() for a, b in ((x, y), (false, found))]
+    np.testing.assert_allclose(*areas, rtol=1e-3)
 
 
 def test_one_class_alone_is_no_error() -> None:

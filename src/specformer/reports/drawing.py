@@ -51,6 +51,22 @@ def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np
     return x[index], y[index]
 
 
+def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """At most about ``limit`` points of a path, evenly along its length: both axes from 0 to 1.
+
+    Example:
+        >>> x, y = spaced(np.linspace(0, 1, 10_000) ** 9, np.zeros(10_000), limit=5)
+        >>> x.round(2).tolist()
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if len(x) <= limit:
+        return x, y
+    length = np.append(0.0, np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y))))
+    index = np.searchsorted(length, np.linspace(0.0, length[-1], limit + 1))
+    index = np.unique(np.append(index, len(x) - 1))
+    return x[index], y[index]
+
+
 def even(x: np.ndarray, y: np.ndarray, limit: int = 160) -> tuple[np.ndarray, np.ndarray]:
     """The edge of a tint: evenly taken points, the same for both edges."""
     index = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).round().astype(int))

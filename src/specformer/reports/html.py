@@ -246,7 +246,11 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         ),
         notes=tuple((name, text) for name, text in described.items() if text),
         blocks=_present(
-            *(_compared(entries, metric) for metric in dict.fromkeys(e["metric"] for e in entries)),
+            *(
+                table
+                for metric in dict.fromkeys(entry["metric"] for entry in entries)
+                for table in _compared(entries, metric)
+            ),
             Figure(
                 "Predictions",
                 _told_by_predictions(entries),
@@ -293,21 +297,26 @@ def _told_by_predictions(entries: Sequence[Entry]) -> str:
     return " ".join([f"The test graphs{runs}.", *sentences])
 
 
-def _compared(entries: Sequence[Entry], name: str) -> Table:
+def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
+    """Test figures and, where some differ, those at the epochs of the best validation figure."""
     metric, looks = metric_named(name), contestant_looks(entries)
     measured = [entry for entry in entries if entry["metric"] == name]
     over = _mean_over(_most(measured, "runs"), "runs")
     better = "Lower" if metric.lower else "Higher"
     bold = "; the best of a data set is bold" if len(contestant_looks(measured)) > 1 else ""
-    return tables.comparison(
-        f"Test {metric.label}{over}. {better} is better{bold}.",
-        measured,
-        across="dataset",
-        metric="test",
-        lower_is_better=metric.lower,
-        write=numbers.error,
-        looks=looks,
-    )
+    rules = {"test": ""}
+    if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
+        rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
+    for key, at in rules.items():
+        yield tables.comparison(
+            f"Test {metric.label}{at}{over}. {better} is better{bold}.",
+            measured,
+            across="dataset",
+            metric=key,
+            lower_is_better=metric.lower,
+            write=numbers.error,
+            looks=looks,
+        )
 
 
 def _most(entries: Sequence[Entry], key: str) -> int:

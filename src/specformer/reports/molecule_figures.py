@@ -48,7 +48,10 @@ def predictions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     for name, group in entries_by(entries, "dataset").items():
         found = arrays_of(arrays, f"molecules/{name}", group, "tested", looks)
         targets = [str(target) for target in group[0].get("targets") or ()]
-        for task in range(min((tested.shape[-1] for tested in found.values()), default=0)):
+        count = min((tested.shape[-1] for tested in found.values()), default=0)
+        if count > 1 and not targets:
+            targets = [f"target {task + 1}" for task in range(count)]
+        for task in range(count):
             target = targets[task] if task < len(targets) else ""
             pairs = {who: (both[1, :, task], both[0, :, task]) for who, both in found.items()}
             if metric_named(str(group[0]["metric"])).lower:

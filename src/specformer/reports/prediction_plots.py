@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from specformer.reports.drawing import draw_cells, draw_line, label_width, styled, thin
+from specformer.reports.drawing import draw_cells, draw_line, label_width, spaced, styled
 from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
 
 #: Inches; about square within the margins.
@@ -64,7 +64,13 @@ def parting_plot(
         axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
     for style in in_order(classes):
         found, false, exact = parted(*classes[style])
-        draw_line(axis, *thin(*((found, exact) if precision else (false, found)), 200), style)
+        if precision:  # between two ones it only falls: the saw's teeth say nothing
+            rises = np.flatnonzero(np.diff(found)) + 1
+            start = exact[rises[:1]] if len(rises) else exact[:1]
+            path = np.append(0.0, found[rises]), np.append(start, exact[rises])
+        else:
+            path = false, found
+        draw_line(axis, *spaced(*path), style)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
     axis.set_xlabel("recall" if precision else "false positive rate")
     axis.set_ylabel("precision" if precision else "true positive rate")
