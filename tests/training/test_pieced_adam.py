@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from specformer.training import pieced_adam
+from specformer.training.checkpoint import Checkpoint
 from specformer.training.memory_block import join
 from specformer.training.pieced_adam import PiecedAdam, PiecedAdamW
+from specformer.training.schedule import moments, prepare_moments, settle_moments
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
@@ -52,3 +56,34 @@ def test_gradients_are_those_of_the_parameters_given():
     assert weight.grad is None
     optimiser.step()
     assert torch.equal(weight, torch.ones(20000))
+
+
+@pytest.mark.parametrize(
+    "pair", [(PiecedAdamW, torch.optim.AdamW), (torch.optim.AdamW, PiecedAdamW)]
+)
+def test_goes_on_from_the_moments_of_the_other(tmp_path: Path, monkeypatch, pair):
+    monkeypatch.setattr(pieced_adam, "_PIECE", 7)
+    torch.manual_seed(0)
+    target, start = torch.randn(4, 5), torch.randn(4, 5)
+
+    def steps(optimiser, weight, number):
+        for _ in range(number):
+            optimiser.zero_grad()
+            (weight - target).pow(4).sum().backward()
+            optimiser.step()
+
+    def fresh(adam):
+        weight = nn.Parameter(start.clone())
+        return prepare_moments(adam([{"params": [weight]}], lr=0.01, fused=True)), weight
+
+    one, expected = fresh(pair[0])
+    steps(one, expected, 6)
+    first, weight = fresh(pair[0])
+    steps(first, weight, 3)
+    kept = Checkpoint(tmp_path / "kept.safetensors", "a test")
+    kept.save({"weight": weight, **moments(first)})
+    second, weight = fresh(pair[1])
+    assert kept.restore({"weight": weight, **moments(second)})
+    settle_moments(second)
+    steps(second, weight, 3)
+    torch.testing.assert_close(weight, expected)

@@ -28,7 +28,7 @@ from specformer.training.graph_losses import Loss, Scale, graph_errors, mean_err
 from specformer.training.graph_metrics import Metric, metric_named
 from specformer.training.graph_schedule import GraphSchedule
 from specformer.training.precision import matmul_precision
-from specformer.training.schedule import moments
+from specformer.training.schedule import moments, settle_moments
 from specformer.training.stacking import trained_state
 from specformer.training.weight_average import WeightAverage
 
@@ -135,6 +135,7 @@ def fit_graphs(
     if checkpoint and workers.is_first:
         checkpoint.restore(state)
     workers.copy_from_first(state.values())
+    training.take_up()
     before = float(history.seconds)
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
@@ -273,6 +274,10 @@ class _Training:
         """The last epoch's, over all workers."""
         total, count = self.work.workers.sum(self.totals.clone()).tolist()
         return float(total / max(count, 1.0))
+
+    def take_up(self) -> None:
+        """Go on from a :meth:`state` that was filled."""
+        settle_moments(self.optimiser)
 
     def state(self) -> dict[str, Tensor]:
         """All that a checkpoint needs, by name."""

@@ -19,7 +19,7 @@ from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.node_evaluation import BestEpochs, Evaluation, training_targets
 from specformer.training.progress import Update
-from specformer.training.schedule import Schedule, moments
+from specformer.training.schedule import Schedule, moments, settle_moments
 from specformer.training.stacking import stack, trained_state
 
 #: What decides when a run stops and which epoch's model is kept.
@@ -177,6 +177,7 @@ class NodeRuns:
         """
         state = self.state()
         done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
+        settle_moments(self.optimiser)
         while done < self.schedule.epochs:
             one_epoch()
             done += 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.training.pieced_adam import PiecedAdam
+from specformer.training.pieced_adam import Pieced, PiecedAdam
 
 _NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
 
@@ -111,6 +111,8 @@ class Schedule:
 
 def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Give Adam the state it would make at its first step, so that a checkpoint can fill it."""
+    if isinstance(optimiser, Pieced):
+        return optimiser  # has it
     for group in optimiser.param_groups:
         for parameter in group["params"]:
             optimiser.state[parameter] = {
@@ -122,9 +124,19 @@ def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments by place and name."""
+    """Adam's moments by place and name: the same ones whether it works on pieces or not.
+
+    After they were filled, call :func:`settle_moments`.
+    """
+    every = optimiser.moments if isinstance(optimiser, Pieced) else optimiser.state.values()
     return {
         f"optimiser.{place}.{name}": tensor
-        for place, moments in enumerate(optimiser.state.values())
+        for place, moments in enumerate(every)
         for name, tensor in moments.items()
     }
+
+
+def settle_moments(optimiser: torch.optim.Optimizer) -> None:
+    """Let Adam go on from moments that were filled."""
+    if isinstance(optimiser, Pieced):
+        optimiser.level()
