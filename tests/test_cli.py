@@ -512,6 +512,7 @@ ERRORS = {
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
     "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes are too few"),
     "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
+    "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
     "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),

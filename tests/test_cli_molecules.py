@@ -56,6 +56,19 @@ def test_train_json_and_the_run_folder(trained: dict) -> None:
     assert report.count("<svg") >= 2
 
 
+@pytest.mark.slow
+def test_runs_in_lanes(call, chains: Path) -> None:  # noqa: F811
+    words = ("train", chains, "--runs", "2", *FAST, "--json")
+    found = []
+    for lanes in ("1", "2"):
+        status, out, err = call(*words, "--lanes", lanes, "--out", f"lanes-{lanes}")
+        assert (status, err) == (0, "")
+        found.append(json.loads(out))
+    assert found[1]["test"] == found[0]["test"]
+    config = Path(found[1]["run_dir"]) / "config.yaml"
+    assert "lanes: 2" in config.read_text()
+
+
 def test_predict_smiles(call, trained: dict) -> None:  # noqa: F811
     words = [word for smiles in ("CCO", "C1CC", "CCN") for word in ("--smiles", smiles)]
     status, out, err = call("predict", trained["run_dir"], *words)
@@ -121,6 +134,7 @@ def test_a_stopped_run_resumes(call, trained: dict) -> None:  # noqa: F811
         (["--task", "odd"], "--task odd: choose regression or classification"),
         (["--task", "classification"], "classification needs targets of 0 and 1"),
         (["--model", "odd"], "unknown model 'odd'"),
+        (["--lanes", "0"], "--lanes 0: at least one"),
         (["--set", "schedule.beta=1"], "did you mean 'beta2'"),
         (["--set", "split=odd"], "split 'odd'"),
     ],

@@ -93,6 +93,10 @@ def train(
         str | None,
         typer.Option(help="Molecules: regression or classification. (default: by the targets)"),
     ] = None,
+    lanes: Annotated[
+        int | None,
+        typer.Option(help="Molecules: how many runs train at the same time. (default: 1)"),
+    ] = None,
     filter_name: Annotated[
         str | None,
         typer.Option(
@@ -121,6 +125,8 @@ def train(
     kind = source_kind(source)
     if task is not None and kind != "molecules":
         raise ConfigError(f"--task belongs to molecules, and {source} is none.")
+    if lanes is not None and kind != "molecules":
+        raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
     if filter_name is not None and kind != "filters":
         raise ConfigError(f"--filter belongs to signals, and {source} is none.")
     config = {
@@ -130,7 +136,11 @@ def train(
         "recipe": recipe,
         "runs": RUNS[kind] if runs is None else runs,
         **({"filter": filter_name or "comb"} if kind == "filters" else {}),
-        **({"task": _checked_task(task)} if kind == "molecules" else {}),
+        **(
+            {"task": _checked_task(task), "lanes": 1 if lanes is None else lanes}
+            if kind == "molecules"
+            else {}
+        ),
         "set": assignments or [],
         "seed": seed,
         "device": str(choose_device(device)),

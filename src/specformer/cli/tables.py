@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _OPTIONS = {
     1: ("images", "filters", "models"),
     2: ("datasets", "runs", "models"),
-    3: ("datasets", "runs", "models"),
+    3: ("datasets", "runs", "models", "lanes"),
     4: ("datasets", "runs"),
 }
 _KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
@@ -71,6 +71,9 @@ def table(
     runs: Annotated[
         int | None, typer.Option(help="Tables 2 to 4: how many runs. (default: 10)")
     ] = None,
+    lanes: Annotated[
+        int | None, typer.Option(help="Table 3: how many runs train at the same time. (default: 1)")
+    ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
     ] = False,
@@ -97,6 +100,7 @@ def table(
         "datasets": datasets,
         "runs": runs,
         "models": models,
+        "lanes": lanes,
     }
     if name == "overhead":
         others = {**given, "datasets": None, "recipes": recipes, "set": assignments}
@@ -116,7 +120,12 @@ def table(
             homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
             raise ConfigError(f"--{option} belongs to {homes}, not to table {number}.")
     if recorded:
-        for option, is_given in {"images": images, "runs": runs, "set": assignments}.items():
+        for option, is_given in {
+            "images": images,
+            "runs": runs,
+            "lanes": lanes,
+            "set": assignments,
+        }.items():
             if is_given:
                 raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
         asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}

@@ -20,7 +20,8 @@ from specformer.experiments.graph_recipe import (
     graph_recipe,
     largest_ring,
 )
-from specformer.experiments.molecules import fit_run, graph_spectra, graph_splits
+from specformer.experiments.graph_run import fit_run
+from specformer.experiments.molecules import graph_spectra, graph_splits
 from specformer.experiments.search import Measured, search_space, sustained
 from specformer.training.graph_loop import GraphFit
 from specformer.training.graph_metrics import metric_named

@@ -1,14 +1,15 @@
-r"""Learn from one set of graphs with one model, run after run."""
+r"""Learn from one set of graphs with one model, in one run or several."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,32 +17,25 @@ from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import (
-    GraphRecipe,
-    cardinalities,
-    graph_model,
-    largest_ring,
-)
+from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.graph_run import GraphJob, TestedOn
+from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
-from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, Work
-from specformer.training.graph_loop import Chosen, GraphFit, GraphTask, fit_graphs
+from specformer.training.graph_loop import Chosen, GraphFit
 from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
-from specformer.training.progress import Progress
+from specformer.training.progress import Progress, Silent
 
 logger = logging.getLogger(__name__)
 
 _PREDICT_BATCH = 64
 #: Targets whose predictions a report shows.
 _SHOWN = 4
-
-#: The part of a split that test figures are of.
-TestedOn = Literal["test", "val"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +82,10 @@ def learn_graphs(
     progress: Progress,
     label: str | None = None,
     workers: Workers = ALONE,
+    lanes: int = 1,
     checkpoint: Callable[[int], Path] | None = None,
 ) -> GraphOutcome:
-    """Train one model a split, one after the other.
+    """Train one model a split.
 
     Args:
         graphs: the set.
@@ -102,7 +97,8 @@ def learn_graphs(
         seed: of the first run.
         progress: who is told.
         label: the name its arrays are kept under, if not the model's.
-        workers: who trains together.
+        workers: who trains one run together.
+        lanes: runs that train at the same time, in processes of their own.
         checkpoint: names the file of a run's state, to write now and then and to go on from.
     """
     started = time.perf_counter()
@@ -110,28 +106,16 @@ def learn_graphs(
     assert recipe.metric is not None
     tested_on = _tested_on(graphs, splits)
     _check_parts(graphs, splits, recipe, tested_on)
-    max_ring = largest_ring(model, recipe)
-    store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
-    fits: list[GraphFit] = []
-    for run, split in enumerate(splits):
-        stage = f"{graphs.name}: {label}" + (f", run {run + 1}" if len(splits) > 1 else "")
-        with progress.stage(stage, recipe.schedule.epochs, recipe.metric) as update:
-            fit = fit_run(
-                graphs,
-                store,
-                split,
-                model,
-                recipe,
-                run=run,
-                seed=seed,
-                device=device,
-                tested_on=tested_on,
-                workers=workers,
-                checkpoint=checkpoint(run) if checkpoint else None,
-                on_epoch=update,
-            )
-            fits.append(fit)
-    before = sum(fit.seconds_before for fit in fits)
+    job = GraphJob(graphs, spectra, splits, model, recipe, device, seed, tested_on)
+    stage = f"{graphs.name}: {label}"
+    lanes = min(lanes, len(splits))
+    with _files(checkpoint, len(splits), wanted=lanes > 1) as files:
+        if lanes > 1:
+            before = _in_lanes(job, files, lanes, progress, stage)
+            progress = Silent()  # what remains is to read what they wrote
+        fits = _fits(job, files, workers, progress, stage)
+    if lanes == 1:
+        before = sum(fit.seconds_before for fit in fits)
     row = {
         "dataset": graphs.name,
         "description": _describe(graphs),
@@ -158,54 +142,44 @@ def learn_graphs(
     return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
 
 
-def fit_run(
-    graphs: GraphSet,
-    store: GraphStore,
-    split: Split,
-    model: str,
-    recipe: GraphRecipe,
-    *,
-    run: int,
-    seed: int,
-    device: torch.device,
-    tested_on: TestedOn = "test",
-    workers: Workers = ALONE,
-    checkpoint: Path | None = None,
-    on_epoch: Callable[[int, float], None] | None = None,
-) -> GraphFit:
-    """Train a fresh model on one split; its seed follows from ``seed`` and the run's number.
+@contextmanager
+def _files(
+    checkpoint: Callable[[int], Path] | None, runs: int, *, wanted: bool
+) -> Iterator[list[Path | None]]:
+    """The checkpoints of all runs; in a folder that goes again where they are only ``wanted``."""
+    if checkpoint is not None or not wanted:
+        yield [checkpoint(run) if checkpoint else None for run in range(runs)]
+        return
+    with TemporaryDirectory() as folder:
+        yield [Path(folder) / f"{run}.safetensors" for run in range(runs)]
 
-    ``store`` holds the graphs packed for the device. With ``tested_on="val"`` nothing is read of
-    the test part.
-    """
-    assert recipe.loss is not None
+
+def _in_lanes(
+    job: GraphJob, files: Sequence[Path | None], lanes: int, progress: Progress, stage: str
+) -> float:
+    runs, recipe = len(job.splits), job.recipe
     assert recipe.metric is not None
-    own_seed = 100_003 * seed + run
-    atoms, bonds = cardinalities(graphs, recipe)
-    torch.manual_seed(own_seed)
-    fresh = graph_model(model, recipe, atoms, bonds, graphs.num_tasks).to(device)
-    parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
-    task = GraphTask(
-        store,
-        parts["train"],
-        parts["val"],
-        parts[tested_on],
-        recipe.loss,
-        recipe.metric,
-        recipe.standardise,
-    )
-    state = Checkpoint(checkpoint, _purpose(model, recipe, split, own_seed)) if checkpoint else None
-    return fit_graphs(
-        fresh,
-        task,
-        recipe.schedule,
-        seed=own_seed,
-        monitor=recipe.monitor,
-        precision=recipe.precision,
-        workers=workers,
-        checkpoint=state,
-        on_epoch=on_epoch,
-    )
+    label = f"{stage}, {runs} runs in {lanes} lanes"
+    with progress.stage(label, runs * recipe.schedule.epochs, recipe.metric) as update:
+        return train_in_lanes(job, [file for file in files if file], lanes, update)
+
+
+def _fits(
+    job: GraphJob,
+    files: Sequence[Path | None],
+    workers: Workers,
+    progress: Progress,
+    stage: str,
+) -> list[GraphFit]:
+    """One run after the other."""
+    store, recipe, found = job.store(), job.recipe, []
+    assert recipe.metric is not None
+    for run, file in enumerate(files):
+        label = stage + (f", run {run + 1}" if len(files) > 1 else "")
+        with progress.stage(label, recipe.schedule.epochs, recipe.metric) as update:
+            fit = job.fit(store, run, workers=workers, checkpoint=file, on_epoch=update)
+            found.append(fit)
+    return found
 
 
 def predict_graphs(
@@ -286,11 +260,6 @@ def _check_parts(
                 metric_named(recipe.metric).check(graphs.y[getattr(split, part)])
             except ConfigError as error:
                 raise ConfigError(f"{graphs.name}: {error}") from error
-
-
-def _purpose(model: str, recipe: GraphRecipe, split: Split, seed: int) -> str:
-    """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
-    return json.dumps([model, asdict(recipe), split.fingerprint, seed])
 
 
 def _describe(graphs: GraphSet) -> str:

@@ -18,6 +18,7 @@ from specformer.experiments.graph_recipe import (
     graph_recipe,
     graph_recipes_for,
 )
+from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import TABLE_3
 from specformer.experiments.tables import by_itself, table_row
@@ -39,18 +40,21 @@ def table3(
     cache: str | Path | None = None,
     device: torch.device,
     seed: int = 0,
+    lanes: int = 1,
     progress: Progress,
     begin: Callable[[], Path | None] = lambda: None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
 
     A model trains by each of its named recipes for a data set, or by ``default`` where it has
-    none; ``recipes`` keeps some of them. ``begin`` is called once the names are found good; it may
-    give a folder for checkpoints, from which a table that was stopped goes on.
+    none; ``recipes`` keeps some of them. Of its runs ``lanes`` train at a time. ``begin`` is called
+    once the names are found good; it may give a folder for checkpoints, from which a table that was
+    stopped goes on.
 
     Returns the result and the arrays of a report.
     """
     _check(datasets, models)
+    check_lanes(lanes)
     folder = begin()
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []
@@ -78,6 +82,7 @@ def table3(
                     seed=seed,
                     progress=progress,
                     label=array_name(model, chosen),
+                    lanes=lanes,
                     checkpoint=_checkpoints(folder, f"{name}-{model}-{chosen}"),
                 )
                 entries.append({**outcome.row, "recipe": chosen})

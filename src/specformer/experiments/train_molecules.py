@@ -14,6 +14,7 @@ import torch
 from specformer.datasets import GRAPH_SETS, Split, graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import GRAPH_MODELS, chosen_targets, graph_recipe
+from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import (
     GraphOutcome,
     graph_spectra,
@@ -41,6 +42,7 @@ def train_molecules(
     seed: int = 0,
     progress: Progress,
     workers: Workers = ALONE,
+    lanes: int = 1,
     begin: Callable[[], Callable[[int], Path] | None] = lambda: None,
 ) -> tuple[dict[str, Any], GraphOutcome]:
     """Train one model a run; returns the result, with ``train``'s JSON keys, and the outcome.
@@ -51,6 +53,7 @@ def train_molecules(
         raise ConfigError(f"unknown model {model!r}; choose from {', '.join(GRAPH_MODELS)}.")
     if runs < 1:
         raise ConfigError(f"--runs {runs}: at least one, please.")
+    check_lanes(lanes, workers)
     with workers.first_before_others():  # who may download and decompose
         chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task)
         graphs = graph_set(source, data)
@@ -69,6 +72,7 @@ def train_molecules(
         seed=seed,
         progress=progress,
         workers=workers,
+        lanes=lanes,
         checkpoint=begin(),
     )
     row = outcome.row

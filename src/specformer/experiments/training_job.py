@@ -73,6 +73,7 @@ def train_source(
             task=config.get("task"),
             begin=checkpoints,
             workers=workers,
+            lanes=config.get("lanes", 1),
             **common,
         )
         models = learned.models

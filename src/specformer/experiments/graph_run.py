@@ -1,0 +1,138 @@
+r"""Training runs of one model on a set of graphs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from specformer.datasets import GraphStore, Split
+from specformer.experiments.graph_recipe import (
+    GraphRecipe,
+    cardinalities,
+    graph_model,
+    largest_ring,
+)
+from specformer.graphs import GraphSet
+from specformer.spectrum import ManySpectra
+from specformer.training.checkpoint import Checkpoint
+from specformer.training.distributed import ALONE, Workers
+from specformer.training.graph_loop import GraphFit, GraphTask, fit_graphs
+
+#: The part of a split that test figures are of.
+TestedOn = Literal["test", "val"]
+
+
+def fit_run(
+    graphs: GraphSet,
+    store: GraphStore,
+    split: Split,
+    model: str,
+    recipe: GraphRecipe,
+    *,
+    run: int,
+    seed: int,
+    device: torch.device,
+    tested_on: TestedOn = "test",
+    workers: Workers = ALONE,
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> GraphFit:
+    """Train a fresh model on one split; its seed follows from ``seed`` and the run's number.
+
+    ``store`` holds the graphs packed for the device. With ``tested_on="val"`` nothing is read of
+    the test part.
+    """
+    assert recipe.loss is not None
+    assert recipe.metric is not None
+    own_seed = 100_003 * seed + run
+    atoms, bonds = cardinalities(graphs, recipe)
+    torch.manual_seed(own_seed)
+    fresh = graph_model(model, recipe, atoms, bonds, graphs.num_tasks).to(device)
+    parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
+    task = GraphTask(
+        store,
+        parts["train"],
+        parts["val"],
+        parts[tested_on],
+        recipe.loss,
+        recipe.metric,
+        recipe.standardise,
+    )
+    state = Checkpoint(checkpoint, _purpose(model, recipe, split, own_seed)) if checkpoint else None
+    return fit_graphs(
+        fresh,
+        task,
+        recipe.schedule,
+        seed=own_seed,
+        monitor=recipe.monitor,
+        precision=recipe.precision,
+        workers=workers,
+        checkpoint=state,
+        on_epoch=on_epoch,
+    )
+
+
+def _purpose(model: str, recipe: GraphRecipe, split: Split, seed: int) -> str:
+    """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
+    return json.dumps([model, asdict(recipe), split.fingerprint, seed])
+
+
+@dataclass(frozen=True)
+class GraphJob:
+    """All runs of one model on one set.
+
+    Args:
+        graphs: the set.
+        spectra: its eigenpairs.
+        splits: one a run.
+        model: its name.
+        recipe: settings, :meth:`~GraphRecipe.settled` for the set.
+        device: where to train.
+        seed: of the first run.
+        tested_on: the part that test figures are of.
+    """
+
+    graphs: GraphSet
+    spectra: ManySpectra
+    splits: Sequence[Split]
+    model: str
+    recipe: GraphRecipe
+    device: torch.device
+    seed: int
+    tested_on: TestedOn
+
+    def store(self) -> GraphStore:
+        """The graphs packed, on the device if they fit."""
+        max_ring = largest_ring(self.model, self.recipe)
+        return GraphStore.build(self.graphs, self.spectra, max_ring=max_ring).placed(self.device)
+
+    def fit(
+        self,
+        store: GraphStore,
+        run: int,
+        *,
+        workers: Workers = ALONE,
+        checkpoint: Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> GraphFit:
+        """One of the runs; see :func:`fit_run`."""
+        return fit_run(
+            self.graphs,
+            store,
+            self.splits[run],
+            self.model,
+            self.recipe,
+            run=run,
+            seed=self.seed,
+            device=self.device,
+            tested_on=self.tested_on,
+            workers=workers,
+            checkpoint=checkpoint,
+            on_epoch=on_epoch,
+        )
