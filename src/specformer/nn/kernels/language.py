@@ -74,7 +74,7 @@ def dot_precision(exact: str) -> str:
 def normal(x):
     r"""The normal distribution's Φ(x), and :math:`e^{-x^2/2}`.
 
-    Φ to 1e-7, by a polynomial times that exponential (Abramowitz and Stegun, 7.1.26): a third of
+    Φ to 3e-7, by a polynomial times that exponential (Abramowitz and Stegun, 7.1.26): a third of
     the instructions of an error function, which passes over all pairs would wait for.
     """
     root = tl.rsqrt(1.0 + 0.23164189 * tl.abs(x))
