@@ -80,7 +80,7 @@ def test_lanes_change_no_number(tmp_path: Path) -> None:
     progress = Heard()
     alone = learned(lanes=1)
     kept = learned(lanes=2, progress=progress, checkpoint=lambda run: tmp_path / f"{run}.st")
-    for key in ("test", "val", "test_by_loss", "test_by_metric", "best_epochs", "splits"):
+    for key in ("test", "val", "test_by_loss", "test_by_metric", "test_at_end", "splits"):
         assert kept.row[key] == alone.row[key], key
     for name, array in alone.arrays.items():
         np.testing.assert_array_equal(kept.arrays[name], array)

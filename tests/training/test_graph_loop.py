@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tests.nn.test_graph_model import Watch
 from tests.training.small_graphs import small_model, small_set, small_task
 from torch import nn
@@ -84,12 +86,13 @@ def test_it_learns() -> None:
 
 
 @pytest.mark.parametrize("average", [None, 1.5])
-@pytest.mark.parametrize("monitor", ["loss", "metric"])
+@pytest.mark.parametrize("monitor", ["loss", "metric", "last"])
 def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> None:
     task = small_task(loss="mse", metric="mae", standardise=True)
     schedule = replace(SCHEDULE, average=average)
     fit = fit_graphs(small_model(), task, schedule, monitor=monitor)
-    by = {"loss": fit.by_loss, "metric": fit.by_metric}
+    by = fit.chosen
+    assert by["last"].epoch == schedule.epochs - 1
     assert fit.by_loss.epoch == int(fit.curves[:, 1].argmin())
     assert fit.by_metric.epoch == int(fit.curves[:, 2].argmin())
     assert by[monitor].val == fit.curves[by[monitor].epoch, 2]
@@ -106,6 +109,32 @@ def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> 
     targets = task.store.labels(torch.as_tensor(task.test)).numpy()
     for given, own in ((fit.predicted, outputs), (fit.measured, targets)):
         np.testing.assert_allclose(np.sort(given, axis=0), np.sort(own, axis=0), atol=1e-6)
+
+
+def test_a_run_that_diverges_late_keeps_its_best(tmp_path: Path) -> None:
+    """Weights that are no numbers come in by a checkpoint of an epoch before the last."""
+    task, kept = small_task(), Checkpoint(tmp_path / "kept.safetensors", "a test")
+
+    def fit(epochs: int, **options: Any) -> GraphFit:
+        schedule = replace(SCHEDULE, epochs=epochs)
+        return fit_graphs(small_model(), task, schedule, checkpoint=kept, save_every=0, **options)
+
+    def stop(done: int, _: float) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(3, on_epoch=stop)
+    state = load_file(kept.path)
+    with safe_open(kept.path, framework="pt") as file:
+        header = file.metadata()
+    state["model.readout.bias"].fill_(torch.nan)
+    save_file(state, kept.path, metadata=header)
+    best = fit(3)
+    assert best.by_loss.epoch == 0
+    assert "last" not in best.chosen
+    with pytest.raises(RunError, match="the last epoch has no finite validation loss"):
+        fit(3, monitor="last")
 
 
 def test_classes_with_missing_labels() -> None:

@@ -89,7 +89,8 @@ class GraphRecipe:
         loss: None for L1 in regression and binary cross-entropy in classification.
         metric: None for a named set's own, else RMSE or ROC-AUC.
         standardise: learn targets of mean 0 and variance 1; regression only.
-        monitor: ``"metric"`` or ``"loss"``: which validation figure picks the epoch that is kept.
+        monitor: ``"metric"`` or ``"loss"``: which validation figure picks the epoch that is kept;
+            ``"last"`` keeps the last.
         precision: of products on a GPU: ``"highest"``, ``"high"`` (TF32) or ``"bf16"``.
         matrix: whose eigenpairs, see :func:`specformer.spectrum.decompose_many`.
         split: a protocol of :mod:`specformer.datasets.molecule_splits`.

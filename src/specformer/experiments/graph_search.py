@@ -94,7 +94,7 @@ class GraphTrials:
         curves = torch.from_numpy(np.stack([fit.curves[:, 2] for fit in fits], axis=1))
         lengths = torch.full((splits,), epochs)
         score = float(sustained(curves, lengths, _SUSTAINED, lower=self.lower).mean())
-        kept = [fit.by_loss if recipe.monitor == "loss" else fit.by_metric for fit in fits]
+        kept = [fit.chosen[recipe.monitor] for fit in fits]
         return Measured(
             score=score if math.isfinite(score) else None,
             val=summary([each.val for each in kept]),

@@ -26,7 +26,7 @@ from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, Work
-from specformer.training.graph_loop import Chosen, GraphFit
+from specformer.training.graph_loop import GraphFit, GraphMonitor
 from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
 from specformer.training.progress import Progress, Silent
@@ -216,20 +216,20 @@ def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> np.ndarray:
 
 
 def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
-    """Test and validation figures at the epoch kept, and the test's by either rule."""
+    """Test and validation figures at the epoch kept, and the test's by every rule."""
 
-    def summaries(chosen: Sequence[Chosen], part: str) -> dict[str, Any]:
-        return summary([getattr(each, part) for each in chosen])
+    def tested(rule: GraphMonitor) -> dict[str, Any]:
+        return summary([fit.chosen[rule].test for fit in fits])
 
-    by_loss = [fit.by_loss for fit in fits]
-    by_metric = [fit.by_metric for fit in fits]
-    kept = by_loss if recipe.monitor == "loss" else by_metric
+    kept = [fit.chosen[recipe.monitor] for fit in fits]
     return {
-        "test": summaries(kept, "test"),
-        "val": summaries(kept, "val"),
+        "test": tested(recipe.monitor),
+        "val": summary([each.val for each in kept]),
         "best_epochs": [each.epoch for each in kept],
-        "test_by_loss": summaries(by_loss, "test"),
-        "test_by_metric": summaries(by_metric, "test"),
+        "test_by_loss": tested("loss"),
+        "test_by_metric": tested("metric"),
+        # A run may have diverged after its best epoch.
+        "test_at_end": tested("last") if all("last" in fit.chosen for fit in fits) else None,
     }
 
 

@@ -27,6 +27,9 @@ from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import MODEL, RunFolder
 
+#: Keys of a result that its one row has.
+_FIGURES = ("test", "val", "test_by_loss", "test_by_metric", "test_at_end")
+
 
 def train_molecules(
     source: str,
@@ -88,7 +91,7 @@ def train_molecules(
         "runs": runs,
         "task": recipe.task,
         "metric": recipe.metric,
-        **{key: row[key] for key in ("test", "val", "test_by_loss", "test_by_metric")},
+        **{key: row[key] for key in _FIGURES},
         "parameters": row["parameters"],
         "seconds": time.perf_counter() - started + outcome.seconds_before,
         "settings": asdict(recipe),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
@@ -33,7 +33,7 @@ from specformer.training.stacking import trained_state
 from specformer.training.weight_average import WeightAverage
 
 #: What picks the epoch whose model is kept.
-GraphMonitor = Literal["metric", "loss"]
+GraphMonitor = Literal["metric", "loss", "last"]
 #: Seconds between checkpoints; an epoch may take half of one or half an hour.
 SAVE_EVERY = 30.0
 
@@ -73,21 +73,31 @@ class Chosen:
 
 @dataclass(frozen=True)
 class GraphFit:
-    """The model at its best epoch, both rules, curves ``[epochs, 3]``, and seconds an epoch.
+    """The model of the epoch that is kept, what every rule picks, curves and seconds an epoch.
 
-    The curves are training loss, validation loss and validation metric. ``seconds_before`` went
-    into the epochs that a checkpoint held already. ``predicted`` and ``measured`` ``[n, tasks]``
-    are the model's outputs for the test graphs, in the targets' units, and those targets.
+    The curves ``[epochs, 3]`` are training loss, validation loss and validation metric. ``chosen``
+    has the last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a
+    checkpoint held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs
+    for the test graphs, in the targets' units, and those targets.
     """
 
     model: nn.Module
-    by_loss: Chosen
-    by_metric: Chosen
+    chosen: Mapping[GraphMonitor, Chosen]
     curves: np.ndarray
     seconds_per_epoch: float
     seconds_before: float
     predicted: np.ndarray
     measured: np.ndarray
+
+    @property
+    def by_loss(self) -> Chosen:
+        """At the lowest validation loss."""
+        return self.chosen["loss"]
+
+    @property
+    def by_metric(self) -> Chosen:
+        """At the best validation metric."""
+        return self.chosen["metric"]
 
 
 def fit_graphs(
@@ -112,7 +122,8 @@ def fit_graphs(
         task: data, loss and metric.
         schedule: epochs, batches and rates.
         seed: with an epoch's number it decides the order of the graphs and what dropout drops.
-        monitor: keep the epoch of the best validation metric, or of the lowest validation loss.
+        monitor: keep the epoch of the best validation metric, of the lowest validation loss, or the
+            last.
         precision: of products on a GPU.
         workers: who trains together, each a part of every batch.
         checkpoint: read at the start if it exists, and written after the epoch in which
@@ -154,9 +165,12 @@ def fit_graphs(
                 checkpoint.save(state)
                 saved = time.perf_counter()
         testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
+        picked = history.picked(judged.model)
+        if monitor not in picked:
+            raise _diverged("the last epoch has no")
         chosen = {}
-        for rule in sorted(history.best, key=lambda rule: rule == monitor):  # that to keep is last
-            best = history.best[rule]
+        for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
+            best = picked[rule]
             best.restore()
             tested = _in_units(scale, testing.outputs(), testing.targets)
             test = _figure(metric, *tested)
@@ -165,9 +179,7 @@ def fit_graphs(
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / schedule.epochs
     curves = history.curves.numpy()
-    return GraphFit(
-        model.eval(), chosen["loss"], chosen["metric"], curves, seconds, before, *tested
-    )
+    return GraphFit(model.eval(), chosen, curves, seconds, before, *tested)
 
 
 def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
@@ -299,7 +311,7 @@ class _History:
         self.epochs = torch.zeros((), dtype=torch.long)
         self.curves = torch.full((epochs, 3), float("nan"), dtype=torch.float64)
         self.seconds = torch.zeros((), dtype=torch.float64)
-        self.best = {"loss": _Best(model), "metric": _Best(model)}
+        self.best: dict[GraphMonitor, _Best] = {"loss": _Best(model), "metric": _Best(model)}
 
     def add(self, reading: list[float], metric: Metric, seconds: float) -> None:
         """One epoch's training loss, validation loss and validation figure."""
@@ -311,6 +323,15 @@ class _History:
         self.epochs += 1
         self.seconds += seconds
 
+    def picked(self, model: nn.Module) -> dict[GraphMonitor, _Best]:
+        """The epochs of all rules; the last, which ``model`` is of, only with a finite loss."""
+        last, epoch = _Best(model), int(self.epochs) - 1
+        _, loss, figure = self.curves[epoch].tolist()
+        if not math.isfinite(loss):
+            return self.best
+        last.update(loss, figure, epoch)
+        return {**self.best, "last": last}
+
     def state(self) -> dict[str, Tensor]:
         """All of it by name, for a checkpoint."""
         best = {
@@ -319,6 +340,13 @@ class _History:
             for name, tensor in kept.state().items()
         }
         return {"epochs": self.epochs, "curves": self.curves, "seconds": self.seconds, **best}
+
+
+def _diverged(what: str) -> RunError:
+    return RunError(
+        f"training diverged: {what} finite validation loss; lower schedule.learning_rate or set "
+        "schedule.clip."
+    )
 
 
 class _Best:
@@ -344,10 +372,7 @@ class _Best:
     def restore(self) -> None:
         """Put the best model back."""
         if int(self.epoch) < 0:
-            raise RunError(
-                "training diverged: no epoch had a finite validation loss; lower "
-                "schedule.learning_rate or set schedule.clip."
-            )
+            raise _diverged("no epoch had a")
         for name, tensor in self._trained.items():
             tensor.copy_(self._kept[name])
 
