@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.utils import is_undirected
 
 from specformer.errors import GraphError
@@ -44,6 +44,15 @@ def test_a_list_and_a_batch_come_back() -> None:
     assert_same(graph_set_from_pyg(data), GRAPHS)
     assert_same(graph_set_from_pyg(iter(data)), GRAPHS)
     assert_same(graph_set_from_pyg(Batch.from_data_list(data)), GRAPHS)
+
+
+@pytest.mark.parametrize("keep", [slice(None), [2, 0]])
+def test_a_data_set_in_memory_is_its_graphs(keep: Any) -> None:
+    data = graph_set_to_pyg(GRAPHS)
+    whole = InMemoryDataset()
+    whole.data, whole.slices = whole.collate(data)
+    assert_same(graph_set_from_pyg(whole[keep]), graph_set_from_pyg([*whole[keep]]))
+    assert graph_set_from_pyg(whole).num_nodes.tolist() == [3, 1, 2]
 
 
 def test_a_shuffled_batch_keeps_each_graphs_bonds() -> None:

@@ -262,9 +262,9 @@ def pack(
     max_ring: int | None = None,
     device: torch.device | str | None = None,
 ) -> PackedGraphs:
-    """A PyG ``Batch``, a list of ``Data``, or a :class:`GraphSet`, with spectra, as one batch.
+    """A PyG ``Batch``, a list or data set of ``Data``, or a :class:`GraphSet`, as one batch.
 
-    With ``max_ring``, also with rings of up to so many atoms.
+    It has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms.
 
     Example:
         >>> from torch_geometric.data import Data

@@ -45,7 +45,8 @@ def as_graph(
         >>> as_graph([[0, 1, 1, 2], [1, 0, 2, 2]], num_nodes=4, name="tiny")
         Graph('tiny', nodes=4, edges=2, self_loops=1)
     """
-    if _is_pyg(source):
+    _refuse_many(source)
+    if is_pyg(source):
         graph = _from_pyg(source, num_nodes, edge_weight)
     elif _is_edge_index(source):
         graph = Graph(adjacency_from_edges(source, num_nodes, edge_weight))
@@ -68,16 +69,34 @@ def as_adjacency(
         array([[0., 1.],
                [1., 0.]])
     """
-    if _is_pyg(source):
+    if is_pyg(source):
         return Graph(_pyg_adjacency(source, num_nodes, edge_weight)).adjacency
     return as_graph(source, num_nodes, edge_weight).adjacency
 
 
-def _is_pyg(source: Any) -> bool:
-    return hasattr(source, "edge_index")
+def is_pyg(source: Any) -> bool:
+    """Whether this is a PyG ``Data`` or ``Batch``, known without importing PyG.
+
+    The class is asked: a data set in memory has the attribute too, joined over all its graphs.
+    """
+    return hasattr(type(source), "edge_index")
+
+
+def _refuse_many(source: Any) -> None:
+    listed = isinstance(source, list | tuple) and len(source) > 0 and is_pyg(source[0])
+    if listed or (hasattr(source, "get") and hasattr(source, "indices")):
+        raise GraphError(
+            f"{type(source).__name__} holds a set of graphs; pass one of them, such as its first, "
+            f"[0], or all of them to specformer.datasets.pack"
+        )
 
 
 def _is_edge_index(source: Any) -> bool:
+    if getattr(source, "is_sparse", False) or getattr(source, "is_sparse_csr", False):
+        raise GraphError(
+            "a sparse tensor is no edge_index; of a coalesced one pass indices() and, as "
+            "edge_weight, values()"
+        )
     return isinstance(source, list | tuple) or hasattr(source, "__array__")
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array
+from specformer.graphs.convert import is_pyg
 from specformer.graphs.graph_set import GraphSet
 
 
@@ -25,12 +26,12 @@ def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
         >>> graph_set_from_pyg([Data(x=torch.tensor([[6], [8]]), edge_index=ends)])
         GraphSet('graphs', graphs=1, nodes=2, edges=1)
     """
-    if hasattr(source, "ptr"):
-        fields = _of_batch(source)
-    elif hasattr(source, "edge_index"):
-        fields = _of_list([source])
-    else:
+    if not is_pyg(source):
         fields = _of_list(source)
+    elif hasattr(source, "ptr"):
+        fields = _of_batch(source)
+    else:
+        fields = _of_list([source])
     return GraphSet(**fields, name=name)
 
 
