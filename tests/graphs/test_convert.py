@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.datasets import KarateClub
 
 from specformer.errors import GraphError
 from specformer.graphs import as_adjacency, as_graph, write_npz
@@ -185,7 +186,11 @@ NAN = float("nan")
         ([[0, 1], [1]], {}, "edge_index cannot be read as an array of integers"),
         ([[0, 1], [1, 2], [2, 0]], {}, r"edge_index must have shape \[2, edges\], not \[3, 2\]"),
         ([0, 1], {}, r"edge_index must have shape \[2, edges\], not \[2\]"),
-        (torch.eye(2).to_sparse(), {}, "edge_index cannot be read as an array of integers"),
+        (torch.ones(3, 2, dtype=torch.long), {}, r"not \[3, 2\]; transpose a list of pairs"),
+        (np.ones((3, 3)), {}, r"not \[3, 3\]; a dense adjacency matrix is passed as scipy"),
+        (torch.eye(2).to_sparse(), {}, r"a sparse tensor is no edge_index; .* indices\(\)"),
+        ([Data(num_nodes=1)], {}, "list holds a set of graphs; pass one of them"),
+        (KarateClub(), {}, "KarateClub holds a set of graphs; pass one of them"),
         ([[], []], {}, "no nodes: without edges, num_nodes must be given"),
         ([[], []], {"num_nodes": 0}, "the graph has no nodes"),
         (EDGES, {"num_nodes": -4}, "num_nodes must be at least 1, not -4"),

@@ -35,9 +35,11 @@ def adjacency_from_edges(
                [1., 0., 0.],
                [1., 0., 0.]])
     """
+    _refuse_dense(edge_index)
     edges = as_array(edge_index, "edge_index", of="integers")
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}")
+        hint = "; transpose a list of pairs" if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}{hint}")
     n = _count_nodes(edges, num_nodes)
     refuse((edges < 0) | (edges >= n), edges, "edge_index", f"outside 0..{n - 1}")
     if edge_weight is None:
@@ -58,6 +60,16 @@ def symmetrised(matrix: Any) -> csr_array[np.float64]:
     """
     weights = check_weights(matrix)
     return weights.maximum(weights.T.tocsr())
+
+
+def _refuse_dense(edge_index: Any) -> None:
+    # Before its type is looked at: that a matrix of weights holds no integers would not help.
+    shape = list(getattr(edge_index, "shape", []))
+    if len(shape) == 2 and shape[0] == shape[1] != 2:
+        raise GraphError(
+            f"edge_index must have shape [2, edges], not {shape}; a dense adjacency matrix is "
+            f"passed as scipy.sparse.csr_array(matrix)"
+        )
 
 
 def _count_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
