@@ -238,3 +238,9 @@ def test_filters_together_are_each_alone(decoder, num_blocks: int) -> None:
         lambda: decode_together(filters, tokens),
         lambda: torch.stack([filt.decode(tokens) for filt in filters]),
     )
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 2), ()])
+def test_what_is_no_set_of_eigenvalues_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"eigenvalues must have shape \[q\]"):
+        SpectralFilter(8, 2)(torch.ones(shape))

@@ -393,3 +393,33 @@ def test_repr_names_the_parts() -> None:
     for piece in ("(lift): Linear(3, 8, bias=True)", "(readout): Linear(8, 4, bias=True)"):
         assert piece in text
     assert "LinearBases(num_heads=4, channels=4, dropout=0.0)" in text
+
+
+STAR = decompose(SMALL["star"])
+
+
+@pytest.mark.parametrize(
+    ("x", "spectrum", "message"),
+    [
+        (torch.ones(7, 3), SMALL["star"], "spectrum must come from sf.decompose .* csr"),
+        (torch.ones(7, 3), None, "spectrum must come from sf.decompose .* NoneType"),
+        (torch.ones(6, 3), STAR, r"x has shape \[6, 3\], but the spectrum has 7 nodes"),
+        (torch.ones(7, 4), STAR, r"x has shape \[7, 4\], .* the model in_channels=3"),
+        (torch.ones(3), STAR, r"x has shape \[3\]"),
+        (torch.ones(7, 3).double(), STAR, "x is torch.float64, the model torch.float32 and"),
+        (torch.ones(7, 3), STAR.to(dtype=torch.float64), "and the spectrum torch.float64"),
+        (torch.ones(7, 3).numpy(), STAR, "x must be a dense tensor or SparseFeatures, .* ndarray"),
+        (torch.ones(7, 3).to_sparse(), STAR, "not a tensor of layout torch.sparse_coo"),
+    ],
+)
+def test_what_does_not_fit_is_named(x, spectrum, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Specformer(3, 8, 2)(x, spectrum)
+
+
+def test_autocast_may_mix_precisions() -> None:
+    model = Specformer(3, 8, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(torch.ones(7, 3, dtype=torch.bfloat16), STAR)
+    assert out.shape == (7, 2)
+    assert out.isfinite().all()

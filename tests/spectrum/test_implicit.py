@@ -186,3 +186,16 @@ def test_what_it_says_of_itself() -> None:
 def test_bad_degree() -> None:
     with pytest.raises(SpectrumError, match="degree=0 must be at least 1"):
         sf.approximate(SMALL["ring"], degree=0)
+
+
+@pytest.mark.parametrize(
+    ("x", "response", "message"),
+    [
+        (torch.ones(1, 2), torch.ones(5), r"x has shape \[1, 2\], but the spectrum has 8 nodes"),
+        (torch.ones(8, 2), torch.ones(8), "response has 8 values, but the spectrum has 5 points"),
+        (torch.ones(8, 2).double(), torch.ones(5), "x is torch.float64, but the spectrum"),
+    ],
+)
+def test_signals_and_responses_that_do_not_fit_are_named(x, response, message: str) -> None:
+    with pytest.raises(SpectrumError, match=message):
+        sf.approximate(SMALL["ring"], degree=4).filter(x, response)

@@ -225,3 +225,48 @@ def test_as_many_landmarks_as_eigenvalues_are_the_eigenvalues() -> None:
 def test_no_landmarks_are_refused(count: int) -> None:
     with pytest.raises(SpectrumError, match=f"count={count}"):
         decompose(SMALL["star"]).landmarks(count)
+
+
+# --- what does not fit --------------------------------------------------------------------------
+
+
+def test_a_row_of_numbers_is_transformed_and_back() -> None:
+    spectrum = decompose(SMALL["weighted"], dtype=torch.float64)
+    row = signal(spectrum.num_nodes)
+    vectors = spectrum.eigenvectors.numpy()
+    np.testing.assert_allclose(spectrum.gft(row), vectors.T @ row.numpy(), atol=1e-12)
+    np.testing.assert_allclose(spectrum.igft(row), vectors @ row.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("x", "response", "message"),
+    [
+        (torch.ones(6, 2), torch.ones(7), r"x has shape \[6, 2\], but the spectrum has 7 nodes"),
+        (torch.ones(6), torch.ones(7), r"x has shape \[6, 1\], but the spectrum has 7 nodes"),
+        (torch.ones(7, 2), torch.ones(6), "response has 6 values, .* 7 eigenvalues"),
+        (torch.ones(7, 2), torch.ones(1), "response has 1 values, .* 7 eigenvalues"),
+        (torch.ones(7, 2), torch.ones(7, 3), "response has 3 channels, but x has 2"),
+        (torch.ones(7).double(), torch.ones(7), r"x is torch.float64, .* x.to\(spectrum.dtype\)"),
+        (torch.ones(7), torch.ones(7).double(), "response is torch.float64, but the spectrum"),
+        (np.ones(7), torch.ones(7), "x must be a tensor, not ndarray"),
+        (torch.ones(7), torch.exp, "response must be a tensor, not builtin"),
+    ],
+)
+def test_signals_and_responses_that_do_not_fit_are_named(
+    x: Any, response: Any, message: str
+) -> None:
+    with pytest.raises(SpectrumError, match=message):
+        decompose(SMALL["star"]).filter(x, response)
+
+
+def test_coefficients_that_do_not_fit_are_named() -> None:
+    spectrum = decompose(SMALL["star"], k=1)
+    with pytest.raises(SpectrumError, match=r"shape \[7, 1\], but the spectrum has 1 eigenpairs"):
+        spectrum.igft(torch.ones(7))
+
+
+def test_autocast_may_mix_precisions() -> None:
+    spectrum = decompose(SMALL["star"])
+    with torch.autocast("cpu", torch.bfloat16):
+        out = spectrum.filter(torch.ones(7, 1, dtype=torch.bfloat16), torch.ones(7))
+    torch.testing.assert_close(out.float(), torch.ones(7, 1), rtol=0, atol=0.05)

@@ -64,6 +64,9 @@ class SpectralFilter(nn.Module):
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
         """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
+        if eigenvalues.dim() != 1 or len(eigenvalues) == 0:
+            shape = list(eigenvalues.shape)
+            raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
         groups = distinct(eigenvalues)
         return self.decode(groups.tokens, index=groups.index)
 

@@ -18,7 +18,7 @@ from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.sparse_features import SparseFeatures
-from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum, Tokens
 
 Sharing = Literal["small", "medium", "large"]
 Space = Literal["output", "hidden", "input"]
@@ -154,6 +154,7 @@ class Specformer(Pretrained):
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
+        self._check_call(x, spectrum)
         if self.space == "input":
             if isinstance(x, SparseFeatures):
                 raise ConfigError("space='input' filters the features: give them as a tensor.")
@@ -165,6 +166,33 @@ class Specformer(Pretrained):
         if self.space == "hidden":
             hidden = self.readout(self.feature_dropout(hidden))
         return hidden
+
+    def _check_call(self, x: Any, spectrum: Any) -> None:
+        """Refuse what would fail in the middle of a product, by shapes and types alone."""
+        if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
+            given = type(spectrum).__name__
+            raise ConfigError(
+                f"spectrum must come from sf.decompose or sf.approximate, not be a {given}."
+            )
+        if isinstance(x, SparseFeatures):
+            shape = [x.num_nodes, x.in_channels]
+        elif isinstance(x, Tensor) and x.layout == torch.strided:
+            shape = list(x.shape)
+        else:
+            given = f"tensor of layout {x.layout}" if isinstance(x, Tensor) else type(x).__name__
+            raise ConfigError(f"x must be a dense tensor or SparseFeatures, not a {given}.")
+        wanted = [spectrum.num_nodes, self.config["in_channels"]]
+        if shape[-2:] != wanted:
+            raise ConfigError(
+                f"x has shape {shape}, but the spectrum has {wanted[0]} nodes and the model "
+                f"in_channels={wanted[1]}."
+            )
+        types = (x.dtype, self.lift.weight.dtype, spectrum.dtype)
+        if len(set(types)) > 1 and not torch.is_autocast_enabled(x.device.type):
+            raise ConfigError(
+                "x is {}, the model {} and the spectrum {}; bring all to one dtype, each with "
+                ".to(dtype=…).".format(*types)
+            )
 
     def _mapped(self, x: Tensor | SparseFeatures) -> Tensor:
         """The feature network; in ``"hidden"`` space its first map alone."""

@@ -19,6 +19,7 @@ from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.density import spectral_density
 from specformer.spectrum.distinct import Tokens
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
+from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 from specformer.spectrum.sparse import to_torch
 from specformer.spectrum.spectrum import Spectrum
 
@@ -114,16 +115,18 @@ class ImplicitSpectrum:
             x: signal, ``[n]`` or ``[..., n, channels]``.
             response: g at :attr:`points`, ``[K + 1]`` or ``[..., K + 1, channels]``.
         """
-        columns = x.unsqueeze(-1) if x.dim() == 1 else x
-        gains = response.unsqueeze(-1) if response.dim() == 1 else response
+        columns, gains = as_columns(x), as_columns(response)
+        check_signal(columns, self.num_nodes, self.dtype)
+        check_response(gains, self.degree + 1, columns.shape[-1], self.dtype, at="points")
         out = self._apply(columns, gains.unsqueeze(-2)).squeeze(-2)
-        return out.squeeze(-1) if x.dim() == 1 and response.dim() == 1 else out
+        return out if columns is x or gains is response else out.squeeze(-1)
 
     def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
         """Every channel through each of M filters, with as many products as for one filter.
 
         Shapes: x ``[..., n, channels]``, responses ``[..., K + 1, M]``; ``[..., n, M, channels]``.
         """
+        check_signal(x, self.num_nodes, self.dtype)
         return self._apply(x, responses.unsqueeze(-1))
 
     def interpolate(self, response: Tensor, values: Tensor) -> Tensor:

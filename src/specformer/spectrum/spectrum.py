@@ -27,6 +27,7 @@ from specformer.spectrum.products import (
 )
 from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.row_stream import RowStream, rows_at_once
+from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 
 FORMAT = "specformer.spectrum/1"
 
@@ -205,24 +206,31 @@ class Spectrum:
         return self.to(device or "cuda", non_blocking=non_blocking)
 
     def gft(self, x: Tensor) -> Tensor:
-        r"""Graph Fourier transform :math:`U^\top x` of ``[..., n, channels]``."""
-        return transformed(self._product, x, forward=True)
+        r"""Graph Fourier transform :math:`U^\top x` of ``[n]`` or ``[..., n, channels]``."""
+        columns = as_columns(x)
+        check_signal(columns, self.num_nodes, self.dtype)
+        coefficients = transformed(self._product, columns, forward=True)
+        return coefficients if columns is x else coefficients.squeeze(-1)
 
     def igft(self, coefficients: Tensor) -> Tensor:
-        r"""Inverse transform :math:`U \hat x` of ``[..., q, channels]``."""
-        return transformed(self._product, coefficients, forward=False)
+        r"""Inverse transform :math:`U \hat x` of ``[q]`` or ``[..., q, channels]``."""
+        columns = as_columns(coefficients)
+        check_signal(columns, self.num_eigenpairs, self.dtype, "coefficients", "eigenpairs")
+        x = transformed(self._product, columns, forward=False)
+        return x if columns is coefficients else x.squeeze(-1)
 
     def filter(self, x: Tensor, response: Tensor) -> Tensor:
         r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
 
         Args:
-            x: signal, ``[n]`` or ``[n, channels]``.
-            response: g at every eigenvalue, ``[q]``, or one a channel, ``[q, channels]``.
+            x: signal, ``[n]`` or ``[..., n, channels]``.
+            response: g at every eigenvalue, ``[q]``, or one a channel, ``[..., q, channels]``.
         """
-        columns = x.unsqueeze(-1) if x.dim() == 1 else x
-        gains = response.unsqueeze(-1) if response.dim() == 1 else response
+        columns, gains = as_columns(x), as_columns(response)
+        check_signal(columns, self.num_nodes, self.dtype)
+        check_response(gains, self.num_eigenpairs, columns.shape[-1], self.dtype)
         out = self.igft(gains * self.gft(columns))
-        return out.squeeze(-1) if x.dim() == 1 and response.dim() == 1 else out
+        return out if columns is x or gains is response else out.squeeze(-1)
 
     def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
         """Every channel through each of M filters.

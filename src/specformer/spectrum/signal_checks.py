@@ -1,0 +1,60 @@
+r"""Do a signal and a response fit a spectrum? Only shapes and types are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+
+
+def as_columns(x: Any) -> Any:
+    """A row of numbers ``[n]`` as one channel, ``[n, 1]``; anything else as it is."""
+    return x.unsqueeze(-1) if isinstance(x, Tensor) and x.dim() == 1 else x
+
+
+def check_signal(
+    x: Any, count: int, dtype: torch.dtype, name: str = "x", of: str = "nodes"
+) -> None:
+    """Refuse what is not ``[..., count, channels]`` in this precision.
+
+    Example:
+        >>> check_signal(torch.ones(5, 2), 4, torch.float32)
+        Traceback (most recent call last):
+        specformer.errors.SpectrumError: x has shape [5, 2], but the spectrum has 4 nodes.
+    """
+    _check_type(x, dtype, name)
+    if x.dim() < 2 or x.shape[-2] != count:
+        raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
+
+
+def check_response(
+    response: Any, count: int, channels: int, dtype: torch.dtype, at: str = "eigenvalues"
+) -> None:
+    """Refuse what is not ``[..., count, channels]``, with one channel for all of a signal's.
+
+    Example:
+        >>> check_response(torch.ones(3, 1), 4, 2, torch.float32)
+        Traceback (most recent call last):
+        specformer.errors.SpectrumError: response has 3 values, but the spectrum has 4 eigenvalues.
+    """
+    _check_type(response, dtype, "response")
+    if response.shape[-2] != count:
+        raise SpectrumError(
+            f"response has {response.shape[-2]} values, but the spectrum has {count} {at}."
+        )
+    if 1 not in (channels, response.shape[-1]) and response.shape[-1] != channels:
+        raise SpectrumError(f"response has {response.shape[-1]} channels, but x has {channels}.")
+
+
+def _check_type(value: Any, dtype: torch.dtype, name: str) -> None:
+    if not isinstance(value, Tensor):
+        raise SpectrumError(f"{name} must be a tensor, not {type(value).__name__}.")
+    # Under autocast products bring their factors to one precision.
+    if value.dtype != dtype and not torch.is_autocast_enabled(value.device.type):
+        raise SpectrumError(
+            f"{name} is {value.dtype}, but the spectrum {dtype}; take {name}.to(spectrum.dtype), "
+            f"or another dtype of the spectrum."
+        )
