@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -199,3 +201,36 @@ def test_bad_degree() -> None:
 def test_signals_and_responses_that_do_not_fit_are_named(x, response, message: str) -> None:
     with pytest.raises(SpectrumError, match=message):
         sf.approximate(SMALL["ring"], degree=4).filter(x, response)
+
+
+def test_gradients_have_gradients() -> None:
+    spectrum = sf.approximate(SMALL["weighted"], degree=3, dtype=torch.float64)
+    x = random(spectrum.num_nodes, 2).requires_grad_()
+    response = random(4, 2, seed=1).requires_grad_()
+    assert torch.autograd.gradgradcheck(spectrum.filter, (x, response))
+
+
+def test_the_gradient_of_a_gradient_is_that_of_dense_eigenvectors() -> None:
+    """A gradient penalty: ‖∂ Σ y / ∂x‖² depends on the response alone."""
+    exact, interpolated = both(degree=6)
+    coefficients = random(4, 2, seed=1).requires_grad_()
+    x = random(exact.num_nodes, 2).requires_grad_()
+    found = []
+    for spectrum, values in (
+        (exact, exact.eigenvalues),
+        (interpolated, interpolated.points.values),
+    ):
+        out = spectrum.filter(x, polynomial(values, coefficients)).sum()
+        (slope,) = torch.autograd.grad(out, x, create_graph=True)
+        found.append(torch.autograd.grad((slope**2).sum(), coefficients)[0])
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_deep_copy_filters_alike_and_shares_nothing() -> None:
+    spectrum = sf.approximate(SMALL["ring"], degree=4)
+    twin = copy.deepcopy(spectrum)
+    x, response = torch.ones(8, 1), torch.arange(5.0)
+    assert torch.equal(twin.filter(x, response), spectrum.filter(x, response))
+    assert twin.operator.values().data_ptr() != spectrum.operator.values().data_ptr()
+    assert twin.tokens.values.data_ptr() != spectrum.tokens.values.data_ptr()
+    assert twin.report == spectrum.report

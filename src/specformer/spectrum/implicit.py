@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
@@ -99,6 +98,11 @@ class ImplicitSpectrum:
         """The same on another device or in another precision."""
         tokens = Tokens(*(part.to(device=device, dtype=dtype) for part in self.tokens))
         return replace(self, operator=self.operator.to(device=device, dtype=dtype), tokens=tokens)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ImplicitSpectrum:
+        # PyTorch cannot copy a matrix of compressed rows so, but clone it.
+        tokens = Tokens(*(part.clone() for part in self.tokens))
+        return replace(self, operator=self.operator.clone(), tokens=tokens)
 
     def cpu(self) -> ImplicitSpectrum:
         """The same in the host's memory."""
@@ -280,7 +284,6 @@ class _ChebyshevSeries(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         x, coefficients = ctx.saved_tensors
         gradient = gradients[0]
@@ -288,7 +291,9 @@ class _ChebyshevSeries(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_x = _clenshaw(ctx.matrix, coefficients, gradient)
         if ctx.needs_input_grad[2]:
-            basis = ctx.basis or chebyshev_basis(ctx.matrix, x, len(coefficients))
+            # What was kept has no gradient of its own: one is asked for with create_graph=True.
+            kept = None if torch.is_grad_enabled() else ctx.basis
+            basis = kept or chebyshev_basis(ctx.matrix, x, len(coefficients))
             of_coefficients = torch.stack(
                 [torch.einsum("nc,nmc->mc", term, gradient) for term in basis]
             )
