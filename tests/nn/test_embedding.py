@@ -37,6 +37,12 @@ def test_columns_need_values(cardinalities) -> None:
         FeatureEmbedding(cardinalities, 4)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_another_number_of_columns_is_refused(columns: int) -> None:
+    with pytest.raises(ConfigError, match=f"features have {columns} columns, .* for 2"):
+        FeatureEmbedding([4, 2], 4)(torch.zeros(5, columns, dtype=torch.long))
+
+
 def test_the_gradient_for_a_gpu_is_pytorchs() -> None:
     weight = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
     rows = torch.stack([torch.randint(5, (20,)), 5 + torch.randint(4, (20,))], dim=-1)

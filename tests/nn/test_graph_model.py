@@ -21,6 +21,7 @@ from tests.nn.molecules import (
 from tests.nn.plain_twin import BOTH_DTYPES, assert_twins, scrambled, state_of
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch_geometric.data import Batch, Data
 
 from specformer import GraphSpecformer
 from specformer.errors import ConfigError
@@ -328,3 +329,9 @@ def test_bad_options_are_named(options, message: str) -> None:
     arguments = {"node_cardinalities": [5], "edge_cardinalities": [3], "hidden_channels": 8}
     with pytest.raises(ConfigError, match=message):
         GraphSpecformer(**{**arguments, "out_channels": 1, "num_heads": 2, **options})
+
+
+@pytest.mark.parametrize("batch", [Batch(), [Data()], None])
+def test_graphs_that_are_not_packed_are_refused(batch: Any) -> None:
+    with pytest.raises(ConfigError, match=r"not packed graphs; .* specformer.datasets.pack"):
+        model_of()(batch)

@@ -54,6 +54,11 @@ class FeatureEmbedding(nn.Module):
         nn.init.normal_(self.weight, std=std or 1.0 / math.sqrt(len(self.cardinalities)))
 
     def forward(self, features: Tensor) -> Tensor:
+        if features.shape[-1] != len(self.cardinalities):  # one column would be spread over all
+            raise ConfigError(
+                f"features have {features.shape[-1]} columns, but the model has cardinalities for "
+                f"{len(self.cardinalities)}: {self.cardinalities}."
+            )
         rows = features.long() + self.starts
         if self.weight.is_cuda and len(self.weight) <= _MOST_VALUES:
             return summed_rows(rows, self.weight)

@@ -21,7 +21,7 @@ from specformer.nn.node_model import Sharing
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import Tokens
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.packed import PackedGraphs, check_packed
 
 
 class GraphSpecformer(Pretrained):
@@ -125,6 +125,7 @@ class GraphSpecformer(Pretrained):
             self._initialise(init_std)
 
     def forward(self, batch: PackedGraphs) -> Tensor:
+        check_packed(batch)
         layout = Layout.of(batch, self.readout.weight.dtype)
         responses = self._responses(layout.spectra)
         entries = [basis_entries(response, layout) for response in responses]

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class PackedGraphs:
@@ -120,3 +122,12 @@ class PackedGraphs:
             for name, value in values.items()
         }
         return PackedGraphs(**moved)
+
+
+def check_packed(batch: Any) -> None:
+    """Refuse what a model of many graphs cannot take, such as a PyG ``Batch``."""
+    if not isinstance(batch, PackedGraphs):
+        raise ConfigError(
+            f"batch is a {type(batch).__name__}, not packed graphs; call the model with "
+            f"specformer.datasets.pack(batch)."
+        )

@@ -16,7 +16,7 @@ from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.packed import PackedGraphs, check_packed
 
 
 class GraphBaseline(Pretrained, ABC):
@@ -55,6 +55,7 @@ class GraphBaseline(Pretrained, ABC):
         """One vector a graph, ``[B, hidden_channels]``."""
 
     def forward(self, batch: PackedGraphs) -> Tensor:
+        check_packed(batch)
         vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
         with torch.autocast(vectors.device.type, enabled=False):  # predictions keep their digits
             return cast(Tensor, self.readout(self.head(vectors)))
