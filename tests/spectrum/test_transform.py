@@ -31,6 +31,11 @@ def test_passes_options_on() -> None:
     assert AddSpectrum(isolated="zero")(data).spectrum.eigenvalues.tolist() == [0, 0, 1, 2]
 
 
+def test_an_unknown_option_is_named_at_once() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'solvr'"):
+        AddSpectrum(solvr="dense")
+
+
 def test_edge_weights_of_the_data_count() -> None:
     weights = torch.tensor([1.0, 3.0])
     out = AddSpectrum(dtype=torch.float64)(Data(edge_index=PATH, edge_weight=weights, num_nodes=3))

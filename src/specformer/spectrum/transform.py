@@ -2,6 +2,7 @@ r"""The spectrum as a PyG transform."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch_geometric.data import Data
@@ -21,6 +22,7 @@ class AddSpectrum(BaseTransform):
     """
 
     def __init__(self, **options: Any) -> None:
+        inspect.signature(decompose).bind(None, **options)  # a wrong name is told here, not later
         self.options = options
 
     def forward(self, data: Data) -> Data:
