@@ -25,7 +25,7 @@ from tests.spectrum.known_graphs import (
 )
 from torch_geometric.data import Data
 
-from specformer import decompose
+from specformer import approximate, decompose
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum.solvers import chebyshev, dense, lanczos, subspace
@@ -223,6 +223,13 @@ def test_a_bad_at_cut_is_named() -> None:
 
 
 # --- choice of solver, checks, report -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, "float64"])
+def test_a_precision_that_will_not_do_is_named(dtype: Any) -> None:
+    for make in (decompose, approximate):
+        with pytest.raises(SpectrumError, match=f"dtype={dtype}: choose torch.float32"):
+            make(SMALL["star"], dtype=dtype)
 
 
 def test_an_unknown_solver_is_named() -> None:

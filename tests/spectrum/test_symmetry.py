@@ -49,6 +49,16 @@ def test_the_cut_does_not_change(k) -> None:
     torch.testing.assert_close(split.eigenvalues, plain.eigenvalues)
 
 
+@pytest.mark.parametrize("form", [list, tuple, torch.tensor])
+def test_mirrors_of_any_kind(form) -> None:
+    path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    mirrored = decompose(path, mirrors=[form([3, 2, 1, 0])])
+    assert "1 mirror symmetries" in mirrored.report.reason
+    torch.testing.assert_close(mirrored.eigenvalues, torch.tensor([0.0, 0.5, 1.5, 2.0]))
+    with pytest.raises(SpectrumError, match="does not leave the graph as it is"):
+        decompose(path, mirrors=[form([1, 0, 2, 3])])
+
+
 def test_wrong_mirrors_are_refused() -> None:
     ring = closed_form("ring", 8)[0]
     i = np.arange(8)

@@ -21,6 +21,7 @@ from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
+from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers import chebyshev, dense, lanczos, slepc, subspace
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
@@ -73,8 +74,9 @@ def decompose(
         solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"``, ``"slepc"`` or ``"auto"``, which
             chooses between the first and the third.
         device: where to solve and where the result lives.
-        dtype: precision of the result. Solvers work in float64, but large problems in this one:
-            ``chebyshev`` then multiplies in it and sums in float64, and so does ``dense`` on a GPU.
+        dtype: precision of the result, float32 or float64. Solvers work in float64, but large
+            problems in this one: ``chebyshev`` then multiplies in it and sums in float64, and so
+            does ``dense`` on a GPU.
         cache: folder for results, found again by the content of the graph and these options. An
             unfinished ``chebyshev`` solve is kept there too, and goes on when asked for again.
         mirrors: commuting mirror symmetries of the graph, as permutations of its nodes; a dense
@@ -93,6 +95,7 @@ def decompose(
         >>> decompose(triangle, num_nodes=3).eigenvalues
         tensor([0.0000, 1.5000, 1.5000])
     """
+    check_precision(dtype)
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = torch.device(device or "cpu")
     lowest, highest = _requested(k, adjacency.shape[0])
@@ -118,7 +121,7 @@ def decompose(
         highest,
         target,
         dtype,
-        mirrors,
+        [np.asarray(mirror) for mirror in mirrors],
         None if start is None else _starting_pairs(start, adjacency.shape[0]),
         ranks,
         hostfile,

@@ -18,7 +18,12 @@ from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.density import spectral_density
 from specformer.spectrum.distinct import Tokens
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
-from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
+from specformer.spectrum.signal_checks import (
+    as_columns,
+    check_precision,
+    check_response,
+    check_signal,
+)
 from specformer.spectrum.sparse import to_torch
 from specformer.spectrum.spectrum import Spectrum
 
@@ -225,6 +230,7 @@ def approximate(
         >>> approximate(ring, num_nodes=3).tokens
         Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
     """
+    check_precision(dtype)
     started = time.perf_counter()
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)

@@ -58,3 +58,15 @@ def _check_type(value: Any, dtype: torch.dtype, name: str) -> None:
             f"{name} is {value.dtype}, but the spectrum {dtype}; take {name}.to(spectrum.dtype), "
             f"or another dtype of the spectrum."
         )
+
+
+def check_precision(dtype: Any) -> None:
+    """Refuse a precision that spectra are not computed in.
+
+    Example:
+        >>> check_precision(torch.float16)
+        Traceback (most recent call last):
+        specformer.errors.SpectrumError: dtype=torch.float16: choose torch.float32 or torch.float64.
+    """
+    if dtype not in (torch.float32, torch.float64):
+        raise SpectrumError(f"dtype={dtype}: choose torch.float32 or torch.float64.")
