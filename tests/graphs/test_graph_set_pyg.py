@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.utils import is_undirected
 
 from specformer.errors import GraphError
-from specformer.graphs import GraphSet, graph_set_from_pyg, graph_set_to_pyg
+from specformer.graphs import GraphSet, Molecules, graph_set_from_pyg, graph_set_to_pyg
 
 GRAPHS = GraphSet(
     num_nodes=[3, 1, 2],
@@ -76,6 +76,7 @@ def test_bare_data_and_single_data() -> None:
     ("source", "message"),
     [
         ([], "the set has no graphs"),
+        (Molecules(GRAPHS, (0, 1, 2), ()), "cannot read graphs from Molecules; .* the graphs of"),
         ([3], "graph 0 is not a PyG Data"),
         ([Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.rand(1, 2))], "node_feat"),
         (

@@ -27,7 +27,7 @@ def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
         GraphSet('graphs', graphs=1, nodes=2, edges=1)
     """
     if not is_pyg(source):
-        fields = _of_list(source)
+        fields = _of_list(_each(source))
     elif hasattr(source, "ptr"):
         fields = _of_batch(source)
     else:
@@ -88,6 +88,16 @@ def _of_batch(batch: Any) -> dict[str, Any]:
         "edge_feat": None if attributes is None else as_array(attributes, "edge_attr")[order],
         "y": None if y is None else as_array(y, "y").reshape(count, -1),
     }
+
+
+def _each(source: Any) -> Iterable[Any]:
+    try:
+        return iter(source)
+    except TypeError:
+        raise GraphError(
+            f"cannot read graphs from {type(source).__name__}; pass a PyG Batch, a list or data "
+            f"set of Data, or a GraphSet, such as the graphs of Molecules"
+        ) from None
 
 
 def _of_list(source: Iterable[Any]) -> dict[str, Any]:
