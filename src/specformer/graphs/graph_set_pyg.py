@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -90,9 +90,10 @@ def _of_batch(batch: Any) -> dict[str, Any]:
     }
 
 
-def _each(source: Any) -> Iterable[Any]:
+def _each(source: Any) -> Iterator[Any]:
     try:
-        return iter(source)
+        each: Iterator[Any] = iter(source)
+        return each
     except TypeError:
         raise GraphError(
             f"cannot read graphs from {type(source).__name__}; pass a PyG Batch, a list or data "
