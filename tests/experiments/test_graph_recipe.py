@@ -107,6 +107,9 @@ def test_own_data_settle_what_is_left_open(classes: bool, settings, settled) -> 
     [
         (False, {"task": "classification"}, "classification needs targets of 0 and 1"),
         (False, {"metric": "ap"}, "metric=ap is one of classification"),
+        # The sign of a number is no class, and a logit no number: both would look like results.
+        (False, {"metric": "accuracy"}, "metric=accuracy is one of classification"),
+        (True, {"metric": "rmse"}, "metric=rmse is one of regression"),
         (False, {"metric": "odd"}, "unknown metric 'odd'"),
         (True, {"loss": "l1"}, "loss=l1 does not go with classification"),
     ],

@@ -121,7 +121,10 @@ class GraphRecipe:
             'rocauc'
         """
         if graphs.y is None:
-            raise ConfigError(f"{graphs.name}: there are no targets to learn.")
+            raise ConfigError(
+                f"{graphs.name}: there are no targets to learn; targets are numbers, and "
+                "classes are written 0 and 1."
+            )
         known = graphs.y[~np.isnan(graphs.y)]
         binary = bool(np.isin(known, (0.0, 1.0)).all())
         named = GRAPH_SETS.get(graphs.name)
@@ -133,8 +136,8 @@ class GraphRecipe:
         fallback = "rmse" if task == "regression" else "rocauc"
         own = named.metric if named and named.task == task else fallback
         metric = self.metric or own
-        if metric_named(metric).classes and task == "regression":
-            raise ConfigError(f"metric={metric} is one of classification, not of regression.")
+        if (of := metric_named(metric).task) != task:
+            raise ConfigError(f"metric={metric} is one of {of}, not of {task}.")
         loss = self.loss or ("bce" if task == "classification" else "l1")
         if (loss == "bce") != (task == "classification"):
             raise ConfigError(f"loss={loss} does not go with {task}.")
@@ -215,6 +218,8 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
     """
     if names is None or graphs.y is None:
         return graphs
+    if not names:
+        raise ConfigError("targets=[]: name at least one.")
     known = graphs.task_names or ()
     for name in names:
         if name not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ class Metric:
         name: as recipes and results have it.
         label: as people read it.
         of: the figure of one task from its predictions and known targets, ``[n]`` both.
+        task: what its targets are: numbers, or classes whose predictions are logits.
         lower: whether less is better.
         classes: whether a task counts only if its known targets hold both classes.
     """
@@ -29,6 +31,7 @@ class Metric:
     name: str
     label: str
     of: Callable[[Numbers, Numbers], float]
+    task: Literal["regression", "classification"]
     lower: bool
     classes: bool = False
 
@@ -119,11 +122,11 @@ def accuracy(predictions: Numbers, targets: Numbers) -> float:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("mae", "MAE", mae, lower=True),
-        Metric("rmse", "RMSE", rmse, lower=True),
-        Metric("rocauc", "ROC-AUC", rocauc, lower=False, classes=True),
-        Metric("ap", "AP", average_precision, lower=False, classes=True),
-        Metric("accuracy", "accuracy", accuracy, lower=False),
+        Metric("mae", "MAE", mae, "regression", lower=True),
+        Metric("rmse", "RMSE", rmse, "regression", lower=True),
+        Metric("rocauc", "ROC-AUC", rocauc, "classification", lower=False, classes=True),
+        Metric("ap", "AP", average_precision, "classification", lower=False, classes=True),
+        Metric("accuracy", "accuracy", accuracy, "classification", lower=False),
     )
 }
 
