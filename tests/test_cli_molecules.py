@@ -92,6 +92,20 @@ def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path)
     assert len(out.splitlines()) == 33
 
 
+def test_predict_names_every_row_by_the_files_id(call, trained: dict, here: Path) -> None:  # noqa: F811
+    for text, names in (
+        ("id,smiles\na,CCO\nb,C1CC\nc,CCN\nd,\n", ["a", "b", "c", "d"]),
+        ("id,smiles\nb,C1CC\nd,xx\n", ["b", "d"]),  # not one can be read
+        ("smiles\nC1CC\nxx\n", ["2", "3"]),
+    ):
+        (here / "named.csv").write_text(text)
+        status, out, err = call("predict", trained["run_dir"], "--graph", "named.csv")
+        rows = list(csv.DictReader(io.StringIO(out)))
+        assert (status, [row["id"] for row in rows]) == (0, names)
+        assert sum(not row["error"] for row in rows) == text.count("CCO")
+        assert "'C1CC' is not valid SMILES" in err
+
+
 @pytest.mark.parametrize("model", ["gsn", "cin"])
 def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None:  # noqa: F811
     pytest.importorskip("rdkit")

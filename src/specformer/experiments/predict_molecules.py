@@ -14,12 +14,12 @@ import torch
 
 from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
-from specformer.errors import GraphError, RunError
+from specformer.errors import RunError
 from specformer.experiments.graph_recipe import built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.graphs import GraphSet
 from specformer.graphs.molecule_csv import read_molecule_csv
-from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
+from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.nn import GraphSpecformer
 from specformer.nn.pretrained import Pretrained
 from specformer.training.run_folder import MODEL, RunFolder
@@ -100,11 +100,19 @@ def predict_molecules(
 def _read(
     smiles: Sequence[str], source: str, data: str | Path | None
 ) -> tuple[GraphSet | None, list[_Line]]:
+    try:
+        return _found(smiles, source, data)
+    except NoMoleculeError as error:  # each still gets its row
+        if not error.problems:
+            raise
+        return None, _unreadable(error.problems)
+
+
+def _found(
+    smiles: Sequence[str], source: str, data: str | Path | None
+) -> tuple[GraphSet, list[_Line]]:
     if smiles:
-        try:
-            return _lines(read_smiles(smiles))
-        except GraphError:  # not one of them can be read: each still gets its row
-            return None, _unreadable(smiles)
+        return _lines(read_smiles(smiles))
     if source in GRAPH_SETS or not source.lower().endswith(".csv"):
         graphs = graph_set(source, data)
         texts = graphs.smiles or ("",) * len(graphs)
@@ -114,7 +122,7 @@ def _read(
             for number, (name, text) in enumerate(zip(names, texts, strict=True))
         ]
     if not Path(source).is_file():
-        raise RunError(f"{source}: no such file of molecules.")
+        raise RunError(f"{source}: no such file of molecules; name one with --graph.")
     return _lines(read_molecule_csv(source, target_columns=()))
 
 
@@ -129,17 +137,14 @@ def _lines(found: Molecules) -> tuple[GraphSet, list[_Line]]:
             zip(found.rows, names, graphs.smiles, strict=True)
         )
     ]
-    bad = [_Line(one.row, str(one.row), one.smiles, None, one.reason) for one in found.problems]
-    return graphs, sorted([*good, *bad], key=lambda line: line.row)
+    return graphs, sorted([*good, *_unreadable(found.problems)], key=lambda line: line.row)
 
 
-def _unreadable(smiles: Sequence[str]) -> list[_Line]:
-    lines = []
-    for row, text in enumerate(smiles):
-        # With one good molecule beside it, reading reports what is wrong with this one.
-        (problem,) = read_smiles(["C", text], rows=[-1, row]).problems
-        lines.append(_Line(row, str(row), text, None, problem.reason))
-    return lines
+def _unreadable(problems: Sequence[BadMolecule]) -> list[_Line]:
+    return [
+        _Line(bad.row, str(bad.row) if bad.id is None else bad.id, bad.smiles, None, bad.reason)
+        for bad in problems
+    ]
 
 
 def _same_columns(graphs: GraphSet, model: Pretrained) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.csv_table import CsvTable
-from specformer.graphs.molecules import Molecules, read_smiles
+from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
 
 _SMILES = "smiles"
 _ID = "id"
@@ -49,20 +49,28 @@ def read_molecule_csv(
     table = CsvTable.read(path)
     column = _smiles_column(table, smiles_column)
     targets = _targets(table, column, target_columns)
+    position = {line: i for i, line in enumerate(table.lines)}
+    ids = _named(table, _ID)
+
+    def identified(problems: Sequence[BadMolecule]) -> tuple[BadMolecule, ...]:
+        if ids is None:
+            return tuple(problems)
+        names = table.columns[ids]
+        return tuple(each._replace(id=names[position[each.row]]) for each in problems)
+
     try:
         found = read_smiles(table.column(column), rows=table.lines, name=path.stem)
-    except GraphError as error:
-        raise GraphError(f"{path}: column {column!r}: {error}") from None
-    position = {line: i for i, line in enumerate(table.lines)}
+    except NoMoleculeError as error:
+        message = f"{path}: column {column!r}: {error}"
+        raise NoMoleculeError(message, identified(error.problems)) from None
     kept = [position[row] for row in found.rows]
-    ids = _named(table, _ID)
     graphs = replace(
         found.graphs,
         y=np.stack(list(targets.values()), axis=1)[kept] if targets else None,
         task_names=tuple(targets) or None,
         ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
     )
-    return replace(found, graphs=graphs)
+    return replace(found, graphs=graphs, problems=identified(found.problems))
 
 
 def _named(table: CsvTable, name: str) -> str | None:

@@ -37,14 +37,23 @@ BOND_CARDINALITIES = (5, 6, 2)
 
 
 class BadMolecule(NamedTuple):
-    """A molecule that could not be read: its row in the source, its SMILES, and why."""
+    """A molecule that could not be read: its row in the source, its SMILES, why, and its id."""
 
     row: int
     smiles: str
     reason: str
+    id: str | None = None
 
     def __str__(self) -> str:
         return f"row {self.row}: {self.smiles!r} {self.reason}"
+
+
+class NoMoleculeError(GraphError):
+    """Not one molecule could be read; ``problems`` says why of each."""
+
+    def __init__(self, message: str, problems: Sequence[BadMolecule]) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,8 @@ def read_smiles(
                 good.append((row, text, _arrays(parsed)))
     if not good:
         first = f"; {problems[0]}" if problems else ""
-        raise GraphError(f"none of the {len(smiles)} molecules can be read{first}")
+        message = f"none of the {len(smiles)} molecules can be read{first}"
+        raise NoMoleculeError(message, problems)
     kept, texts, arrays = zip(*good, strict=True)
     graphs = GraphSet(
         num_nodes=np.array([len(each.atoms) for each in arrays]),
