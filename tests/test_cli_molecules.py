@@ -160,6 +160,20 @@ def test_what_is_wrong_is_one_sentence(call, chains: Path, words, message: str) 
     assert "Traceback" not in err
 
 
+def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:  # noqa: F811
+    lines = chains.read_text().splitlines()
+    batches = ["batch", "7", *["A1"] * (len(lines) - 2)]  # one of them looks like a number
+    mixed = "\n".join(map(",".join, zip(lines, batches, strict=True)))
+    (chains.parent / "mixed.csv").write_text(mixed + "\n")
+    status, _, err = call("train", "mixed.csv", *FAST, "--quiet")
+    assert (status, "column 'batch', row 3: 'A1' is not a number" in err) == (2, True)
+    found = [
+        json.loads(call("train", source, "--set", "targets=[carbons]", *FAST, "--json")[1])
+        for source in ("mixed.csv", chains)
+    ]
+    assert found[0]["test"] == found[1]["test"]
+
+
 def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:  # noqa: F811
     status, _, err = call("predict", trained["run_dir"], "--smiles", "C", "--graph", "x.csv")
     assert status == 2

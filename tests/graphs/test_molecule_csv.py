@@ -41,6 +41,13 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     assert read_molecule_csv(path, smiles_column="mol").graphs.task_names == ("a", "7")
 
 
+def test_true_and_false_are_classes(tmp_path: Path) -> None:
+    text = "smiles,toxic,name,logS\nC,True,true north,1\nN,FALSE,b,2\nO,,c,3\n"
+    found = read_molecule_csv(table(tmp_path, text)).graphs
+    assert found.task_names == ("toxic", "logS")
+    np.testing.assert_array_equal(found.y, [[1, 1], [0, 2], [np.nan, 3]])
+
+
 def test_molecules_without_targets(tmp_path: Path) -> None:
     found = read_molecule_csv(table(tmp_path, "smiles\nCCO\nN\n"))
     assert found.graphs.y is None
@@ -59,7 +66,7 @@ def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mol,y\nC,1\n", "there is no column 'smiles', only 'mol', 'y'; name it"),
+        ("mol,y\nC,1\n", "there is no column 'smiles', only 'mol', 'y'; rename the one"),
         ("smiles,SMILES,Smiles\nC,C,C\n", None),
         ("Smiles,SMILES\nC,C\n", "columns 'Smiles', 'SMILES' differ only in case"),
         ("smiles,y\nC,1\nN,high\n", "column 'y', row 3: 'high' is not a number; leave it empty"),
@@ -67,6 +74,8 @@ def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
         ("smiles,y\nC,1e999\n", "column 'y', row 2: '1e999' is not a finite number"),
         ("smiles,y\nC1,1\n", "column 'smiles': none of the 1 molecules can be read; row 2"),
         ("smiles,y\n", "column 'smiles': none of the 0 molecules can be read"),
+        ("smiles;y\nC;1,5\n", "the columns are parted by semicolons; write commas"),
+        ("smiles\ty\nC\t1\n", "the columns are parted by tabs; write commas"),
         ("smiles,y\nC,1,2\n", "row 2 has 3 cells where the header has 2"),
         ("", "the file is empty"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -54,7 +55,11 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
 }
 
 
-def graph_set(source: str | Path, data: str | Path | None = None) -> GraphSet:
+def graph_set(
+    source: str | Path,
+    data: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+) -> GraphSet:
     """Many graphs: a data set by name, an npz file, or a CSV file of molecules.
 
     A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a CSV
@@ -63,6 +68,7 @@ def graph_set(source: str | Path, data: str | Path | None = None) -> GraphSet:
     Args:
         source: a name of ``GRAPH_SETS``, or a path.
         data: folder searched first for named sets.
+        columns: the targets to read of a CSV file; by default every column of numbers.
     """
     if str(source) in GRAPH_SETS:
         return read_graph_set(_file(str(source), data))
@@ -72,7 +78,7 @@ def graph_set(source: str | Path, data: str | Path | None = None) -> GraphSet:
         raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
     if path.suffix.lower() != ".csv":
         return read_graph_set(path)
-    found = read_molecule_csv(path)
+    found = read_molecule_csv(path, target_columns=columns)
     for problem in found.problems:
         logger.warning("%s, %s", path, problem)
     return found.graphs

@@ -65,7 +65,7 @@ class GraphTrials:
         self.assignments = ["monitor=metric", *assignments]
         self.space = search_space("graph_search.yaml", model, self.assignments)
         first = graph_recipe(recipe, source, self.assignments, model)[1]  # before a long download
-        self.graphs = chosen_targets(graph_set(source, data), first.targets)
+        self.graphs = chosen_targets(graph_set(source, data, first.targets), first.targets)
         self.name = self.graphs.name
         self.metric = str(self.recipe(self.assignments).metric)
         self.lower = metric_named(self.metric).lower

@@ -59,7 +59,7 @@ def train_molecules(
     check_lanes(lanes, workers)
     with workers.first_before_others():  # who may download and decompose
         chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task)
-        graphs = graph_set(source, data)
+        graphs = graph_set(source, data, recipe.targets)
         graphs = chosen_targets(graphs, recipe.targets)
         recipe = recipe.settled(graphs)
         splits = graph_splits(graphs, recipe, runs, seed)

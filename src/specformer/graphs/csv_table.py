@@ -43,6 +43,9 @@ class CsvTable:
         header = tuple(name.strip() for name in next(reader, ()))
         if not header:
             raise GraphError(f"{path}: the file is empty; its first row must name the columns")
+        for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+            if len(header) == 1 and separator in header[0]:
+                raise GraphError(f"{path}: the columns are parted by {name}; write commas")
         for column in header:
             if header.count(column) > 1:
                 raise GraphError(f"{path}: column {column!r} appears more than once")

@@ -17,6 +17,8 @@ _SMILES = "smiles"
 _ID = "id"
 #: Cells that say "not measured".
 _MISSING = {"", "nan", "na", "n/a", "null", "none", "-", "?"}
+#: Classes as other programs write them.
+_CLASSES = {"true": 1.0, "false": 0.0}
 
 
 def read_molecule_csv(
@@ -27,7 +29,7 @@ def read_molecule_csv(
     r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
 
     Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
-    a missing target. A column ``id`` names the molecules.
+    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules.
 
     Args:
         path: the file; its name becomes the set's.
@@ -87,7 +89,7 @@ def _smiles_column(table: CsvTable, asked: str | None) -> str:
     column = _named(table, asked or _SMILES)
     if column is None:
         known = ", ".join(map(repr, table.columns))
-        hint = "" if asked else "; name it if it is called otherwise"
+        hint = "" if asked else "; rename the one that holds SMILES"
         wanted = f"no column {asked or _SMILES!r}, only {known}{hint}"
         raise GraphError(f"{table.path}: there is {wanted}")
     return column
@@ -106,10 +108,15 @@ def _targets(
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        _number(cell)
     except ValueError:
         return False
     return cell.casefold() not in _MISSING
+
+
+def _number(cell: str) -> float:
+    found = _CLASSES.get(cell.casefold())
+    return float(cell) if found is None else found
 
 
 def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
@@ -120,9 +127,9 @@ def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
         if cell.casefold() in _MISSING:
             continue
         try:
-            values[row] = float(cell)
+            values[row] = _number(cell)
         except ValueError:
-            hint = "leave it empty if it is missing, and write classes as 0 and 1"
+            hint = "leave it empty if it is missing, write classes as 0 and 1, or choose targets"
             raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
     with np.errstate(over="ignore"):  # what overflows is refused below
         numbers = values.astype(np.float32)
