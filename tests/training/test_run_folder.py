@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,27 @@ def test_a_file_is_no_place_for_a_run(tmp_path):
         with pytest.raises(RunError, match="file: is a file, not a folder"):
             RunFolder.create(path, CONFIG)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_stopped_run_keeps_its_settings(tmp_path):
+    config = {**CONFIG, "command": "train", "device": "cuda"}
+    run = RunFolder.create(tmp_path / "run", config)
+    (run.path / "checkpoint-000.safetensors").write_bytes(b"state")
+    with pytest.raises(RunError, match=r"stopped run of other settings; .* resume .*/run, or"):
+        RunFolder.create(run.path, {**config, "seed": 2})
+    with pytest.raises(RunError, match="stopped run of other settings"):
+        RunFolder.create(run.path, {**config, "filter": "comb"})
+    assert run.config() == config
+    assert RunFolder.create(run.path, {**config, "device": "cpu"}).config()["device"] == "cpu"
+
+
+def test_runs_that_start_together_get_folders_of_their_own(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(
+            pool.map(lambda n: RunFolder.fresh(tmp_path / "runs", "demo", {"seed": n}), range(40))
+        )
+    assert len({run.path for run in found}) == 40
+    assert [run.config()["seed"] for run in found] == list(range(40))
 
 
 def test_fresh_names_count_up(tmp_path):

@@ -31,6 +31,8 @@ CHECKPOINT = "checkpoint.safetensors"
 #: Options that say where things lie on one machine, or how to print: not part of a run's identity.
 _LOCAL = ("--out", "--data", "--cache")
 _PRINTING = ("--quiet", "-q", "--json")
+#: Settings that may differ when a stopped run goes on.
+_CARRIED_OVER = {"repeat", "device", "lanes", "tensorboard"}
 
 
 def portable_command(arguments: Sequence[str]) -> str:
@@ -68,9 +70,13 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
-        """Start a run in ``path``. A finished run already there is refused, not overwritten."""
+        """Start a run in ``path``. A finished run already there is refused, not overwritten.
+
+        So is a stopped training run of other settings, which could not be resumed without them.
+        """
         run = cls(path)
         run.refuse_taken()
+        run._refuse_stopped(config)
         write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
         return run
 
@@ -91,19 +97,39 @@ class RunFolder:
             raise RunError(f"{self.path}: holds a finished run; choose another --out.")
         if (self.path / CONFIG).exists() and "command" not in self.config():
             raise RunError(f"{self.path / CONFIG}: is not a run's; choose another --out.")
+        self._refuse_files()
+
+    def _refuse_files(self) -> None:
         for folder in (self.path, *self.path.parents):
             if folder.exists() and not folder.is_dir():
                 raise RunError(f"{folder}: is a file, not a folder.")
 
+    def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
+        if not any(self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")):
+            return
+        stopped = self.config() if (self.path / CONFIG).exists() else {}
+        if stopped.get("command") != "train":
+            return  # a table's checkpoints have names of their own
+        if any(stopped.get(key) != config.get(key) for key in {*stopped, *config} - _CARRIED_OVER):
+            raise RunError(
+                f"{self.path}: holds a stopped run of other settings; go on with specformer resume "
+                f"{self.path}, or choose another --out."
+            )
+
     @classmethod
     def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
         """Start a run in ``parent/name``, or ``name-2``, ``name-3``, … if that is taken."""
+        cls(parent)._refuse_files()
+        Path(parent).mkdir(parents=True, exist_ok=True)
         number = 1
         while True:
             path = Path(parent) / (name if number == 1 else f"{name}-{number}")
-            if not path.exists():
-                return cls.create(path, config)
-            number += 1
+            try:
+                path.mkdir()  # of runs that start at the same time, one succeeds
+            except FileExistsError:
+                number += 1
+                continue
+            return cls.create(path, config)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
