@@ -8,6 +8,8 @@ import os
 import stat
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from specformer.files import replacing, write_json, write_text
 
@@ -23,6 +25,20 @@ def write_half(path, error):
     with replacing(path) as part:
         part.write_text("half of the n")
         raise error
+
+
+def test_tensors_that_do_not_fit_are_the_systems_error(tmp_path):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:  # noqa: SIM117
+            with replacing(tmp_path / "weights") as part:
+                save_file({"w": torch.zeros(10_000)}, part)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == str(tmp_path / "weights")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_replaces_and_leaves_nothing_else(target):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 
 @contextmanager
@@ -45,6 +48,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.umask(mask)
         part.chmod(0o666 & ~mask)
         part.replace(target)
+    except SafetensorError as error:  # a full disk, say, in this library's words
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        number = int(code[1])
+        raise OSError(number, os.strerror(number), str(target)) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -139,6 +139,9 @@ def _lane(
         pass  # nobody hears: the process that asked is gone
     except SpecformerError as error:
         pipe.send(_Failed(str(error), is_sentence=True))
+    except OSError as error:  # a full disk, say
+        named = f"{error.filename}: " if error.filename else ""
+        pipe.send(_Failed(f"{named}{error.strerror or error}.", is_sentence=True))
     except Exception:
         pipe.send(_Failed(traceback.format_exc(), is_sentence=False))
 
