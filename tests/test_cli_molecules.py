@@ -205,18 +205,31 @@ def test_table_3_runs(call, here: Path) -> None:  # noqa: F811
     assert [row["recipe"] for row in recorded["rows"]] == ["paper"]  # what was run
 
 
-@pytest.mark.slow
-def test_two_processes_are_one(trained: dict, chains: Path, tmp_path: Path) -> None:
+def in_two_processes(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    words = ["train", str(chains), "--task", "regression", *FAST, "--out", "two", "--json"]
-    done = subprocess.run(
+    return subprocess.run(
         [*launcher, "--nproc-per-node=2", "-m", "specformer", *words],
-        cwd=tmp_path,
-        env=environment(tmp_path),
+        cwd=folder,
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_says_what_is_wrong(chains: Path, tmp_path: Path) -> None:
+    done = in_two_processes(["train", str(chains), *FAST, "--set", "split=odd"], tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count("Error: split 'odd'") == 1
+    assert "Connection closed" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_are_one(trained: dict, chains: Path, tmp_path: Path) -> None:
+    words = ["train", str(chains), "--task", "regression", *FAST, "--out", "two", "--json"]
+    done = in_two_processes(words, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["val"]["mean"] == pytest.approx(trained["val"]["mean"], rel=1e-3)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from specformer.datasets.batches import Batch, Batches
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.nn.batch_norm import BatchNorm
 
 
@@ -67,12 +67,27 @@ class Workers:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """Let the first worker do something, fill a cache say, before the others do it."""
-        if self.size > 1 and not self.is_first:
-            dist.barrier()
-        yield
-        if self.size > 1 and self.is_first:
-            dist.barrier()
+        """Let the first worker do something, fill a cache say, before the others do it.
+
+        Where it fails the others do not begin: one message says what is wrong.
+        """
+        if self.size == 1:
+            yield
+            return
+        done = torch.zeros(1, device=_message_device())
+        if not self.is_first:
+            dist.broadcast(done, src=0)
+            if not done:
+                raise RunError("the first worker could not go on.")
+            yield
+            return
+        try:
+            yield
+            done.fill_(1)
+        except Exception:
+            dist.broadcast(done, src=0)
+            raise
+        dist.broadcast(done, src=0)
 
     def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
         """This worker's part of every batch.
