@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from specformer.reports.drawing import spaced
 from specformer.reports.prediction_plots import (
@@ -100,6 +101,21 @@ def test_of_many_points_a_fixed_part_is_drawn() -> None:
     assert drawn[0].get_title(loc="right") == "800 of 5,000"
 
 
+def test_long_names_stay_within_their_panel() -> None:
+    name = "the mean solubility of target number 17 (mmol per litre)"
+    pair = np.arange(3.0), np.arange(3.0)
+    for figure in (
+        agreement_plot(*pair, OURS, title=name, target=name),
+        parting_plot({OURS: (np.array([0.0, 1, 1]), np.arange(3.0))}, precision=True, title=name),
+    ):
+        axis = figure.axes[0]
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for text in (axis.xaxis.label, axis._left_title):
+            extent = text.get_window_extent(renderer)
+            assert text.get_text()
+            assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+
+
 @pytest.mark.parametrize("precision", [True, False])
 def test_a_line_a_model(precision: bool) -> None:
     looks = [look("gin"), OURS]
@@ -117,6 +133,6 @@ def test_a_class_without_nodes_has_an_empty_row() -> None:
     texts = [text.get_text() for text in axis.texts]
     assert texts == ["80", "20", "0", "", "", "", "25", "25", "50"]
     shown = [label.get_text() for label in axis.get_yticklabels()]
-    assert shown == ["one", "two", "t" * 25 + "…"]
+    assert shown == ["one", "two", "t" * 13 + "…" + "t" * 12]
     filled = [patch.get_alpha() for patch in axis.patches[::2]]
     np.testing.assert_allclose(filled, 0.9 * np.array([0.8, 0.2, 0, 0, 0, 0, 0.25, 0.25, 0.5]))

@@ -266,6 +266,8 @@ def _describe(graphs: GraphSet) -> str:
     targets = ""
     if graphs.num_tasks > 1:
         targets = f"; {graphs.num_tasks} targets"
+        if graphs.num_tasks > _SHOWN:
+            targets += f", predictions of the first {_SHOWN} are drawn"
     elif graphs.task_names:
         targets = f"; the target is {graphs.task_names[0]}"
     return (

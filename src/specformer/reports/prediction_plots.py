@@ -15,7 +15,7 @@ from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
 _PANEL = (3.0, 2.9)
 #: More points only make a report heavy.
 _MOST_POINTS = 800
-#: Letters of a class's name.
+#: Letters of a name: a class's, or a target's below or above a panel.
 _LONGEST = 26
 
 
@@ -44,10 +44,10 @@ def agreement_plot(
     axis.set(xlim=limits, ylim=limits)
     for side in (axis.xaxis, axis.yaxis):
         side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axis.set_xlabel(f"measured {target}".strip())
+    axis.set_xlabel(f"measured {_short(target)}".strip())
     axis.set_ylabel("predicted")
     note = f"{len(shown):,} of {len(known):,}" if len(shown) < len(known) else ""
-    titled(axis, title, note)
+    titled(axis, _short(title), note)
     return figure
 
 
@@ -75,7 +75,7 @@ def parting_plot(
     axis.set_xlabel("recall" if precision else "false positive rate")
     axis.set_ylabel("precision" if precision else "true positive rate")
     axis.grid(color=RULE, lw=0.5)
-    titled(axis, title)
+    titled(axis, _short(title))
     return figure
 
 
@@ -93,7 +93,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['75', '25', '', '']
     """
-    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    names = [_short(name) for name in names]
     size, side = len(counts), label_width(names)
     slanted = max(map(len, names)) > 3
     foot = 0.62 * side if slanted else 0.25
@@ -114,6 +114,17 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
             label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
     titled(axis, title)
     return figure
+
+
+def _short(name: str) -> str:
+    """A name cut in the middle: long ones of a table often begin, or end, alike.
+
+    Example:
+        >>> _short("solubility in water at 25 degrees (mol/l)")
+        'solubility in…rees (mol/l)'
+    """
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 + half - _LONGEST :]}"
 
 
 def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
