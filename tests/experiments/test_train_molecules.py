@@ -157,7 +157,7 @@ def test_a_file_of_molecules(tmp_path: Path) -> None:
     found = predict_molecules(run, graph=str(tmp_path / "new.csv"), device=CPU)
     rows = rows_of(found.text)
     assert list(rows[0]) == ["id", "smiles", "prediction", "probability", "error"]
-    assert [row["id"] for row in rows] == ["a", "3", "c"]
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
     for row in (rows[0], rows[2]):
         assert int(row["prediction"]) == (float(row["probability"]) > 0.5)
     assert found.rows == 3

@@ -39,14 +39,14 @@ def test_every_kind_has_a_number_of_runs() -> None:
 def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
     write_graph_set(tmp_path / "many.npz", small_set())
     for source, kind in ((str(tmp_path / "many.npz"), "molecules"), ("csbm", "nodes")):
-        trained = train(tmp_path, source)
+        trained = train(tmp_path / kind, source)
         assert trained.kind == kind
         assert trained.result["runs"] == len(trained.result[kind][0]["test"]["values"]) == 1
         assert all(key.startswith(f"{kind}/") for key in trained.arrays)
-        run = RunFolder(tmp_path / kind)
+        run = RunFolder(tmp_path / kind / "run")
         trained.save(run)
         assert (run.path / "model" / "000" / "model.safetensors").is_file()
-    assert (tmp_path / "run" / "checkpoint-000.safetensors").is_file()
+    assert (tmp_path / "molecules" / "run" / "checkpoint-000.safetensors").is_file()
 
 
 def test_only_many_graphs_train_in_several_processes(tmp_path: Path) -> None:
