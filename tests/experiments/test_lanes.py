@@ -15,6 +15,7 @@ import torch
 
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.graph_recipe import graph_recipe
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import GraphOutcome, graph_splits, learn_graphs
 from specformer.graphs import GraphSet
@@ -43,18 +44,10 @@ def rings() -> GraphSet:
 def learned(settings=(), *, lanes: int, runs: int = 3, progress=None, **options) -> GraphOutcome:
     graphs = rings()
     recipe = graph_recipe("default", "rings.npz", [*FAST, *settings])[1].settled(graphs)
-    return learn_graphs(
-        graphs,
-        decompose_many(graphs),
-        graph_splits(graphs, recipe, runs, seed=4),
-        "specformer",
-        recipe,
-        device=torch.device("cpu"),
-        seed=4,
-        progress=progress or Silent(),
-        lanes=lanes,
-        **options,
-    )
+    splits = graph_splits(graphs, recipe, runs, seed=4)
+    device = torch.device("cpu")
+    job = GraphJob(graphs, decompose_many(graphs), splits, "specformer", recipe, device, seed=4)
+    return learn_graphs(job, progress=progress or Silent(), lanes=lanes, **options)
 
 
 class Heard(Silent):

@@ -18,6 +18,7 @@ from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.graph_recipe import graph_recipe
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.predict_molecules import load_graph_models, predict_molecules
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
@@ -220,16 +221,9 @@ def test_the_papers_recipes_run_on_the_real_sets(name: str, shared_data: Path) -
     graphs = replace(whole.subset(np.concatenate(numbers)), **split)
     recipe = graph_recipe("paper", name, ["schedule.epochs=1", "schedule.batch_size=24"])[1]
     recipe = recipe.settled(graphs)
-    outcome = learn_graphs(
-        graphs,
-        graph_spectra(graphs, recipe, CPU, None),
-        graph_splits(graphs, recipe, 1, 0),
-        "specformer",
-        recipe,
-        device=CPU,
-        seed=0,
-        progress=Silent(),
-    )
+    spectra, splits = graph_spectra(graphs, recipe, CPU, None), graph_splits(graphs, recipe, 1, 0)
+    job = GraphJob(graphs, spectra, splits, "specformer", recipe, CPU, seed=0)
+    outcome = learn_graphs(job, progress=Silent())
     assert np.isfinite(outcome.row["test"]["mean"])
     assert outcome.row["metric"] == {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap"}[name]
 

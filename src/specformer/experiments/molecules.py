@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import GraphRecipe
-from specformer.experiments.graph_run import GraphJob, TestedOn
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
@@ -71,14 +71,8 @@ def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) ->
 
 
 def learn_graphs(
-    graphs: GraphSet,
-    spectra: ManySpectra,
-    splits: Sequence[Split],
-    model: str,
-    recipe: GraphRecipe,
+    job: GraphJob,
     *,
-    device: torch.device,
-    seed: int,
     progress: Progress,
     label: str | None = None,
     workers: Workers = ALONE,
@@ -88,13 +82,7 @@ def learn_graphs(
     """Train one model a split.
 
     Args:
-        graphs: the set.
-        spectra: its eigenpairs.
-        splits: one a run.
-        model: its name.
-        recipe: settings, :meth:`~GraphRecipe.settled` for the set.
-        device: where to train.
-        seed: of the first run.
+        job: what to train on what.
         progress: who is told.
         label: the name its arrays are kept under, if not the model's.
         workers: who trains one run together.
@@ -102,11 +90,9 @@ def learn_graphs(
         checkpoint: names the file of a run's state, to write now and then and to go on from.
     """
     started = time.perf_counter()
-    label = label or model
-    assert recipe.metric is not None
-    tested_on = _tested_on(graphs, splits)
-    _check_parts(graphs, splits, recipe, tested_on)
-    job = GraphJob(graphs, spectra, splits, model, recipe, device, seed, tested_on)
+    graphs, splits, recipe = job.graphs, job.splits, job.recipe
+    label = label or job.model
+    _check_parts(job)
     stage = f"{graphs.name}: {label}"
     lanes = min(lanes, len(splits))
     with _files(checkpoint, len(splits), wanted=lanes > 1) as files:
@@ -119,12 +105,12 @@ def learn_graphs(
     row = {
         "dataset": graphs.name,
         "description": _describe(graphs),
-        "model": model,
+        "model": job.model,
         "runs": len(splits),
         "metric": recipe.metric,
         "targets": list(graphs.task_names or ())[:_SHOWN],
         "splits": [split.fingerprint for split in splits],
-        "tested_on": tested_on,
+        "tested_on": job.tested_on,
         **_figures(fits, recipe),
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
@@ -133,11 +119,11 @@ def learn_graphs(
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
     where = f"molecules/{graphs.name}/{label}"
-    tested = np.flatnonzero(getattr(splits[0], tested_on))
+    tested = np.flatnonzero(getattr(splits[0], job.tested_on))
     arrays = {
         f"{where}/curve": curves,
         f"{where}/tested": _tested(fits, recipe),
-        **filter_pictures(where, fits[0].model, spectra, tested, recipe.matrix),
+        **filter_pictures(where, fits[0].model, job.spectra, tested, recipe.matrix),
     }
     return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
 
@@ -233,31 +219,20 @@ def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
     }
 
 
-def _tested_on(graphs: GraphSet, splits: Sequence[Split]) -> TestedOn:
-    """``"test"``, or ``"val"`` where the targets of the test part are kept secret.
-
-    So it is with PCQM4Mv2, of which papers report the error on the validation part.
-    """
+def _check_parts(job: GraphJob) -> None:
+    """Refuse, before anything is trained, parts that the metric says nothing about."""
+    graphs, metric = job.graphs, job.recipe.metric
     assert graphs.y is not None
-    secret = any(bool(np.isnan(graphs.y[split.test]).all()) for split in splits)
-    if secret:
+    assert metric is not None
+    if job.tested_on == "val":
         logger.warning(
             "%s: the test part has no targets; the test figures are the validation part's.",
             graphs.name,
         )
-    return "val" if secret else "test"
-
-
-def _check_parts(
-    graphs: GraphSet, splits: Sequence[Split], recipe: GraphRecipe, tested_on: TestedOn
-) -> None:
-    """Refuse, before anything is trained, parts that the metric says nothing about."""
-    assert graphs.y is not None
-    assert recipe.metric is not None
-    for split in splits:
-        for part in ("val", tested_on):
+    for split in job.splits:
+        for part in ("val", job.tested_on):
             try:
-                metric_named(recipe.metric).check(graphs.y[getattr(split, part)])
+                metric_named(metric).check(graphs.y[getattr(split, part)])
             except ConfigError as error:
                 raise ConfigError(f"{graphs.name}: {error}") from error
 

@@ -18,6 +18,7 @@ from specformer.experiments.graph_recipe import (
     graph_recipe,
     graph_recipes_for,
 )
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import TABLE_3
@@ -72,14 +73,12 @@ def table3(
                 used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
                 if recipe.matrix not in decomposed:
                     decomposed[recipe.matrix] = graph_spectra(graphs, recipe, device, cache)
-                outcome = learn_graphs(
-                    graphs,
+                spectra, splits = (
                     decomposed[recipe.matrix],
                     graph_splits(graphs, recipe, runs, seed),
-                    model,
-                    recipe,
-                    device=device,
-                    seed=seed,
+                )
+                outcome = learn_graphs(
+                    GraphJob(graphs, spectra, splits, model, recipe, device, seed),
                     progress=progress,
                     label=array_name(model, chosen),
                     lanes=lanes,

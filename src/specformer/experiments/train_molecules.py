@@ -14,6 +14,7 @@ import torch
 from specformer.datasets import GRAPH_SETS, Split, graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import GRAPH_MODELS, chosen_targets, graph_recipe
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import (
     GraphOutcome,
@@ -66,13 +67,7 @@ def train_molecules(
         started = time.perf_counter()
         spectra = graph_spectra(graphs, recipe, device, cache)
     outcome = learn_graphs(
-        graphs,
-        spectra,
-        splits,
-        model,
-        recipe,
-        device=device,
-        seed=seed,
+        GraphJob(graphs, spectra, splits, model, recipe, device, seed),
         progress=progress,
         workers=workers,
         lanes=lanes,
