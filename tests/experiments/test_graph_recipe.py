@@ -38,11 +38,9 @@ def test_the_papers_hyperparameters(name: str) -> None:
         model.transformer_dropout, model.feature_dropout, model.propagation_dropout,
         model.sharing,
     ) == PAPER[name]  # fmt: skip
-    # Where text and released code differ, the recipes that have recorded runs follow the code.
-    follows = name in ("zinc", "molpcba")
-    beta1, matrix = (0.9, "adjacency-with-loops") if follows else (0.99, "laplacian")
-    assert (schedule.beta1, schedule.beta2, model.pooling) == (beta1, 0.999, "mean")
-    assert (recipe.matrix, recipe.split, recipe.standardise) == (matrix, "official", False)
+    # Where text and released code differ, the recipes follow the code.
+    assert (schedule.beta1, schedule.beta2, recipe.matrix) == (0.9, 0.999, "adjacency-with-loops")
+    assert (model.pooling, recipe.split, recipe.standardise) == ("mean", "official", False)
 
 
 def sample(name: str) -> GraphSet:
@@ -136,8 +134,8 @@ def test_atoms_make_room_or_are_refused() -> None:
 
 def test_assignments_and_names(tmp_path) -> None:
     assert graph_recipe(None, "mine")[0] == "default"
-    changed = graph_recipe(None, "molhiv", ["schedule.beta1=0.9", "matrix=adjacency-with-loops"])[1]
-    assert (changed.schedule.beta1, changed.matrix) == (0.9, "adjacency-with-loops")
+    changed = graph_recipe(None, "molhiv", ["schedule.beta1=0.99", "matrix=laplacian"])[1]
+    assert (changed.schedule.beta1, changed.matrix) == (0.99, "laplacian")
     (tmp_path / "own.yaml").write_text("schedule: {epochs: 3}\n")
     assert graph_recipe(str(tmp_path / "own.yaml"), "mine")[1].schedule.epochs == 3
     assert graph_recipes_for("mine", "specformer") == ["default"]
