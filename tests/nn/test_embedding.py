@@ -19,12 +19,15 @@ def test_is_the_sum_of_a_table_a_column() -> None:
     torch.testing.assert_close(ours(features.to(torch.uint8)), expected)
 
 
-def test_initial_sums_have_unit_variance() -> None:
+def test_initial_values_are_those_of_pytorch_and_ogb() -> None:
     torch.manual_seed(0)
-    table = FeatureEmbedding([50] * 9, 64)
-    assert table(torch.randint(50, (400, 9))).std().item() == pytest.approx(1.0, rel=0.05)
-    table.reset_parameters(0.02)
-    assert table.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert FeatureEmbedding([50], 64).weight.std().item() == pytest.approx(1.0, rel=0.05)
+    tables = FeatureEmbedding([400, 50], 64)
+    for table, rows in zip(tables.weight.split([400, 50]), (400, 50), strict=True):
+        limit = (6.0 / (rows + 64)) ** 0.5
+        assert 0.99 * limit < table.abs().max().item() <= limit
+    tables.reset_parameters(0.02)
+    assert tables.weight.std().item() == pytest.approx(0.02, rel=0.05)
 
 
 def test_tables_are_not_saved_twice() -> None:

@@ -91,6 +91,18 @@ def test_network_is_the_literal_one(norm, activation, normalise, training: bool)
     assert_twins(bases, lambda: bases(entries, layout)[:pairs], plain, entries, atol=1e-10)
 
 
+def test_dropout_acts_before_the_shares_and_only_in_training() -> None:
+    layout = layout_of(**PADDING)
+    bases = GraphBases(2, 6, dropout=0.5, normalise="softmax").double()
+    entries = random(len(layout.batch.target), 3)
+    first, second = bases(entries, layout), bases(entries, layout)
+    assert not torch.equal(first, second)
+    ones = torch.ones(sum(SIZES), 6, dtype=torch.float64)
+    torch.testing.assert_close(layout.by_target.sum(first)[: len(ones)], ones)
+    bases.eval()
+    assert torch.equal(bases(entries, layout), bases(entries, layout))
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="bases_norm='odd'"):
         GraphBases(2, 4, norm="odd")  # type: ignore[arg-type]

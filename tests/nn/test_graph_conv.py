@@ -68,9 +68,8 @@ def test_padding_hands_nothing_to_anyone() -> None:
     assert not bases.grad[-7:].any()
 
 
-@pytest.mark.parametrize("which", ["feature", "propagation"])
-def test_dropout_only_in_training(which: str) -> None:
-    conv = GraphConv(6, **{f"{which}_dropout": 0.5}).double()
+def test_dropout_only_in_training() -> None:
+    conv = GraphConv(6, dropout=0.5).double()
     batch = pack(MOLECULES)
     layout = Layout.of(batch, torch.float64)
     bases = random(len(batch.target), 6)

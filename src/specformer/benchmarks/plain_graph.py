@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from specformer.benchmarks.plain_filter import PlainFilter, load, require
 from specformer.nn import GraphSpecformer
+from specformer.nn.activation import activation_module
 from specformer.spectrum import PackedGraphs
 
 
@@ -77,11 +78,13 @@ class PlainBases(nn.Module):
         self.first_norm = nn.BatchNorm1d(channels) if normed else nn.Identity()
         self.second = nn.Linear(channels, channels)
         self.second_norm = nn.BatchNorm1d(channels) if normed else nn.Identity()
+        self.activation = activation_module(config["bases_activation"])
+        self.dropout = nn.Dropout(config["propagation_dropout"])
         self.shares = config["normalise_bases"] == "softmax"
 
     def forward(self, entries: Tensor, batch: PlainBatch) -> Tensor:
         hidden = nn.functional.gelu(self.first_norm(self.first(entries)))
-        out: Tensor = self.second_norm(self.second(hidden))
+        out: Tensor = self.dropout(self.activation(self.second_norm(self.second(hidden))))
         if not self.shares:
             return out
         powers = (out - out.max()).exp()
@@ -100,16 +103,15 @@ class PlainGraphConv(nn.Module):
         self.first_norm = nn.BatchNorm1d(channels)
         self.second = nn.Linear(channels, channels)
         self.second_norm = nn.BatchNorm1d(channels)
-        self.feature_dropout = nn.Dropout(config["feature_dropout"])
-        self.propagation_dropout = nn.Dropout(config["propagation_dropout"])
+        self.dropout = nn.Dropout(config["feature_dropout"])
 
     def forward(self, nodes: Tensor, bonds: Tensor, bases: Tensor, batch: PlainBatch) -> Tensor:
         messages = nn.functional.gelu(self.message(nodes[batch.source] + bonds)) * bases
         summed = torch.zeros_like(nodes).index_add(0, batch.target, messages)
-        nodes = nodes + self.propagation_dropout(summed)
+        nodes = nodes + self.dropout(summed)
         hidden = self.first_norm(self.first(nodes)).relu()
         update = self.second_norm(self.second(hidden)).relu()
-        return nodes + cast(Tensor, self.feature_dropout(update))
+        return nodes + cast(Tensor, self.dropout(update))
 
 
 class PlainGraphSpecformer(nn.Module):
@@ -131,7 +133,6 @@ class PlainGraphSpecformer(nn.Module):
             decoder="joint",
             pooling="mean",
             filter_activation=None,
-            bases_activation=None,
         )
         hidden, heads = config["hidden_channels"], config["num_heads"]
         layers, sharing = config["num_layers"], config["sharing"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -120,10 +120,16 @@ class BatchNorm(nn.Module):
         scale = self.weight * (var + self.eps).rsqrt()
         return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)
 
-    def relu_after(self, linear: nn.Linear, x: Tensor, rows: CountedRows) -> Tensor:
-        """``self(linear(x), rows).relu()``, on a GPU in one kernel after the product."""
+    def activated(
+        self,
+        linear: nn.Linear,
+        x: Tensor,
+        rows: CountedRows,
+        activation: Literal["relu", "gelu"] = "relu",
+    ) -> Tensor:
+        """``activation(self(linear(x), rows))``, on a GPU in one kernel after the product."""
         if self.is_fused and kernels.usable(x, linear.weight):
-            return kernels.normalised_relu(
+            return kernels.normalised(
                 nn.functional.linear(x, linear.weight),
                 rows.share,
                 rows.number,
@@ -131,8 +137,10 @@ class BatchNorm(nn.Module):
                 self.bias,
                 self._averages(linear.bias),
                 self.eps,
+                activation,
             )
-        return cast(Tensor, self(widened(linear(x)), rows)).relu()
+        out = cast(Tensor, self(widened(linear(x)), rows))
+        return out.relu() if activation == "relu" else nn.functional.gelu(out)
 
     def standard(self, x: Tensor, rows: CountedRows, bias: Tensor) -> Standard:
         """Statistics of ``x + bias`` for kernels that normalise x themselves, without gradient.

@@ -2,7 +2,6 @@ r"""Vectors for the integer features of atoms and of bonds."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -50,8 +49,12 @@ class FeatureEmbedding(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Normal entries: sums over the columns of unit variance, or weights N(0, ``std``²)."""
-        nn.init.normal_(self.weight, std=std or 1.0 / math.sqrt(len(self.cardinalities)))
+        """N(0, ``std``²); else N(0, 1) for one column, and Xavier's range, as OGB has, for more."""
+        if std is not None or len(self.cardinalities) == 1:
+            nn.init.normal_(self.weight, std=1.0 if std is None else std)
+            return
+        for table in self.weight.detach().split(self.cardinalities):
+            nn.init.xavier_uniform_(table)
 
     def forward(self, features: Tensor) -> Tensor:
         if features.shape[-1] != len(self.cardinalities):  # one column would be spread over all

@@ -218,6 +218,7 @@ class GraphBases(nn.Module):
         channels: d, the width of both layers.
         norm: ``"batch"``: batch normalisation after either layer; None.
         activation: of the second layer; that of the first is GELU.
+        dropout: on the output of the second layer.
         normalise: ``"softmax"``: over the sources of each target, channel by channel; None.
 
     Shapes: entries ``[P, heads + 1]``, output ``[P, channels]``.
@@ -230,6 +231,7 @@ class GraphBases(nn.Module):
         *,
         norm: BasesNorm = None,
         activation: Activation = None,
+        dropout: float = 0.0,
         normalise: Normalisation = None,
     ) -> None:
         super().__init__()
@@ -243,6 +245,7 @@ class GraphBases(nn.Module):
         self.second = nn.Linear(channels, channels)
         self.second_norm = BatchNorm(channels) if norm else None
         self.activation = activation_module(activation)
+        self.dropout = nn.Dropout(dropout)
         self.normalise = normalise
 
     def forward(
@@ -255,14 +258,10 @@ class GraphBases(nn.Module):
         hidden = self._lifted(entries, layout, moments)
         if self.normalise and self._is_plain and is_fused(layout, hidden):
             return self._logits(hidden, layout)
-        if is_fused(layout, hidden):
-            out = kernels.linear(hidden, self.second.weight, self.second.bias)
-        else:
-            out = self.second(hidden)
-        if self.second_norm is not None:
-            out = self.second_norm(widened(out), layout.pairs)
-        out = self.activation(out)
-        return segment_softmax(out, layout.by_target) if self.normalise else cast(Tensor, out)
+        out = cast(Tensor, self.dropout(self._activated(hidden, layout)))
+        if not self.normalise:
+            return out
+        return Logits(out) if is_fused(layout, out) else segment_softmax(out, layout.by_target)
 
     def moments(self, entries: Tensor, layout: Layout) -> Moments | None:
         """Those of the entries, if the first layer's normalisation needs them."""
@@ -281,8 +280,20 @@ class GraphBases(nn.Module):
             return kernels.gelu_lift(entries, weight, bias)
         return nn.functional.gelu(nn.functional.linear(entries, weight, bias))
 
+    def _activated(self, hidden: Tensor, layout: Layout) -> Tensor:
+        """The second layer."""
+        if self.second_norm is not None and isinstance(self.activation, nn.GELU):
+            return self.second_norm.activated(self.second, hidden, layout.pairs, "gelu")
+        if is_fused(layout, hidden):
+            out = kernels.linear(hidden, self.second.weight, self.second.bias)
+        else:
+            out = self.second(hidden)
+        if self.second_norm is not None:
+            out = self.second_norm(widened(out), layout.pairs)
+        return cast(Tensor, self.activation(out))
+
     def _logits(self, hidden: Tensor, layout: Layout) -> Logits:
-        """The second layer, for kernels."""
+        """The second layer, for kernels that normalise it and take the softmax."""
         weight, bias = self.second.weight, self.second.bias
         norm = self.second_norm
         if norm is None or not norm.is_fused:
@@ -294,7 +305,9 @@ class GraphBases(nn.Module):
 
     @property
     def _is_plain(self) -> bool:
-        return isinstance(self.activation, nn.Identity)
+        """Whether the second layer ends with its normalisation."""
+        drops = self.training and self.dropout.p > 0.0
+        return isinstance(self.activation, nn.Identity) and not drops
 
     def extra_repr(self) -> str:
         return f"normalise={self.normalise!r}"

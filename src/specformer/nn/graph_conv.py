@@ -27,32 +27,28 @@ class GraphConv(nn.Module):
 
     Args:
         channels: d.
-        feature_dropout: on the output of FFN.
-        propagation_dropout: on the sum of messages.
+        dropout: on the sum of messages, and on the output of FFN.
 
     Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
     nodes.
     """
 
-    def __init__(
-        self, channels: int, *, feature_dropout: float = 0.0, propagation_dropout: float = 0.0
-    ) -> None:
+    def __init__(self, channels: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.message = nn.Linear(channels, channels)
         self.first = nn.Linear(channels, channels)
         self.first_norm = BatchNorm(channels)
         self.second = nn.Linear(channels, channels)
         self.second_norm = BatchNorm(channels)
-        self.feature_dropout = nn.Dropout(feature_dropout)
-        self.propagation_dropout = nn.Dropout(propagation_dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self, nodes: Tensor, bonds: Tensor, bases: Tensor | Logits, layout: Layout
     ) -> Tensor:
-        nodes = nodes + self.propagation_dropout(self.summed(nodes, bonds, bases, layout))
-        hidden = self.first_norm.relu_after(self.first, nodes, layout.nodes)
-        update = self.second_norm.relu_after(self.second, hidden, layout.nodes)
-        return nodes + cast(Tensor, self.feature_dropout(update))
+        nodes = nodes + self.dropout(self.summed(nodes, bonds, bases, layout))
+        hidden = self.first_norm.activated(self.first, nodes, layout.nodes)
+        update = self.second_norm.activated(self.second, hidden, layout.nodes)
+        return nodes + cast(Tensor, self.dropout(update))
 
     def summed(
         self, nodes: Tensor, bonds: Tensor, bases: Tensor | Logits, layout: Layout

@@ -40,7 +40,8 @@ class GraphSpecformer(Pretrained):
         num_blocks: Transformer depth.
         decoder, filter_activation, epsilon, encoding, attention: see :class:`SpectralFilter`.
         bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
-        transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
+        transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
+            filters, in the convolutions (:class:`GraphConv`) and on the bases.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
             projections, biases zero; None for PyTorch's own.
 
@@ -109,16 +110,12 @@ class GraphSpecformer(Pretrained):
                 norm=bases_norm,
                 activation=bases_activation,
                 normalise=normalise_bases,
+                dropout=propagation_dropout,
             )
             for _ in range(1 if sharing == "small" else num_layers)
         )
         self.convs = nn.ModuleList(
-            GraphConv(
-                hidden_channels,
-                feature_dropout=feature_dropout,
-                propagation_dropout=propagation_dropout,
-            )
-            for _ in range(num_layers)
+            GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
         )
         self.readout = nn.Linear(hidden_channels, out_channels)
         if init_std is not None:

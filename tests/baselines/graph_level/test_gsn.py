@@ -3,7 +3,7 @@ from __future__ import annotations
 import networkx as nx
 import torch
 import torch_geometric.nn as pyg
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, fresh, random
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, model_of, random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 
@@ -63,6 +63,6 @@ def test_rings_tell_apart_what_messages_alone_cannot() -> None:
     )
     same = torch.zeros_like(six.nodes)
     batch = pack([one._replace(nodes=same, bonds=(one.bonds > 0).long()) for one in (six, twice)])
-    gin, gsn = (fresh(name).double().eval()(batch) for name in ("gin", "gsn"))
+    gin, gsn = (model_of(name).eval()(batch) for name in ("gin", "gsn"))
     torch.testing.assert_close(gin[0], gin[1], rtol=0, atol=1e-12)
     assert (gsn[0] - gsn[1]).abs().max() > 1e-3

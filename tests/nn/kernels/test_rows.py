@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from tests.nn.kernels.graphs import assert_same, random
@@ -74,11 +76,17 @@ def assert_averages(averages: Averages, rows: torch.Tensor) -> None:
         torch.testing.assert_close(ours.cpu().double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize(
     ("rows", "channels", "most"), [(7, 3, 4096), (300, 6, 4096), (600, 5, 256)]
 )
-def test_normalised_relu(
-    rows: int, channels: int, most: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+def test_normalised(
+    rows: int,
+    channels: int,
+    most: int,
+    activation: Literal["relu", "gelu"],
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(normalise, "_ROWS", most)
     mask = torch.arange(rows) % 5 != 1
@@ -88,11 +96,12 @@ def test_normalised_relu(
 
     def fused(x, weight, bias, shift):
         given = averages._replace(shift=shift)
-        return kernels.normalised_relu(x, share, number, weight, bias, given, 1e-5)
+        return kernels.normalised(x, share, number, weight, bias, given, 1e-5, activation)
 
     def plain(x, weight, bias, shift):
         var, mean = torch.var_mean(x[mask], dim=0, correction=0)
-        return ((x - mean) * (var + 1e-5).rsqrt() * weight + bias).relu()
+        scaled = (x - mean) * (var + 1e-5).rsqrt() * weight + bias
+        return getattr(torch.nn.functional, activation)(scaled)
 
     inputs = [x, *random(2, channels, seed=1), averages.shift]
     assert_same(fused, plain, inputs, device)

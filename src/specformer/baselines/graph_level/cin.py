@@ -45,7 +45,7 @@ class CellLayer(nn.Module):
         self.norm = BatchNorm(out_channels)
 
     def forward(self, cells: Tensor, counted: CountedRows) -> Tensor:
-        return self.norm.relu_after(self.linear, cells, counted) * counted.share
+        return self.norm.activated(self.linear, cells, counted) * counted.share
 
 
 class CellUpdate(nn.Module):

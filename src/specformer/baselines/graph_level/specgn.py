@@ -142,8 +142,7 @@ class SpecGN(PooledBaseline):
             hidden_channels, order, exponent, norm=bases_norm, normalise=normalise_bases
         )
         self.convs = nn.ModuleList(
-            GraphConv(hidden_channels, feature_dropout=dropout, propagation_dropout=dropout)
-            for _ in range(num_layers)
+            GraphConv(hidden_channels, dropout=dropout) for _ in range(num_layers)
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specformer.nn.kernels.layer_norm import normalised_rows as normalised_rows
     from specformer.nn.kernels.lift import gelu_lift as gelu_lift
     from specformer.nn.kernels.moments import column_moments as column_moments
-    from specformer.nn.kernels.normalise import normalised_relu as normalised_relu
+    from specformer.nn.kernels.normalise import normalised as normalised
     from specformer.nn.kernels.pairs import pair_sum as pair_sum
     from specformer.nn.kernels.places import batch_places as batch_places
     from specformer.nn.kernels.softmax import softmax_sum as softmax_sum
@@ -41,7 +41,7 @@ _HOMES = {
     "folded_norm": "folding",
     "gelu_lift": "lift",
     "linear": "affine",
-    "normalised_relu": "normalise",
+    "normalised": "normalise",
     "normalised_rows": "layer_norm",
     "pair_sum": "pairs",
     "segment_sum": "contiguous",

@@ -1,15 +1,15 @@
-r"""Batch normalisation and ReLU, of a few thousand rows in one kernel each way."""
+r"""Batch normalisation and ReLU or GELU, of a few thousand rows in one kernel each way."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from specformer.nn.kernels.columns import column_sum
-from specformer.nn.kernels.language import COLUMNS, blocks, jit, power_of_two, tl
+from specformer.nn.kernels.language import COLUMNS, blocks, gelu, gelu_slope, jit, power_of_two, tl
 from specformer.nn.kernels.moments import column_moments, update_averages
 from specformer.nn.kernels.statistics import Averages
 
@@ -21,7 +21,7 @@ _ROWS = 4096
 _SOME = 128
 
 
-def normalised_relu(
+def normalised(
     x: Tensor,
     share: Tensor,
     number: Tensor,
@@ -29,8 +29,9 @@ def normalised_relu(
     bias: Tensor,
     averages: Averages,
     eps: float,
+    activation: Literal["relu", "gelu"] = "relu",
 ) -> Tensor:
-    r""":math:`\max(0, w (x - \mu)/\sqrt{v + \varepsilon} + b)`; the averages take their part.
+    r""":math:`\sigma(w (x - \mu)/\sqrt{v + \varepsilon} + b)`; the averages take their part.
 
     μ and v are those of the rows that count, v from squares about μ. A constant added to all rows
     changes nothing but the running means, so the bias of a linear map before goes there, as the
@@ -40,7 +41,8 @@ def normalised_relu(
     Shapes: x ``[rows, columns]``; share ``[rows, 1]``, one for a row that counts, else zero; number
     ``[]``, how many count; weight and bias ``[columns]``; output as x.
     """
-    out = _Normalised.apply(x, share, number, weight, bias, averages.shift, averages, eps)
+    shift, smooth = averages.shift, activation == "gelu"
+    out = _Normalised.apply(x, share, number, weight, bias, shift, averages, eps, smooth)
     return cast(Tensor, out)
 
 
@@ -56,6 +58,7 @@ class _Normalised(torch.autograd.Function):
         shift: Tensor,
         averages: Averages,
         eps: float,
+        smooth: bool,
     ) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
@@ -63,7 +66,7 @@ class _Normalised(torch.autograd.Function):
         if len(x) > _ROWS:
             mean, inverse, _ = column_moments(x, share, number, averages, eps)
             _some_forward[_tiles(x)](
-                x, *affine, mean, inverse, out, *x.shape, ROWS=_SOME, COLUMNS=COLUMNS
+                x, *affine, mean, inverse, out, *x.shape, smooth, ROWS=_SOME, COLUMNS=COLUMNS
             )
         else:
             mean, inverse = x.new_empty(2, x.shape[1])
@@ -81,32 +84,35 @@ class _Normalised(torch.autograd.Function):
                 *x.shape,
                 averages.momentum,
                 eps,
+                smooth,
                 **_block(x),
             )
         ctx.save_for_backward(x, share, number, weight, bias, mean, inverse)
+        ctx.smooth = smooth
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, share, number, *standard = ctx.saved_tensors
+        smooth = ctx.smooth
         gradient = gradients[0].contiguous()
         of_x = torch.empty_like(x)
         if len(x) > _ROWS:
             tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
             parts = x.new_empty(tiles[0], 2 * x.shape[1])
-            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, **block)
+            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, smooth, **block)
             sums = torch.cat([column_sum(parts), x.new_zeros(x.shape[1])])
             _some_backward[tiles](
-                gradient, x, share, number, *standard, sums, of_x, *x.shape, **block
+                gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, **block
             )
         else:
             sums = x.new_empty(3 * x.shape[1])
             _normalise_backward[_grid(x)](
-                gradient, x, share, number, *standard, of_x, sums, *x.shape, **_block(x)
+                gradient, x, share, number, *standard, of_x, sums, *x.shape, smooth, **_block(x)
             )
         of_bias, of_weight, of_shift = sums.view(3, -1)
-        return of_x, None, None, of_weight, of_bias, of_shift, None, None
+        return of_x, None, None, of_weight, of_bias, of_shift, None, None, None
 
 
 def _grid(x: Tensor) -> tuple[int]:
@@ -139,6 +145,12 @@ def _counted(share, start, rows, ROWS: tl.constexpr):
 
 
 @jit
+def _activated(x, SMOOTH: tl.constexpr):
+    """GELU, or ReLU."""
+    return gelu(x) if SMOOTH else tl.maximum(x, 0.0)
+
+
+@jit
 def _normalise_forward(
     x,
     share,
@@ -155,6 +167,7 @@ def _normalise_forward(
     columns,
     momentum,
     eps,
+    SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -170,7 +183,7 @@ def _normalise_forward(
     var = tl.sum(centred * centred * counted, axis=0) / n
     inverse = tl.rsqrt(var + eps)
     normal = centred * (gamma * inverse)[None, :] + low[None, :]
-    tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
+    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
     tl.store(mean_out + column, mean, mask=inside)
     tl.store(inverse_out + column, inverse, mask=inside)
     update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside)
@@ -178,13 +191,28 @@ def _normalise_forward(
 
 @jit
 def _passed(
-    gradient, x, start, rows, columns, column, mean, inverse, gamma, low, ROWS: tl.constexpr
+    gradient,
+    x,
+    start,
+    rows,
+    columns,
+    column,
+    mean,
+    inverse,
+    gamma,
+    low,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """What ReLU lets through of the gradient, the normalised rows, and where they lie."""
+    """What the activation lets through of the gradient, the normalised rows, and where they lie."""
     values, place, mask = _tile(x, start, rows, columns, column, ROWS)
     normal = (values - mean[None, :]) * inverse[None, :]
     g = tl.load(gradient + place, mask=mask, other=0.0)
-    g = tl.where(normal * gamma[None, :] + low[None, :] > 0.0, g, 0.0)
+    scaled = normal * gamma[None, :] + low[None, :]
+    if SMOOTH:
+        g *= gelu_slope(scaled)
+    else:
+        g = tl.where(scaled > 0.0, g, 0.0)
     return g, normal, place, mask
 
 
@@ -211,6 +239,7 @@ def _normalise_backward(
     sums,
     rows,
     columns,
+    SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -218,7 +247,7 @@ def _normalise_backward(
     inside = column < columns
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
     g, normal, place, mask = _passed(
-        gradient, x, 0, rows, columns, column, middle, each, gamma, low, ROWS
+        gradient, x, 0, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
     )
     total = tl.sum(g, axis=0)
     slope = tl.sum(g * normal, axis=0)
@@ -244,6 +273,7 @@ def _some_forward(
     out,
     rows,
     columns,
+    SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -252,7 +282,7 @@ def _some_forward(
     start = tl.program_id(0).to(tl.int64) * ROWS
     values, place, mask = _tile(x, start, rows, columns, column, ROWS)
     normal = (values - middle[None, :]) * (gamma * each)[None, :] + low[None, :]
-    tl.store(out + place, tl.maximum(normal, 0.0), mask=mask)
+    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
 
 
 @jit
@@ -266,6 +296,7 @@ def _some_sums(
     parts,
     rows,
     columns,
+    SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -274,7 +305,7 @@ def _some_sums(
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
     part = tl.program_id(0).to(tl.int64)
     g, normal, _, _ = _passed(
-        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, ROWS
+        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
     )
     place = parts + part * 2 * columns + column
     tl.store(place, tl.sum(g, axis=0), mask=inside)
@@ -295,6 +326,7 @@ def _some_backward(
     of_x,
     rows,
     columns,
+    SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -303,7 +335,7 @@ def _some_backward(
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
     start = tl.program_id(0).to(tl.int64) * ROWS
     g, normal, place, mask = _passed(
-        gradient, x, start, rows, columns, column, middle, each, gamma, low, ROWS
+        gradient, x, start, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
     )
     total = tl.load(sums + column, mask=inside, other=0.0)
     slope = tl.load(sums + columns + column, mask=inside, other=0.0)
