@@ -52,6 +52,20 @@ def test_scales_go_there_and_back() -> None:
     torch.testing.assert_close(back, targets, equal_nan=True)
 
 
+@pytest.mark.parametrize("constant", [0.1, -7.7, 1_000_000.3])
+@pytest.mark.parametrize("count", [3, 7, 1128])
+def test_a_constant_is_only_shifted_whatever_its_mean_is_rounded_to(
+    constant: float, count: int
+) -> None:
+    targets = torch.full((count, 2), constant)
+    targets[0, 1] = torch.nan
+    assert Scale.of(targets).std.tolist() == [1.0, 1.0]
+
+
+def test_a_target_that_is_never_known_stays_as_it_is() -> None:
+    assert Scale.of(torch.full((4, 1), torch.nan)) == Scale(torch.zeros(1), torch.ones(1))
+
+
 def test_a_folded_layer_predicts_in_original_units() -> None:
     layer, x = nn.Linear(4, 2), torch.randn(3, 4)
     scale = Scale(torch.tensor([10.0, -3.0]), torch.tensor([2.0, 0.5]))

@@ -60,7 +60,9 @@ class Scale(NamedTuple):
         mean = targets.nan_to_num().sum(dim=0) / count
         var = ((targets - mean).nan_to_num().square() * known).sum(dim=0) / count
         std = var.sqrt()
-        return cls(mean, torch.where(std > 0, std, torch.ones_like(std)))
+        # Of a constant, the deviation may be what rounding left of the mean.
+        low, high = targets.nan_to_num(torch.inf).amin(0), targets.nan_to_num(-torch.inf).amax(0)
+        return cls(mean, torch.where((low < high) & (std > 0), std, torch.ones_like(std)))
 
     @classmethod
     def none(cls, tasks: int, device: torch.device) -> Scale:
