@@ -19,6 +19,7 @@ from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 
 CPU = torch.device("cpu")
+COMMON = {"device": CPU, "progress": Silent()}
 FAST = ["model.hidden_channels=8", "model.num_heads=2", "model.num_layers=1", "schedule.epochs=1"]
 
 
@@ -148,8 +149,22 @@ def test_a_stopped_table_goes_on(tmp_path: Path, data: Path) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    common = {"device": CPU, "progress": Silent()}
     with pytest.raises(ConfigError, match="unknown model 'odd'"):
-        table3(models=["odd"], **common)
+        table3(models=["odd"], **COMMON)
     with pytest.raises(ConfigError, match="unknown data set 'cora'"):
-        table3(datasets=["cora"], **common)
+        table3(datasets=["cora"], **COMMON)
+
+
+@pytest.mark.parametrize("change", ["metric=rmse", "task=classification", "targets=[logP]"])
+def test_no_other_figure_stands_beside_the_papers(change: str, data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the table has mae over all targets of zinc"):
+        table3(datasets=["zinc"], assignments=[*FAST, change], data=data, **COMMON)
+
+
+@pytest.mark.parametrize("options", [{"recipes": ["odd"]}, {"assignments": ["metric=rmse"]}])
+def test_what_cannot_be_run_is_refused_before_anything_is_made(options) -> None:
+    def begin() -> None:
+        pytest.fail("something was begun")
+
+    with pytest.raises(ConfigError):
+        table3(models=["specformer"], begin=begin, **options, **COMMON)

@@ -15,6 +15,7 @@ from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import (
     GRAPH_MODELS,
+    GraphRecipe,
     graph_recipe,
     graph_recipes_for,
 )
@@ -49,46 +50,39 @@ def table3(
 
     A model trains by each of its named recipes for a data set, or by ``default`` where it has
     none; ``recipes`` keeps some of them. Of its runs ``lanes`` train at a time. ``begin`` is called
-    once the names are found good; it may give a folder for checkpoints, from which a table that was
-    stopped goes on.
+    once names and settings are found good; it may give a folder for checkpoints, from which a table
+    that was stopped goes on. Tasks, metrics and targets are the table's own.
 
     Returns the result and the arrays of a report.
     """
     _check(datasets, models)
     check_lanes(lanes)
+    contests = _contests(datasets, models, recipes, assignments)
     folder = begin()
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []
     used: dict[str, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
     before = 0.0
-    for name in datasets:
+    for name, contestants in contests.items():
         graphs = graph_set(name, data)
         decomposed: dict[str, ManySpectra] = {}
-        for model in models:
-            for chosen in graph_recipes_for(name, model):
-                if recipes is not None and chosen not in recipes:
-                    continue
-                recipe = graph_recipe(chosen, name, assignments, model)[1].settled(graphs)
-                used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
-                if recipe.matrix not in decomposed:
-                    decomposed[recipe.matrix] = graph_spectra(graphs, recipe, device, cache)
-                spectra, splits = (
-                    decomposed[recipe.matrix],
-                    graph_splits(graphs, recipe, runs, seed),
-                )
-                outcome = learn_graphs(
-                    GraphJob(graphs, spectra, splits, model, recipe, device, seed),
-                    progress=progress,
-                    label=array_name(model, chosen),
-                    lanes=lanes,
-                    checkpoint=_checkpoints(folder, f"{name}-{model}-{chosen}"),
-                )
-                entries.append({**outcome.row, "recipe": chosen})
-                arrays |= outcome.arrays
-                before += outcome.seconds_before
-    if not entries:
-        raise ConfigError(f"none of these models has a recipe {', '.join(recipes or ())} here.")
+        for model, chosen, unsettled in contestants:
+            recipe = unsettled.settled(graphs)
+            used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
+            if recipe.matrix not in decomposed:
+                decomposed[recipe.matrix] = graph_spectra(graphs, recipe, device, cache)
+            spectra, splits = decomposed[recipe.matrix], graph_splits(graphs, recipe, runs, seed)
+            outcome = learn_graphs(
+                GraphJob(graphs, spectra, splits, model, recipe, device, seed),
+                progress=progress,
+                label=array_name(model, chosen),
+                lanes=lanes,
+                checkpoint=_checkpoints(folder, f"{name}-{model}-{chosen}"),
+            )
+            entries.append({**outcome.row, "recipe": chosen})
+            arrays |= outcome.arrays
+            before += outcome.seconds_before
     result = {
         "table": 3,
         "title": "Learning from many graphs (Table 3)",
@@ -98,6 +92,38 @@ def table3(
         "molecules": entries,
     }
     return result, arrays
+
+
+def _contests(
+    datasets: Sequence[str],
+    models: Sequence[str],
+    recipes: Sequence[str] | None,
+    assignments: Sequence[str],
+) -> dict[str, list[tuple[str, str, GraphRecipe]]]:
+    """By data set, the models that train on it, the names of their recipes, and these."""
+    found: dict[str, list[tuple[str, str, GraphRecipe]]] = {}
+    for name in datasets:
+        for model in models:
+            for chosen in graph_recipes_for(name, model):
+                if recipes is None or chosen in recipes:
+                    recipe = graph_recipe(chosen, name, assignments, model)[1]
+                    _check_figure(name, recipe)
+                    found.setdefault(name, []).append((model, chosen, recipe))
+    if not found:
+        raise ConfigError(f"none of these models has a recipe {', '.join(recipes or ())} here.")
+    return found
+
+
+def _check_figure(name: str, recipe: GraphRecipe) -> None:
+    """Refuse what would put another figure beside the paper's."""
+    known = GRAPH_SETS[name]
+    for key, own in (("task", known.task), ("metric", known.metric), ("targets", None)):
+        value = getattr(recipe, key)
+        if value not in (None, own):
+            raise ConfigError(
+                f"{key}={value}: the table has {known.metric} over all targets of {name}; other "
+                "figures are for specformer train."
+            )
 
 
 def _checkpoints(folder: Path | None, name: str) -> Callable[[int], Path] | None:
