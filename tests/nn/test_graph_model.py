@@ -323,6 +323,7 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
         ({"node_cardinalities": []}, r"node_cardinalities=\[\]: give one number"),
         ({"edge_cardinalities": [0]}, r"edge_cardinalities=\[0\]"),
         ({"feature_dropout": 1.5}, "feature_dropout=1.5 must lie between 0 and 1"),
+        ({"init_std": -0.02}, "init_std=-0.02 must be positive"),
     ],
 )
 def test_bad_options_are_named(options, message: str) -> None:

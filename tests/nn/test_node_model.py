@@ -367,6 +367,7 @@ def test_number_of_parameters() -> None:
         ({"num_layers": 0}, "num_layers=0"),
         ({"num_blocks": -1}, "num_blocks=-1"),
         ({"transformer_dropout": 1.5}, "transformer_dropout=1.5 must lie between 0 and 1"),
+        ({"init_std": 0.0}, "init_std=0.0 must be positive"),
         ({"feature_dropout": -0.1}, "feature_dropout=-0.1"),
         ({"propagation_dropout": 2}, "propagation_dropout=2"),
     ],

@@ -327,3 +327,5 @@ def _check(config: dict[str, Any]) -> None:
     for name in ("transformer_dropout", "feature_dropout", "propagation_dropout"):
         if not 0.0 <= config[name] <= 1.0:
             raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
+    if config["init_std"] is not None and not config["init_std"] > 0:
+        raise ConfigError(f"init_std={config['init_std']} must be positive.")
