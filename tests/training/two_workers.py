@@ -25,7 +25,8 @@ def main(out: Path, dropout: float) -> None:
         clip=0.5,
         average=1.0,
     )
-    options = {"bases_norm": "batch", "normalise_bases": "softmax", "feature_dropout": dropout}
+    bases = {"bases_norm": "batch", "bases_activation": "gelu", "normalise_bases": "softmax"}
+    options = {**bases, "feature_dropout": dropout, "propagation_dropout": dropout}
     with torchrun_workers(torch.device("cpu")) as (workers, device):
         fit = fit_graphs(
             small_model(**options).to(device),

@@ -35,6 +35,7 @@ MOLHIV: dict[str, Any] = {
             {**MOLHIV, "sharing": "large", "decoder": "heads"}, True, marks=pytest.mark.slow
         ),
         ({**MOLHIV, "bases_activation": "gelu"}, True),
+        pytest.param({**MOLHIV, "bases_activation": "gelu"}, False, marks=pytest.mark.slow),
         # Dropout of everything is no chance: all shares are the same.
         pytest.param({**MOLHIV, "propagation_dropout": 1.0}, True, marks=pytest.mark.slow),
         pytest.param({**ZINC, "bases_activation": "gelu"}, True, marks=pytest.mark.slow),
