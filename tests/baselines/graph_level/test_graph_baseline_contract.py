@@ -207,6 +207,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
         ("san", {"gamma": -1.0}, "gamma=-1.0 must not be negative"),
         ("san", {"frequencies": 0}, "frequencies=0"),
         ("san", {"spectrum_channels": 9}, "spectrum_channels=9 must lie between"),
+        ("san", {"spectrum_channels": 6}, "spectrum_channels=6 must be a multiple of 4"),
         ("san", {"spectrum_layers": 0}, "spectrum_layers=0"),
     ],
 )

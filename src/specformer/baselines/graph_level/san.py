@@ -27,6 +27,8 @@ from specformer.spectrum.packed import PackedGraphs
 #: A score that leaves no share beside any usual one, yet a number: minus infinity less itself is
 #: none.
 _NEVER = -1e4
+#: Heads of the Transformer over the spectrum.
+_SPECTRUM_HEADS = 4
 
 
 class SpectrumEncoding(nn.Module):
@@ -186,7 +188,8 @@ class SAN(PooledBaseline):
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         num_heads, gamma: see :class:`SANLayer`.
-        frequencies, spectrum_channels, spectrum_layers: m, width and depth of the encoding.
+        frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
+            the encoding.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
 
@@ -217,6 +220,10 @@ class SAN(PooledBaseline):
                 f"spectrum_channels={spectrum_channels} must lie between 0 and "
                 f"hidden_channels={hidden_channels}."
             )
+        if spectrum_channels % _SPECTRUM_HEADS:
+            raise ConfigError(
+                f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."
+            )
         if gamma < 0:
             raise ConfigError(f"gamma={gamma} must not be negative.")
         for name in ("frequencies", "spectrum_layers"):
@@ -224,7 +231,9 @@ class SAN(PooledBaseline):
                 raise ConfigError(f"{name}={arguments[name]} must be at least 1.")
         super().__init__(arguments, hidden_channels - spectrum_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
-        self.spectrum = SpectrumEncoding(spectrum_channels, frequencies, spectrum_layers, 4)
+        self.spectrum = SpectrumEncoding(
+            spectrum_channels, frequencies, spectrum_layers, _SPECTRUM_HEADS
+        )
         self.layers = nn.ModuleList(
             SANLayer(hidden_channels, num_heads, gamma, dropout) for _ in range(num_layers)
         )
