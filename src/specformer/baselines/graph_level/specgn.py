@@ -3,6 +3,7 @@ r"""Spec-GN: a filter for every channel, over the powers of a matrix of smoothed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,14 @@ from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.stem import PooledBaseline, given
 from specformer.errors import ConfigError
 from specformer.nn.embedding import FeatureEmbedding
-from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
+from specformer.nn.graph_bases import (
+    BasesNorm,
+    GraphBases,
+    Layout,
+    Logits,
+    Normalisation,
+    basis_entries,
+)
 from specformer.nn.graph_conv import GraphConv
 from specformer.nn.pooling import Pooling
 from specformer.spectrum.packed import PackedGraphs
@@ -56,7 +64,7 @@ class ChannelFilters(nn.Module):
         exponent: :math:`\rho`, 1 for the matrix as it is.
         norm, normalise: see :class:`~specformer.nn.graph_bases.GraphBases`.
 
-    Shapes: output ``[P, channels]``.
+    Shapes: output ``[P, channels]``, before their softmax where kernels take that.
     """
 
     def __init__(
@@ -76,12 +84,11 @@ class ChannelFilters(nn.Module):
         self.order, self.exponent = order, exponent
         self.bases = GraphBases(order, channels, norm=norm, activation="gelu", normalise=normalise)
 
-    def forward(self, layout: Layout) -> Tensor:
+    def forward(self, layout: Layout) -> Tensor | Logits:
         with torch.no_grad():
             powers = smoothed_powers(layout.spectra.values, self.order, self.exponent)
             entries = basis_entries(powers, layout)
-        out: Tensor = self.bases(entries, layout)
-        return out
+        return cast(Tensor | Logits, self.bases(entries, layout))
 
     def extra_repr(self) -> str:
         return f"order={self.order}, exponent={self.exponent}"
