@@ -62,7 +62,7 @@ class Layout:
         shape = (self.batch.num_graphs, self.batch.max_nodes)
         values = self.batch.eigenvalues.to(self.dtype)
         return Tokens(
-            _scatter(values, self._node_slot, shape),
+            _scatter(values, self.node_slot, shape),
             _token_weights(self.batch.sizes, self.batch.max_nodes, self.dtype),
         )
 
@@ -72,6 +72,14 @@ class Layout:
         if (places := self._places) is None:
             return self.tokens
         return PackedTokens(self.batch.eigenvalues, Sets(places.starts, self.batch.max_nodes))
+
+    @cached_property
+    def node_slot(self) -> Tensor:
+        """``[N]`` a row's place among ``[B * max_nodes]``; one past the end for padding."""
+        batch, size = self.batch, self.batch.max_nodes
+        slot = batch.graph * size + batch.position
+        # masked_fill and not torch.where, which would copy its number from the host.
+        return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
 
     @cached_property
     def vectors(self) -> Tensor:
@@ -84,7 +92,7 @@ class Layout:
     def pair_slot(self) -> Tensor:
         """``[P]`` a pair's place in such a square; one past the end for padding."""
         batch, size = self.batch, self.batch.max_nodes
-        slot = self._node_slot[batch.target] * size + batch.position[batch.source]
+        slot = self.node_slot[batch.target] * size + batch.position[batch.source]
         return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
 
     @cached_property
@@ -138,13 +146,6 @@ class Layout:
         if self.dtype != torch.float32 or not kernels.usable(*spectra):
             return None
         return kernels.batch_places(batch.sizes, len(batch.eigenvalues), len(batch.bond))
-
-    @cached_property
-    def _node_slot(self) -> Tensor:
-        batch, size = self.batch, self.batch.max_nodes
-        slot = batch.graph * size + batch.position
-        # masked_fill and not torch.where, which would copy its number from the host.
-        return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
 
 
 def is_fused(layout: Layout, *tensors: Tensor) -> bool:

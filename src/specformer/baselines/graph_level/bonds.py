@@ -30,8 +30,6 @@ class Bonds:
         degree: ``[N, 1]`` bonds of each node.
         counted: which pairs are bonds, for normalisation.
         by_source: pairs by the node that they come from.
-        node_slot: ``[N]`` a node's place among ``[B * max_nodes]``; one past the end for padding.
-        shape: B and max_nodes.
     """
 
     layout: Layout
@@ -39,8 +37,6 @@ class Bonds:
     degree: Tensor
     counted: CountedRows
     by_source: Segments
-    node_slot: Tensor
-    shape: tuple[int, int]
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
@@ -48,17 +44,18 @@ class Bonds:
         layout = Layout.of(batch, dtype)
         joined = (batch.bond > 0) & batch.pair_mask
         weight = joined.to(dtype).unsqueeze(-1)
-        shape = (batch.num_graphs, batch.max_nodes)
-        slot = batch.graph * batch.max_nodes + batch.position
         return cls(
             layout=layout,
             weight=weight,
             degree=layout.by_target.sum(weight),
             counted=CountedRows.of(joined, dtype),
             by_source=scattered_segments(batch.source, len(batch.graph)),
-            node_slot=slot.masked_fill(~batch.node_mask, shape[0] * shape[1]),
-            shape=shape,
         )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """B and max_nodes."""
+        return self.layout.batch.num_graphs, self.layout.batch.max_nodes
 
     @property
     def lonely(self) -> Tensor:
@@ -91,7 +88,7 @@ class Bonds:
         They go through rows by source and kind, of which each has few pairs: one sum over all pairs
         of a kind would be a long one.
         """
-        by_source = kinds.expand(len(self.node_slot), *kinds.shape).flatten(0, 1)
+        by_source = kinds.expand(len(self.degree), *kinds.shape).flatten(0, 1)
         return spread(by_source, self.layout.by_message) * self.weight
 
     def square(self, pairs: Tensor) -> Tensor:
@@ -114,12 +111,12 @@ class Bonds:
         """Rows of nodes ``[N, channels]`` as ``[B, max_nodes, channels]``, zeros for padding."""
         graphs, size = self.shape
         flat = nodes.new_zeros(graphs * size + 1, nodes.shape[1])
-        return flat.index_copy(0, self.node_slot, nodes)[:-1].view(graphs, size, -1)
+        return flat.index_copy(0, self.layout.node_slot, nodes)[:-1].view(graphs, size, -1)
 
     def rows(self, dense: Tensor) -> Tensor:
         """The way back from :meth:`dense`, zeros for padding."""
         flat = nn.functional.pad(dense.flatten(0, 1), (0, 0, 0, 1))
-        return flat.index_select(0, self.node_slot)
+        return flat.index_select(0, self.layout.node_slot)
 
 
 def spread(values: Tensor, segments: Segments) -> Tensor:
