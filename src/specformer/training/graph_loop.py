@@ -187,8 +187,7 @@ def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[Gr
     if task.store.y is None:
         raise ConfigError("the graphs have no targets to learn.")
     for part in (task.val, task.test):
-        known = task.store.y[torch.as_tensor(part, device=task.store.device)].double().cpu().numpy()
-        metric(np.zeros_like(known), known)  # raises where it is not defined
+        metric.check(task.store.y[torch.as_tensor(part, device=task.store.device)].cpu().numpy())
     store = task.store.placed(device)
     assert store.y is not None
     learned = store.y[torch.as_tensor(task.train, device=store.device)]
