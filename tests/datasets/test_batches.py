@@ -194,6 +194,8 @@ def test_wrong_options_are_named() -> None:
         Batches(STORE, TRAIN, 0)
     with pytest.raises(ConfigError, match="growth=1"):
         Batches(STORE, TRAIN, 4, growth=1.0)
+    with pytest.raises(ConfigError, match="no graphs to learn from"):
+        Batches(STORE, [], 4)
 
 
 def test_batches_of_real_spectra_are_filled() -> None:

@@ -112,6 +112,8 @@ class Batches:
         growth: float = GROWTH,
     ) -> None:
         self.numbers = np.asarray(index, dtype=np.int64)
+        if len(self.numbers) == 0:
+            raise ConfigError("there are no graphs to learn from.")
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1.")
         if growth <= 1.0:
