@@ -27,6 +27,12 @@ from specformer.training.graph_loop import GraphFit, GraphTask, _Training, fit_g
 from specformer.training.graph_schedule import GraphSchedule
 
 SCHEDULE = GraphSchedule(epochs=5, batch_size=6, learning_rate=0.01, warmup=2, weight_decay=0.01)
+#: Bases as the paper's recipes for OGB's sets have them.
+OGB: dict[str, Any] = {
+    "bases_norm": "batch",
+    "bases_activation": "gelu",
+    "normalise_bases": "softmax",
+}
 CPU = torch.device("cpu")
 
 
@@ -69,7 +75,7 @@ def plain_loop(model: nn.Module, task: GraphTask, schedule: GraphSchedule, seed:
 
 
 @pytest.mark.parametrize("change", [{}, {"clip": 0.5}, {"average": 9.0}])
-@pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "normalise_bases": "softmax"}])
+@pytest.mark.parametrize("options", [{}, OGB])
 def test_it_is_the_plain_loop(options, change: dict[str, float]) -> None:
     schedule = GraphSchedule(
         epochs=4, batch_size=6, learning_rate=0.01, warmup=1, weight_decay=0.01, **change
@@ -164,6 +170,8 @@ def test_a_diverged_run_says_so() -> None:
 
 def test_no_targets_and_one_class_are_refused_before_training() -> None:
     task = small_task(small_set(classes=True), loss="bce", metric="rocauc")
+    with pytest.raises(ConfigError, match="no targets to learn"):
+        fit_graphs(small_model(), replace(task, store=replace(task.store, y=None)), SCHEDULE)
     rising = np.argsort(task.store.labels(torch.arange(40)).nansum(dim=1).numpy())
     with pytest.raises(ConfigError, match="both classes"):
         fit_graphs(
@@ -230,7 +238,7 @@ def test_a_step_does_not_wait_for_the_host(
 ) -> None:
     task = small_task(dtype=torch.float32)
     schedule = GraphSchedule(batch_size=6, **change)
-    work = Work(small_model(torch.float32, bases_norm="batch"), "highest", CPU)
+    work = Work(small_model(torch.float32, **OGB), "highest", CPU)
     training = _Training(work, task, schedule, seed=0, capture=True)
     batch = training.batches.epoch(0)[0]
     work.model.train()
@@ -249,7 +257,7 @@ def test_a_step_does_not_wait_for_the_host(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("average", [None, 2.0])
-@pytest.mark.parametrize("options", [{}, {"bases_norm": "batch", "normalise_bases": "softmax"}])
+@pytest.mark.parametrize("options", [{}, OGB])
 def test_captured_steps_are_the_called_ones(options, average: float | None) -> None:
     schedule = GraphSchedule(
         epochs=8, batch_size=8, learning_rate=0.01, warmup=2, clip=1.0, average=average
@@ -282,9 +290,11 @@ def test_a_captured_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("options", [{}, {**OGB, "propagation_dropout": 0.1}])
 @pytest.mark.parametrize("precision", ["highest", "high", "bf16"])
-def test_captured_steps_learn_with_dropout_in_any_precision(precision) -> None:
-    model = small_model(torch.float32, feature_dropout=0.1, transformer_dropout=0.1).cuda()
+def test_captured_steps_learn_with_dropout_in_any_precision(precision, options) -> None:
+    dropouts = {"feature_dropout": 0.1, "transformer_dropout": 0.1}
+    model = small_model(torch.float32, **dropouts, **options).cuda()
     schedule = GraphSchedule(epochs=20, batch_size=8, learning_rate=0.01, warmup=2)
     task = small_task(small_set(200), dtype=torch.float32, standardise=True)
     fit = fit_graphs(model, task, schedule, precision=precision)
