@@ -127,7 +127,7 @@ class BatchNorm(nn.Module):
         rows: CountedRows,
         activation: Literal["relu", "gelu"] = "relu",
     ) -> Tensor:
-        """``activation(self(linear(x), rows))``, on a GPU in one kernel after the product."""
+        """``activation(self(linear(x), rows))``, on a GPU by fused kernels after the product."""
         if self.is_fused and kernels.usable(x, linear.weight):
             return kernels.normalised(
                 nn.functional.linear(x, linear.weight),

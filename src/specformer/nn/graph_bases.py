@@ -219,7 +219,7 @@ class GraphBases(nn.Module):
         channels: d, the width of both layers.
         norm: ``"batch"``: batch normalisation after either layer; None.
         activation: of the second layer; that of the first is GELU.
-        dropout: on the output of the second layer.
+        dropout: on the output of the second layer, before any softmax.
         normalise: ``"softmax"``: over the sources of each target, channel by channel; None.
 
     Shapes: entries ``[P, heads + 1]``, output ``[P, channels]``.
