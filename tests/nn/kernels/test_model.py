@@ -10,6 +10,7 @@ from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES
 
 from specformer import GraphSpecformer, fused
 from specformer.nn.attention import PackedTokens
+from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.graph_bases import Layout
 from specformer.spectrum import Tokens
 
@@ -61,6 +62,27 @@ def test_outputs_gradients_and_averages(
         out = model(batch)
         gradients = torch.autograd.grad(out.square().sum(), list(model.parameters()))
         results.append([x.detach().cpu().double() for x in (out, *gradients, *model.buffers())])
+    for one, other in zip(*results, strict=True):
+        largest = max(1.0, float(other.abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-4 * largest)
+
+
+@pytest.mark.parametrize("activation", ["gelu", pytest.param(None, marks=pytest.mark.slow)])
+def test_norms_that_workers_share_are_those_of_one_alone(activation, device: torch.device) -> None:
+    batch = pack([MOLECULES[i] for i in (2, 4)], dtype=torch.float32, spare_nodes=2, spare_pairs=9)
+    results = []
+    for shared in (True, False):
+        torch.manual_seed(0)
+        options = {**MOLHIV, "bases_activation": activation}
+        model = GraphSpecformer(
+            NODE_CARDINALITIES, EDGE_CARDINALITIES, 12, 3, num_layers=2, **options
+        ).to(device)
+        for module in model.modules():
+            if isinstance(module, BatchNorm):
+                module.across = (lambda part: part) if shared else None
+        out = model(batch.to(device))
+        gradients = torch.autograd.grad(out.square().sum(), list(model.parameters()))
+        results.append([out.detach(), *gradients, *model.buffers()])
     for one, other in zip(*results, strict=True):
         largest = max(1.0, float(other.abs().max()))
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4 * largest)
