@@ -16,7 +16,7 @@ PADDING = {"spare_nodes": 4, "spare_pairs": 9, "spare_graphs": 1, "max_nodes": 8
 
 
 def layout_of(**padding: int) -> Layout:
-    return Layout.of(pack(MOLECULES, **padding), torch.float64)
+    return Layout(pack(MOLECULES, **padding), torch.float64)
 
 
 def response_of(layout: Layout) -> torch.Tensor:

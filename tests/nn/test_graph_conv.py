@@ -20,7 +20,7 @@ PADDING = {"spare_nodes": 3, "spare_pairs": 7}
 def test_is_the_literal_one(padding, training: bool) -> None:
     conv = scrambled(GraphConv(6)).train(training)
     batch = pack(MOLECULES, **padding)
-    layout = Layout.of(batch, torch.float64)
+    layout = Layout(batch, torch.float64)
     nodes = random(len(batch.nodes), 6).requires_grad_()
     kinds = random(len(batch.bond_table), 6, seed=1).requires_grad_()
     bases = random(len(batch.target), 6, seed=2).requires_grad_()
@@ -42,7 +42,7 @@ def test_is_the_literal_one(padding, training: bool) -> None:
 
 def test_filtered_sum_is_the_sum_over_pairs() -> None:
     batch = pack(MOLECULES[:2], spare_nodes=1, spare_pairs=3)
-    layout = Layout.of(batch, torch.float64)
+    layout = Layout(batch, torch.float64)
     kinds = len(batch.bond_table)
     messages = random(len(batch.nodes) * kinds, 2).requires_grad_()
     bases = random(len(batch.target), 2, seed=1).requires_grad_()
@@ -58,7 +58,7 @@ def test_filtered_sum_is_the_sum_over_pairs() -> None:
 
 def test_padding_hands_nothing_to_anyone() -> None:
     batch = pack(MOLECULES, **PADDING)
-    layout = Layout.of(batch, torch.float64)
+    layout = Layout(batch, torch.float64)
     messages = torch.ones(len(batch.nodes) * len(batch.bond_table), 2, dtype=torch.float64)
     bases = torch.ones(len(batch.target), 2, dtype=torch.float64).requires_grad_()
     out = filtered_sum(messages, bases, layout.by_message, layout.by_target)
@@ -71,7 +71,7 @@ def test_padding_hands_nothing_to_anyone() -> None:
 def test_dropout_only_in_training() -> None:
     conv = GraphConv(6, dropout=0.5).double()
     batch = pack(MOLECULES)
-    layout = Layout.of(batch, torch.float64)
+    layout = Layout(batch, torch.float64)
     bases = random(len(batch.target), 6)
     arguments = (random(len(batch.nodes), 6), random(len(batch.bond_table), 6), bases, layout)
     assert not torch.equal(conv(*arguments), conv(*arguments))

@@ -342,3 +342,5 @@ def test_bad_options_are_named(options, message: str) -> None:
 def test_graphs_that_are_not_packed_are_refused(batch: Any) -> None:
     with pytest.raises(ConfigError, match=r"not packed graphs; .* specformer.datasets.pack"):
         model_of()(batch)
+    with pytest.raises(ConfigError, match="not packed graphs"):
+        model_of().responses(batch)

@@ -46,11 +46,6 @@ class Layout:
     batch: PackedGraphs
     dtype: torch.dtype
 
-    @classmethod
-    def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Layout:
-        """The layout of a batch, its spectra in the given precision."""
-        return cls(batch, dtype)
-
     @property
     def kinds(self) -> int:
         """Kinds of bonds."""

@@ -123,7 +123,7 @@ class GraphSpecformer(Pretrained):
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         check_packed(batch)
-        layout = Layout.of(batch, self.readout.weight.dtype)
+        layout = Layout(batch, self.readout.weight.dtype)
         responses = self._responses(layout.spectra)
         entries = [basis_entries(response, layout) for response in responses]
         nodes, bonds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
@@ -141,7 +141,8 @@ class GraphSpecformer(Pretrained):
 
         Those beyond a graph's size mean nothing.
         """
-        return self._responses(Layout.of(batch, self.readout.weight.dtype).tokens)
+        check_packed(batch)
+        return self._responses(Layout(batch, self.readout.weight.dtype).tokens)
 
     def _responses(self, tokens: Tokens | PackedTokens) -> list[Tensor]:
         filters = [cast(SpectralFilter, filt) for filt in self.filters]

@@ -34,7 +34,7 @@ LOOPED = [
 
 def powers(molecules: list[Molecule], order: int, exponent: float) -> list[torch.Tensor]:
     """[I ‖ S ‖ … ‖ S^K] of every molecule, n×n×(K + 1), as the model has them."""
-    layout = Layout.of(pack(molecules), torch.float64)
+    layout = Layout(pack(molecules), torch.float64)
     entries = basis_entries(smoothed_powers(layout.tokens.values, order, exponent), layout)
     blocks = entries.split([len(one.nodes) ** 2 for one in molecules])
     pairs = zip(blocks, molecules, strict=True)

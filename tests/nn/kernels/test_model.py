@@ -99,11 +99,11 @@ def test_nothing_of_all_pairs_is_gathered_or_sorted(options, device: torch.devic
 
 def test_spectra_are_not_padded(device: torch.device) -> None:
     batch = pack(MOLECULES[:4], dtype=torch.float32, spare_nodes=3, spare_pairs=9).to(device)
-    layout = Layout.of(batch, torch.float32)
+    layout = Layout(batch, torch.float32)
     assert isinstance(layout.spectra, PackedTokens)
     assert layout.spectra.values is batch.eigenvalues
     assert layout.spectra.weights.offsets.tolist() == batch.starts.tolist()
     # Neither doubles nor bfloat16 are for kernels.
-    assert isinstance(Layout.of(batch, torch.float64).spectra, Tokens)
+    assert isinstance(Layout(batch, torch.float64).spectra, Tokens)
     with torch.autocast(device.type, torch.bfloat16):
-        assert isinstance(Layout.of(batch, torch.float32).spectra, Tokens)
+        assert isinstance(Layout(batch, torch.float32).spectra, Tokens)

@@ -41,7 +41,7 @@ class Bonds:
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
         """The bonds of a batch, weights in the given precision."""
-        layout = Layout.of(batch, dtype)
+        layout = Layout(batch, dtype)
         joined = (batch.bond > 0) & batch.pair_mask
         weight = joined.to(dtype).unsqueeze(-1)
         return cls(
