@@ -103,10 +103,10 @@ def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None
         (EDGES, "", {}, "nodes.csv: the file is empty"),
         (EDGES, "id\n", {}, "my-graph: the graph has no nodes"),
         ("a,b\n1,2\n", None, {}, "edges.csv: needs the columns 'source' and 'target', .* 'a', 'b'"),
-        ("source,target\na,b\na\n", None, {}, "edges.csv: row 3 has 1 cells .* header has 2"),
+        ("source,target\na,b\na\n", None, {}, "edges.csv: row 3 has 1 cell where the header has 2"),
         ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
         ("source,source\na,b\n", None, {}, "edges.csv: column 'source' appears more than once"),
-        ('source,target\na,"b\n', None, {}, "edges.csv: cannot be read as CSV"),
+        ('source,target\na,"b\n', None, {}, "edges.csv: row 2 cannot be read as CSV"),
         (b"source,target\na,\xff\n", None, {}, "edges.csv: is not UTF-8 text, it has a byte 0xff"),
         (
             "source,target\nann,bob\nbob,x9\n",

@@ -73,11 +73,15 @@ def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
         ("smiles,y\nC,inf\n", "column 'y', row 2: 'inf' is not a finite number"),
         ("smiles,y\nC,1e999\n", "column 'y', row 2: '1e999' is not a finite number"),
         ("smiles,y\nC1,1\n", "column 'smiles': none of the 1 molecules can be read; row 2"),
-        ("smiles,y\n", "column 'smiles': none of the 0 molecules can be read"),
+        ("smiles,y\n", "there are no rows below the header"),
         ("smiles;y\nC;1,5\n", "the columns are parted by semicolons; write commas"),
         ("smiles\ty\nC\t1\n", "the columns are parted by tabs; write commas"),
+        ("smiles|y\nC|1\n", "the columns are parted by bars; write commas"),
         ("smiles,y\nC,1,2\n", "row 2 has 3 cells where the header has 2"),
+        ("smiles,y\nC,1\nN\n", "row 3 has 1 cell where the header has 2"),
+        ('smiles,y\nC,1\n"N,2\n', "row 3 cannot be read as CSV"),
         ("", "the file is empty"),
+        ("\n \n", "the file is empty"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str | None, tmp_path: Path) -> None:
@@ -86,6 +90,25 @@ def test_mistakes_are_named(text: str, message: str | None, tmp_path: Path) -> N
         assert len(read_molecule_csv(path).graphs) == 1
         return
     with pytest.raises(GraphError, match=f"own.csv: .*{message}"):
+        read_molecule_csv(path)
+
+
+def test_blank_lines_are_passed_over_anywhere(tmp_path: Path) -> None:
+    found = read_molecule_csv(table(tmp_path, "\n  \nsmiles,y\n\nC,1\n   \nN,2\n\t\n"))
+    assert found.rows == (5, 7)
+    assert found.graphs.task_names == ("y",)
+    assert not found.problems
+
+
+def test_a_column_without_a_name_is_no_target(tmp_path: Path) -> None:
+    pandas_index = ",smiles,y\n0,C,1.5\n1,N,2.5\n"
+    assert read_molecule_csv(table(tmp_path, pandas_index)).graphs.task_names == ("y",)
+
+
+def test_text_of_another_encoding_is_said_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_bytes("smiles,name\nC,méthane\n".encode("latin-1"))
+    with pytest.raises(GraphError, match=r"own.csv: .* a byte 0xe9; save it as UTF-8$"):
         read_molecule_csv(path)
 
 

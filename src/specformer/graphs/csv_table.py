@@ -29,21 +29,27 @@ class CsvTable:
     def read(cls, path: Path) -> CsvTable:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
-                return cls._parse(path, csv.reader(file, skipinitialspace=True, strict=True))
+                reader = csv.reader(file, skipinitialspace=True, strict=True)
+                return cls._parse(path, reader)
+        except csv.Error as error:
+            problem = f"row {reader.line_num} cannot be read as CSV: {error}"
+            raise GraphError(f"{path}: {problem}") from None
         except FileNotFoundError:
             raise GraphError(f"{path}: there is no such file") from None
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
-            raise GraphError(f"{path}: is not UTF-8 text, it has a byte {byte:#x}") from None
-        except (OSError, csv.Error) as error:
+            problem = f"is not UTF-8 text, it has a byte {byte:#x}; save it as UTF-8"
+            raise GraphError(f"{path}: {problem}") from None
+        except OSError as error:
             raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
 
     @classmethod
     def _parse(cls, path: Path, reader: Any) -> CsvTable:
-        header = tuple(name.strip() for name in next(reader, ()))
+        first = next(filter(_is_written, reader), ())
+        header = tuple(name.strip() for name in first)
         if not header:
             raise GraphError(f"{path}: the file is empty; its first row must name the columns")
-        for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if len(header) == 1 and separator in header[0]:
                 raise GraphError(f"{path}: the columns are parted by {name}; write commas")
         for column in header:
@@ -56,9 +62,10 @@ class CsvTable:
                 for add, cell in zip(add_cell, row, strict=True):
                     add(cell.strip())
                 table.lines.append(reader.line_num)
-            elif row:  # a blank line has no cells at all
-                cells = f"{len(row)} cells where the header has {len(header)}"
-                raise GraphError(f"{path}: row {reader.line_num} has {cells}")
+            elif _is_written(row):
+                cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+                found = f"row {reader.line_num} has {cells} where the header has {len(header)}"
+                raise GraphError(f"{path}: {found}")
         return table
 
     def column(self, name: str) -> list[str]:
@@ -121,6 +128,11 @@ class CsvTable:
         names = in_order({cell for cell in cells if cell})
         number = {"": -1} | {each: i for i, each in enumerate(names)}
         return np.array([number[cell] for cell in cells], dtype=np.int64), tuple(names)
+
+
+def _is_written(row: list[str]) -> bool:
+    """Tell a row from a blank line."""
+    return any(cell.strip() for cell in row)
 
 
 def in_order(names: Iterable[str]) -> list[str]:

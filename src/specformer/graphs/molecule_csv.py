@@ -29,13 +29,14 @@ def read_molecule_csv(
     r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
 
     Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
-    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules.
+    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules. A column
+    without a name, as pandas writes its index, is left out.
 
     Args:
         path: the file; its name becomes the set's.
         smiles_column: column of the SMILES; by default the one called smiles, in any case.
-        target_columns: columns of the targets, numbers all; by default every other column that
-            holds a number.
+        target_columns: columns of the targets, numbers all; by default every other named column
+            that holds a number.
 
     Example:
         >>> import tempfile
@@ -49,6 +50,8 @@ def read_molecule_csv(
     """
     path = Path(path)
     table = CsvTable.read(path)
+    if not table.lines:
+        raise GraphError(f"{path}: there are no rows below the header")
     column = _smiles_column(table, smiles_column)
     targets = _targets(table, column, target_columns)
     position = {line: i for i, line in enumerate(table.lines)}
@@ -100,7 +103,8 @@ def _targets(
 ) -> dict[str, NDArray[np.float32]]:
     if asked is not None:
         return {name: _numbers(table, name) for name in asked}
-    others = [name for name in table.columns if name not in (smiles_column, _named(table, _ID))]
+    not_targets = (smiles_column, _named(table, _ID), "")
+    others = [name for name in table.columns if name not in not_targets]
     return {
         name: _numbers(table, name) for name in others if any(map(_is_number, table.columns[name]))
     }
@@ -129,7 +133,7 @@ def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
         try:
             values[row] = _number(cell)
         except ValueError:
-            hint = "leave it empty if it is missing, write classes as 0 and 1, or choose targets"
+            hint = "leave it empty if it is missing, write classes as 0 and 1, or set targets=[…]"
             raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
     with np.errstate(over="ignore"):  # what overflows is refused below
         numbers = values.astype(np.float32)
