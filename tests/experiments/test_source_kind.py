@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specformer.errors import GraphError
 from specformer.experiments.source_kind import source_kind
 
 
@@ -30,3 +31,12 @@ def test_by_the_keys_of_a_file(tmp_path) -> None:
     (tmp_path / "odd.npz").write_text("not a zip")
     kinds = [source_kind(str(tmp_path / f"{name}.npz")) for name in ("one", "many", "odd")]
     assert kinds == ["nodes", "molecules", "nodes"]
+
+
+@pytest.mark.parametrize("name", ["mine.csv.gz", "mine.tsv", "mine.smi"])
+def test_a_file_of_another_kind_is_told_what_is_read(name: str, tmp_path) -> None:
+    (tmp_path / name).write_text("CCO\t1\n")
+    with pytest.raises(
+        GraphError, match=r"\.\w+ files are not read; pass a \.csv file of molecules"
+    ):
+        source_kind(str(tmp_path / name))

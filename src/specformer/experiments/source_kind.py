@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from specformer.datasets import GRAPH_SETS
+from specformer.errors import GraphError
 from specformer.experiments.train_filter import is_signal_source
 
 #: As results name them.
@@ -14,7 +15,7 @@ Kind = Literal["filters", "nodes", "molecules"]
 
 
 def source_kind(source: str) -> Kind:
-    """Which kind of training a source asks for.
+    """Which kind of training a source asks for; a file of a kind nobody reads is refused.
 
     Example:
         >>> source_kind("photographs"), source_kind("cora"), source_kind("zinc")
@@ -22,7 +23,13 @@ def source_kind(source: str) -> Kind:
     """
     if is_signal_source(source):
         return "filters"
-    many = source in GRAPH_SETS or source.lower().endswith(".csv") or _holds_many(Path(source))
+    path = Path(source)
+    many = source in GRAPH_SETS or source.lower().endswith(".csv") or _holds_many(path)
+    if not many and path.is_file() and path.suffix.lower() not in ("", ".npz"):
+        raise GraphError(
+            f"{source}: {path.suffix} files are not read; pass a .csv file of molecules, an .npz "
+            "file, a folder with edges.csv or an image."
+        )
     return "molecules" if many else "nodes"
 
 
