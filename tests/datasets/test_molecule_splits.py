@@ -48,8 +48,10 @@ def test_graphs_without_any_target_are_in_no_part() -> None:
     split = random_80_10_10(atoms(20, y=y), seed=0)
     used = split.train | split.val | split.test
     assert used.tolist() == [False] * 5 + [True] * 15
-    with pytest.raises(ConfigError, match="2 graphs with targets are too few"):
+    with pytest.raises(ConfigError, match="2 graphs are too few to split; at least 3"):
         random_80_10_10(atoms(3, y=[1.0, np.nan, 2.0]), seed=0)
+    with pytest.raises(ConfigError, match="1 graph is too few to split"):
+        random_80_10_10(atoms(3, y=[1.0, np.nan, np.nan]), seed=0)
 
 
 def test_the_files_own_split() -> None:

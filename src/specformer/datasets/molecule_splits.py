@@ -111,7 +111,10 @@ def _labelled(graphs: GraphSet) -> np.ndarray:
     else:
         known = np.flatnonzero(~np.isnan(graphs.y).all(axis=1))
     if len(known) < 3:
-        raise ConfigError(f"{graphs.name}: {len(known)} graphs with targets are too few to split.")
+        counted = "1 graph is" if len(known) == 1 else f"{len(known)} graphs are"
+        raise ConfigError(
+            f"{graphs.name}: {counted} too few to split; at least 3 must have targets."
+        )
     return known
 
 

@@ -59,7 +59,8 @@ class Metric:
         known = ~np.isnan(targets)
         if not any(self._counts(targets[rows, task]) for task, rows in enumerate(known.T)):
             needs = "graphs of both classes" if self.classes else "a known target"
-            raise ConfigError(f"{self.name} needs {needs} in every part of a split.")
+            other = "; metric=accuracy does not" if self.classes else ""
+            raise ConfigError(f"{self.name} needs {needs} in every part of a split{other}.")
 
     def _counts(self, targets: Numbers) -> bool:
         if self.classes:
