@@ -74,6 +74,13 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_a_file_in_a_folders_place_is_said(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(NotADirectoryError) as raised:
+        write_text(tmp_path / "taken" / "new.txt", "text")
+    assert raised.value.filename == str(tmp_path / "taken")
+
+
 def test_folders_are_made(tmp_path):
     write_text(tmp_path / "a" / "b" / "note.txt", "ü → λ")
     assert (tmp_path / "a" / "b" / "note.txt").read_bytes() == "ü → λ".encode()

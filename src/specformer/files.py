@@ -28,7 +28,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         'whole'
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # it is there, but as a file
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     try:
