@@ -66,6 +66,13 @@ def test_a_target_that_is_never_known_stays_as_it_is() -> None:
     assert Scale.of(torch.full((4, 1), torch.nan)) == Scale(torch.zeros(1), torch.ones(1))
 
 
+@pytest.mark.parametrize("unit", [1e20, 1e-25])
+def test_targets_of_any_unit_are_standardised(unit: float) -> None:
+    targets = torch.tensor([[1.0], [3.0], [torch.nan]]) * unit
+    expected = torch.tensor([[-1.0], [1.0], [torch.nan]])
+    torch.testing.assert_close(Scale.of(targets).standardised(targets), expected, equal_nan=True)
+
+
 def test_a_folded_layer_predicts_in_original_units() -> None:
     layer, x = nn.Linear(4, 2), torch.randn(3, 4)
     scale = Scale(torch.tensor([10.0, -3.0]), torch.tensor([2.0, 0.5]))

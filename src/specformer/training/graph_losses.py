@@ -57,12 +57,14 @@ class Scale(NamedTuple):
         """That of known targets ``[n, tasks]``; a target that never varies is only shifted."""
         known = ~targets.isnan()
         count = known.sum(dim=0).clamp_min(1)
-        mean = targets.nan_to_num().sum(dim=0) / count
-        var = ((targets - mean).nan_to_num().square() * known).sum(dim=0) / count
-        std = var.sqrt()
+        wide = targets.double()  # the squares of 1e20 do not fit float32, nor do those of 1e-25
+        mean = wide.nan_to_num().sum(dim=0) / count
+        var = ((wide - mean).nan_to_num().square() * known).sum(dim=0) / count
+        std = var.sqrt().to(targets)
         # Of a constant, the deviation may be what rounding left of the mean.
         low, high = targets.nan_to_num(torch.inf).amin(0), targets.nan_to_num(-torch.inf).amax(0)
-        return cls(mean, torch.where((low < high) & (std > 0), std, torch.ones_like(std)))
+        varies = (low < high) & (std > 0)
+        return cls(mean.to(targets), torch.where(varies, std, torch.ones_like(std)))
 
     @classmethod
     def none(cls, tasks: int, device: torch.device) -> Scale:
