@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specformer.experiments.terminal import progress_bars, show_table
+from specformer.experiments.terminal import progress_bars, show_molecules, show_table
 
 HEADER = ("model", *(f"set number {number:02d}" for number in range(12)))
 CELLS = [[f"{place}.{number:02d} ± 1.23" for number in range(12)] for place in range(2)]
@@ -76,3 +76,15 @@ def test_a_bar_gives_way_to_its_figures(monkeypatch, capsys):
         update(2000, 0.625, loss=0.353, runs_left=2.0)
     line = capsys.readouterr().err
     assert "2000/2000 accuracy 0.625 · loss 0.353 · runs left 2 0:00:00" in line
+
+
+def test_small_and_large_errors_keep_their_digits(monkeypatch):
+    figure = {"mean": 2.5e-7, "ci95": 1e-8}
+    row = {
+        "dataset": "mine", "model": "gcn", "parameters": 10, "metric": "rmse", "test": figure,
+        "val": {"mean": 52_345.0, "ci95": None}, "seconds_per_epoch": 1.0, "seconds": 2.0,
+    }  # fmt: skip
+    monkeypatch.setattr(sys, "stdout", screen := io.StringIO())
+    show_molecules([row])
+    assert "2.50×10⁻⁷ ± 0.10×10⁻⁷" in screen.getvalue()
+    assert " 52,300 " in screen.getvalue()

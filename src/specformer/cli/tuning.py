@@ -61,6 +61,7 @@ def tune(
     ] = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
+    from specformer.experiments.tables import plain_interval
     from specformer.experiments.terminal import progress_bars
     from specformer.experiments.tune import tune as search
     from specformer.training.environment import choose_device
@@ -90,10 +91,8 @@ def tune(
     if json_output:
         print_json(result)
         return
-    val = result["val"]
-    typer.echo(
-        f"Trial {result['winner']} has the best validation {result['metric']}, {val['mean']:.4f}:"
-    )
+    mean = plain_interval({**result["val"], "ci95": None})
+    typer.echo(f"Trial {result['winner']} has the best validation {result['metric']}, {mean}:")
     for change in result["set"]:
         typer.echo(f"  {change}")
     typer.echo(

@@ -160,12 +160,18 @@ def interval(row: dict[str, Any]) -> str:
 def plain_interval(row: dict[str, Any]) -> str:
     """A figure to four decimals with its 95% interval, if it has one.
 
+    An error in the targets' units may be far from 1; then it has three digits.
+
     Example:
         >>> plain_interval({"mean": 0.066, "ci95": 0.003})
         '0.0660 ± 0.0030'
+        >>> plain_interval({"mean": 1.5e-7, "ci95": None})
+        '1.50×10⁻⁷'
     """
-    spread = "" if row["ci95"] is None else f" ± {row['ci95']:.4f}"
-    return f"{row['mean']:.4f}{spread}"
+    mean, spread = row["mean"], row["ci95"]
+    if mean != 0 and not 0.001 <= abs(mean) < 10_000:
+        return error(mean) + ("" if spread is None else f" ± {error(spread, like=mean)}")
+    return f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
 
 
 def caption(table: int) -> str:
