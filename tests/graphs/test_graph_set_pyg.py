@@ -78,7 +78,10 @@ def test_bare_data_and_single_data() -> None:
         ([], "the set has no graphs"),
         (Molecules(GRAPHS, (0, 1, 2), ()), "cannot read graphs from Molecules; .* the graphs of"),
         ([3], "graph 0 is not a PyG Data"),
-        ([Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.rand(1, 2))], "node_feat"),
+        (
+            [Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.rand(1, 2))],
+            "x of graph 0",
+        ),
         (
             [
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.ones(1, 1).long()),
@@ -98,3 +101,39 @@ def test_bare_data_and_single_data() -> None:
 def test_what_is_wrong_is_named(source: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         graph_set_from_pyg(source)
+
+
+RING = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x": torch.eye(3)}, r"x.* categories 0, 1, 2, … .*not float32; if it is one-hot"),
+        ({"edge_attr": torch.rand(6, 1)}, r"edge_attr.* categories .*not float32"),
+        ({"edge_attr": torch.ones(3, 1).long()}, r"edge_attr.* shape \[6, columns\], not \[3, 1\]"),
+        ({"x": torch.ones(2, 1).long(), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 1\]"),
+        ({"edge_index": torch.tensor([0, 1])}, r"edge_index.* shape \[2, edges\], not \[2\]"),
+        ({"edge_index": RING.T}, r"edge_index.* shape \[2, edges\], not \[6, 2\]"),
+        ({"edge_index": torch.tensor([[0], [-1]])}, r"edge_index\[1, 0\] is -1, but"),
+        ({"edge_index": torch.tensor([[7], [0]])}, r"edge_index\[0, 0\] is 7, but"),
+        ({"edge_index": None}, r"edge_index"),
+    ],
+)
+def test_a_list_and_a_batch_refuse_the_same(fields: dict[str, Any], message: str) -> None:
+    data = Data(**{"edge_index": RING, "num_nodes": 3, **fields})
+    for source in ([data], Batch.from_data_list([data])):
+        with pytest.raises(GraphError, match=message):
+            graph_set_from_pyg(source)
+
+
+def test_targets_of_nodes_are_not_those_of_graphs() -> None:
+    sizes = (3, 2)
+    data = [
+        Data(edge_index=torch.tensor([[0], [1]]), num_nodes=size, y=torch.rand(size))
+        for size in sizes
+    ]
+    with pytest.raises(GraphError, match="y has a different number of columns"):
+        graph_set_from_pyg(data)
+    with pytest.raises(GraphError, match=r"y must have shape \[2, tasks\], not \[5\]"):
+        graph_set_from_pyg(Batch.from_data_list(data))

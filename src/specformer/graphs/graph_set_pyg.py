@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.checks import as_array
+from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.convert import is_pyg
 from specformer.graphs.graph_set import GraphSet
 
@@ -72,22 +72,54 @@ def _both_ways(graphs: GraphSet) -> tuple[NDArray[np.int64], NDArray[Any], NDArr
 
 
 def _of_batch(batch: Any) -> dict[str, Any]:
+    if getattr(batch, "edge_index", None) is None:
+        raise GraphError("the batch has no edge_index")
     first = as_array(batch.ptr, "ptr", of="integers")
-    edges = as_array(batch.edge_index, "edge_index", of="integers").astype(np.int64)
+    edges = _ends(batch.edge_index, "edge_index").astype(np.int64)
+    last = int(first[-1]) - 1
+    refuse((edges < 0) | (edges > last), edges, "edge_index", f"but the nodes are 0..{last}")
     graph = np.searchsorted(first, edges[0], side="right") - 1
     # A batch keeps the bonds of a graph together unless someone has shuffled them.
     order = np.argsort(graph, kind="stable")
-    attributes = getattr(batch, "edge_attr", None)
-    y = getattr(batch, "y", None)
+    x, attributes, y = (getattr(batch, key, None) for key in ("x", "edge_attr", "y"))
     count = len(first) - 1
     return {
         "num_nodes": np.diff(first),
         "num_edges": np.bincount(graph, minlength=count),
         "edge_index": (edges - first[graph])[:, order],
-        "node_feat": getattr(batch, "x", None),
-        "edge_feat": None if attributes is None else as_array(attributes, "edge_attr")[order],
-        "y": None if y is None else as_array(y, "y").reshape(count, -1),
+        "node_feat": None if x is None else _kinds(x, "x", last + 1),
+        "edge_feat": None
+        if attributes is None
+        else _kinds(attributes, "edge_attr", edges.shape[1])[order],
+        "y": None if y is None else _rows(as_array(y, "y"), count),
     }
+
+
+def _ends(value: Any, name: str) -> NDArray[Any]:
+    edges = as_array(value, name, of="integers")
+    if edges.ndim != 2 or len(edges) != 2:
+        raise GraphError(f"{name} must have shape [2, edges], not {list(edges.shape)}")
+    return edges
+
+
+def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
+    """Return categories, a row a node or an edge."""
+    array = as_array(value, name)
+    if array.size and array.dtype.kind not in "iu":
+        raise GraphError(
+            f"{name} must hold categories 0, 1, 2, … as integers, not {array.dtype}; if it is "
+            "one-hot, pass its argmax(dim=-1, keepdim=True)"
+        )
+    if array.ndim == 0 or len(array) != rows:
+        raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
+    return array
+
+
+def _rows(y: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the targets of a batch, a row a graph: those of shape [k] are joined end to end."""
+    if y.size % count:
+        raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
+    return y.reshape(count, -1)
 
 
 def _each(source: Any) -> Iterator[Any]:
@@ -108,11 +140,13 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
             raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
         num_nodes.append(int(data.num_nodes))
-        for key, column in parts.items():
-            value = getattr(data, key, None)
-            if value is not None:
-                array = as_array(value, f"{key} of graph {number}")
-                column.append(array.reshape(1, -1) if key == "y" else array)
+        edges = _ends(data.edge_index, f"edge_index of graph {number}")
+        parts["edge_index"].append(edges)
+        for key, rows in (("x", num_nodes[-1]), ("edge_attr", edges.shape[1])):
+            if (value := getattr(data, key, None)) is not None:
+                parts[key].append(_kinds(value, f"{key} of graph {number}", rows))
+        if (y := getattr(data, "y", None)) is not None:
+            parts["y"].append(as_array(y, f"y of graph {number}").reshape(1, -1))
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
