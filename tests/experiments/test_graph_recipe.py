@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.training.small_graphs import small_set
@@ -11,6 +13,7 @@ from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import (
     GraphRecipe,
     cardinalities,
+    chosen_targets,
     graph_model,
     graph_recipe,
     graph_recipes_for,
@@ -147,3 +150,19 @@ def test_assignments_and_names(tmp_path) -> None:
             graph_recipe(name, dataset)
     with pytest.raises(ConfigError, match="unknown model 'odd'"):
         graph_model("odd", changed, [3], [2], 1)
+
+
+def test_several_targets_that_nobody_chose_are_named(caplog) -> None:
+    graphs = GraphSet([1], [0], [], y=[[1.0, 2.0]], task_names=("CAS", "logS"), name="mine")
+    chosen_targets(graphs, ["logS"])
+    chosen_targets(replace(graphs, name="molpcba"), None)
+    chosen_targets(replace(graphs, y=[[1.0]], task_names=("logS",)), None)
+    assert not caplog.messages
+    assert chosen_targets(graphs, None) is graphs
+    assert caplog.messages == [
+        "mine: there are 2 targets, 'CAS', 'logS'; --set targets=[…] chooses among them."
+    ]
+    names = tuple(f"t{number}" for number in range(10))
+    chosen_targets(replace(graphs, y=np.zeros((1, 10)), task_names=names), None)
+    assert "there are 10 targets, 't0', 't1'," in caplog.messages[1]
+    assert "'t7' and 2 more;" in caplog.messages[1]

@@ -3,6 +3,7 @@ r"""Settings of learning from many small graphs."""
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -24,9 +25,13 @@ from specformer.training.graph_metrics import metric_named
 from specformer.training.graph_schedule import GraphSchedule
 from specformer.training.recipe import build, merged, override
 
+logger = logging.getLogger(__name__)
+
 #: Models of many graphs, ours first.
 GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
 _BOOK = RecipeBook("molecules.yaml")
+#: Targets that a notice names.
+_NAMED = 8
 
 Task = Literal["regression", "classification"]
 
@@ -211,12 +216,15 @@ def graph_recipes_for(dataset: str, model: str) -> list[str]:
 def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
     """The graphs with the targets of these names alone, or as they are.
 
+    Where nobody chose among the columns of a user's file, those that are learned are logged.
+
     Example:
         >>> graphs = GraphSet([1], [0], [], y=[[1.0, 2.0]], task_names=("a", "b"))
         >>> chosen_targets(graphs, ["b"]).y.tolist()
         [[2.0]]
     """
     if names is None or graphs.y is None:
+        _say_targets(graphs)
         return graphs
     if not names:
         raise ConfigError("targets=[]: name at least one.")
@@ -227,6 +235,18 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
             raise ConfigError(f"{graphs.name}: no target {name!r}, only {choices}.")
     columns = [known.index(name) for name in names]
     return replace(graphs, y=graphs.y[:, columns], task_names=tuple(names))
+
+
+def _say_targets(graphs: GraphSet) -> None:
+    """Name the targets, if there are several: a column of numbers need not be meant as one."""
+    names = graphs.task_names or ()
+    if len(names) < 2 or graphs.name in GRAPH_SETS:
+        return
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    logger.warning(
+        "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
+        graphs.name, len(names), ", ".join(map(repr, names[:_NAMED])), more,
+    )  # fmt: skip
 
 
 def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], list[int]]:
