@@ -80,6 +80,15 @@ def test_predict_smiles(call, trained: dict) -> None:  # noqa: F811
     assert "row 2: 'CCN' has an atom unlike any learned from" in err
 
 
+def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:  # noqa: F811
+    status, out, err = call("predict", trained["run_dir"], "--smiles", "", "--smiles", "CCO")
+    assert status == 0
+    assert out.splitlines()[1] == "0,,,is empty"
+    assert err == "row 0: '' is empty\n"
+    _, out, _ = call("predict", trained["run_dir"], "--smiles", "")
+    assert out.splitlines() == ["id,smiles,prediction,error", "0,,,is empty"]
+
+
 def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:  # noqa: F811
     (here / "new.csv").write_text("smiles\nCCO\nxx\n")
     status, out, err = call("predict", trained["run_dir"], "--graph", "new.csv", "--json")

@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_goes_on(capfd: Any) -> Non
     ]
     reasons = [bad.reason for bad in found.problems]
     assert reasons[0] == reasons[3] == "is not valid SMILES"
-    assert reasons[1] == "has no atoms"
+    assert reasons[1] == "is empty"
     assert reasons[2].startswith("is no possible molecule: Explicit valence for atom # 0 C, 5")
     assert reasons[4].startswith("is no possible molecule: Can't kekulize")
     assert str(found.problems[0]) == "row 11: 'C1CC' is not valid SMILES"

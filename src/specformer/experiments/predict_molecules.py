@@ -43,11 +43,11 @@ class Predictions:
 
 @dataclass(frozen=True)
 class _Line:
-    """One molecule of the source: a graph's number, or an error."""
+    """One molecule of the source: a graph's number, or an error; graphs may have no SMILES."""
 
     row: int
     name: str
-    smiles: str
+    smiles: str | None
     graph: int | None = None
     error: str = ""
 
@@ -115,7 +115,7 @@ def _found(
         return _lines(read_smiles(smiles))
     if source in GRAPH_SETS or not source.lower().endswith(".csv"):
         graphs = graph_set(source, data)
-        texts = graphs.smiles or ("",) * len(graphs)
+        texts = graphs.smiles or (None,) * len(graphs)
         names = graphs.ids or tuple(map(str, range(len(graphs))))
         return graphs, [
             _Line(number, name, text, number)
@@ -181,7 +181,7 @@ def _csv(
 ) -> str:
     kinds = ["prediction", "probability"] if classes else ["prediction"]
     names = [""] if len(targets) == 1 else [f"({name})" for name in targets]
-    molecules = any(line.smiles for line in lines)
+    molecules = any(line.smiles is not None for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = [f"{kind}{name}" for name in names for kind in kinds]
@@ -199,4 +199,5 @@ def _cells(value: float, classes: bool) -> list[str]:
 
 
 def _said(line: _Line) -> str:
-    return str(BadMolecule(line.row, line.smiles or line.name, line.error))
+    shown = line.name if line.smiles is None else line.smiles
+    return str(BadMolecule(line.row, shown, line.error))

@@ -134,7 +134,7 @@ def _parsed(chem: Any, smiles: str) -> Any:
     if molecule is None:
         return _reason(chem, smiles)
     if molecule.GetNumAtoms() == 0:
-        return "has no atoms"
+        return "is empty"
     return molecule
 
 
