@@ -166,3 +166,8 @@ def test_several_targets_that_nobody_chose_are_named(caplog) -> None:
     chosen_targets(replace(graphs, y=np.zeros((1, 10)), task_names=names), None)
     assert "there are 10 targets, 't0', 't1'," in caplog.messages[1]
     assert "'t7' and 2 more;" in caplog.messages[1]
+
+
+def test_no_target_is_none_of_the_choices() -> None:
+    with pytest.raises(ConfigError, match=r"targets=\[\]: name at least one"):
+        chosen_targets(GraphSet([1], [0], []), [])

@@ -223,11 +223,11 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
         >>> chosen_targets(graphs, ["b"]).y.tolist()
         [[2.0]]
     """
+    if names is not None and not names:
+        raise ConfigError("targets=[]: name at least one.")
     if names is None or graphs.y is None:
         _say_targets(graphs)
         return graphs
-    if not names:
-        raise ConfigError("targets=[]: name at least one.")
     known = graphs.task_names or ()
     for name in names:
         if name not in known:
