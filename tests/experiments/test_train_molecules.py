@@ -67,7 +67,9 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     run, result = finished(tmp_path, graphs_file, runs=2)
     assert (result["dataset"], result["recipe"], result["metric"]) == ("small", "default", "rmse")
-    assert result["molecules"][0]["description"].endswith("; 2 targets")
+    assert result["molecules"][0]["description"].endswith(
+        "; 2 targets, figures are means over them"
+    )
     assert len(result["test"]["values"]) == len(result["val"]["values"]) == 2
     assert result["test"] in (result["test_by_loss"], result["test_by_metric"])
     assert len(set(result["molecules"][0]["splits"])) == 2

@@ -240,7 +240,7 @@ def _check_parts(job: GraphJob) -> None:
 def _describe(graphs: GraphSet) -> str:
     targets = ""
     if graphs.num_tasks > 1:
-        targets = f"; {graphs.num_tasks} targets"
+        targets = f"; {graphs.num_tasks} targets, figures are means over them"
         if graphs.num_tasks > _SHOWN:
             targets += f", predictions of the first {_SHOWN} are drawn"
     elif graphs.task_names:
