@@ -127,8 +127,8 @@ class GraphRecipe:
         """
         if graphs.y is None:
             raise ConfigError(
-                f"{graphs.name}: there are no targets to learn; targets are numbers, and "
-                "classes are written 0 and 1."
+                f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
+                "and classes are written 0 and 1."
             )
         known = graphs.y[~np.isnan(graphs.y)]
         binary = bool(np.isin(known, (0.0, 1.0)).all())
