@@ -54,6 +54,8 @@ def test_train_json_and_the_run_folder(trained: dict) -> None:
     assert "Learning from many graphs" in report
     assert "reaches a test RMSE of" in report
     assert report.count("<svg") >= 2
+    assert "Grey hills show where they lie" in report
+    assert "drawn at 1 − μ" not in report  # eigenvalues of the Laplacian as they are
 
 
 @pytest.mark.slow

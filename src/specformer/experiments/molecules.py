@@ -111,6 +111,7 @@ def learn_graphs(
         "targets": list(graphs.task_names or ())[:_SHOWN],
         "splits": [split.fingerprint for split in splits],
         "tested_on": job.tested_on,
+        "matrix": recipe.matrix,
         **_figures(fits, recipe),
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
