@@ -88,3 +88,20 @@ def test_small_and_large_errors_keep_their_digits(monkeypatch):
     show_molecules([row])
     assert "2.50×10⁻⁷ ± 0.10×10⁻⁷" in screen.getvalue()
     assert " 52,300 " in screen.getvalue()
+
+
+def test_several_targets_are_told_one_by_one(monkeypatch):
+    figure = {"mean": 0.5, "ci95": None, "values": [0.5]}
+    row = {
+        "dataset": "mine[1]", "model": "gcn", "parameters": 10, "metric": "rmse", "test": figure,
+        "val": figure, "seconds_per_epoch": 1.0, "seconds": 2.0,
+    }  # fmt: skip
+    several = {"logS [mol/L]": {**figure, "mean": 0.25}, "logP": {**figure, "mean": 0.75}, "": None}
+    many = {f"target {number}": figure for number in range(100)}
+    monkeypatch.setattr(sys, "stdout", screen := io.StringIO())
+    show_molecules([row | {"test_by_target": several}])
+    text = screen.getvalue()
+    assert re.search(r"mine\[1\].*logS \[mol/L\].*0\.2500", text)
+    assert re.search(r"logP.*0\.7500", text)
+    show_molecules([row | {"test_by_target": many}, row])
+    assert "target" not in screen.getvalue()[len(text) :]

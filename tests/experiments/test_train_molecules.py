@@ -72,6 +72,10 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     )
     assert len(result["test"]["values"]) == len(result["val"]["values"]) == 2
     assert result["test"] in (result["test_by_loss"], result["test_by_metric"])
+    each = result["test_by_target"]
+    assert list(each) == result["targets"]
+    for run_number, mean in enumerate(result["test"]["values"]):
+        assert np.mean([x["values"][run_number] for x in each.values()]) == pytest.approx(mean)
     assert len(set(result["molecules"][0]["splits"])) == 2
     readings = run.metrics()
     assert [row["epoch"] for row in readings] == [0, 1]

@@ -209,6 +209,23 @@ def test_one_run_of_one_model_is_not_called_a_mean_or_the_best(tmp_path):
         assert told in text
 
 
+def test_several_targets_have_figures_of_their_own(tmp_path):
+    one = {"mean": 0.5, "ci95": None, "values": [0.5]}
+    entry = {
+        "dataset": "own", "model": "specformer", "recipe": "default", "runs": 1, "test": one,
+        "metric": "rmse", "test_by_target": {"logS": {**one, "mean": 0.25}, "logP": None},
+    }  # fmt: skip
+    other = entry | {"dataset": "many", "test_by_target": {f"t{n}": one for n in range(100)}}
+
+    result = {"molecules": [entry, other]}
+    text = " ".join(Reader(render_report(write_run(tmp_path / "run", result, {}))).text)
+
+    assert "Test RMSE of each target of own." in text
+    assert "each target of many" not in text
+    for told in ("logS", "0.250", "logP", "–"):
+        assert told in text
+
+
 def test_several_runs_and_models_are_explained(read):
     text = " ".join(read.text)
     for told in (

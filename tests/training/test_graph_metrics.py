@@ -36,7 +36,12 @@ def test_ranking_metrics_are_scikit_learns(name, oracle, tasks: int) -> None:
         known = ~np.isnan(targets[:, task])
         if len(np.unique(targets[known, task])) == 2:
             expected.append(oracle(targets[known, task], predictions[known, task]))
-    assert metric_named(name)(predictions, targets) == pytest.approx(np.mean(expected), abs=1e-12)
+        else:
+            expected.append(None)
+    each = metric_named(name).each(predictions, targets)
+    assert each == [None if x is None else pytest.approx(x, abs=1e-12) for x in expected]
+    counted = [x for x in expected if x is not None]
+    assert metric_named(name)(predictions, targets) == pytest.approx(np.mean(counted), abs=1e-12)
 
 
 @pytest.mark.parametrize(

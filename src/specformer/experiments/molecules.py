@@ -113,6 +113,7 @@ def learn_graphs(
         "tested_on": job.tested_on,
         "matrix": recipe.matrix,
         **_figures(fits, recipe),
+        **_by_target(fits, recipe, target_names(graphs)),
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
@@ -218,6 +219,27 @@ def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
         # A run may have diverged after its best epoch.
         "test_at_end": tested("last") if all("last" in fit.chosen for fit in fits) else None,
     }
+
+
+def _by_target(
+    fits: Sequence[GraphFit], recipe: GraphRecipe, names: Sequence[str]
+) -> dict[str, dict[str, dict[str, Any] | None]]:
+    """The test figures of each of several targets, None where no run has one."""
+    if len(names) == 1:
+        return {}
+    assert recipe.metric is not None
+    metric = metric_named(recipe.metric)
+    runs = [metric.each(fit.predicted, fit.measured) for fit in fits]
+    found = {}
+    for name, figures in zip(names, zip(*runs, strict=True), strict=True):
+        known = [figure for figure in figures if figure is not None]
+        found[name] = summary(known) if known else None
+    return {"test_by_target": found}
+
+
+def target_names(graphs: GraphSet) -> list[str]:
+    """What the targets are called: as in their file, or by number."""
+    return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
 
 
 def _check_parts(job: GraphJob) -> None:

@@ -15,8 +15,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from specformer.experiments.tables import caption, interval, plain_interval, table_grid
-from specformer.reports.numbers import error, r_squared
+from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.style import look
+from specformer.reports.tables import by_target
 from specformer.training.graph_metrics import metric_named
 from specformer.training.progress import Progress, Silent, Update
 
@@ -149,7 +150,7 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
     """Node classification, a line a model."""
     lines = [
         (
-            row["dataset"],
+            escape(row["dataset"]),
             look(row["model"]).label,
             f"{row['parameters']:,}",
             interval(row["test"]),
@@ -175,7 +176,7 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
     """Predictions for many graphs, a line a model."""
     lines = [
         (
-            row["dataset"],
+            escape(row["dataset"]),
             look(row["model"]).label,
             f"{row['parameters']:,}",
             metric_named(row["metric"]).label,
@@ -188,6 +189,17 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
     ]
     header = ("data", "model", "parameters", "metric", "test", "validation", "s/epoch", "seconds")
     show_table("Many graphs", header, lines)
+    if several := by_target(rows):
+        of_targets = [
+            (
+                escape(row["dataset"]),
+                look(row["model"]).label,
+                escape(row["target"]),
+                plain_interval(row["test"]) if row["test"] else NONE,
+            )
+            for row in several
+        ]
+        show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
 
 
 #: How the rows of each kind of training are shown.

@@ -21,6 +21,7 @@ from specformer.experiments.molecules import (
     graph_spectra,
     graph_splits,
     learn_graphs,
+    target_names,
 )
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
@@ -29,7 +30,9 @@ from specformer.training.progress import Progress
 from specformer.training.run_folder import MODEL, RunFolder
 
 #: Keys of a result that its one row has.
-_FIGURES = ("test", "val", "test_by_loss", "test_by_metric", "test_at_end")
+_FIGURES = (
+    "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_by_target"
+)  # fmt: skip
 
 
 def train_molecules(
@@ -86,11 +89,11 @@ def train_molecules(
         "runs": runs,
         "task": recipe.task,
         "metric": recipe.metric,
-        **{key: row[key] for key in _FIGURES},
+        **{key: row[key] for key in _FIGURES if key in row},
         "parameters": row["parameters"],
         "seconds": time.perf_counter() - started + outcome.seconds_before,
         "settings": asdict(recipe),
-        "targets": _target_names(graphs),
+        "targets": target_names(graphs),
         "seen": _seen(graphs, splits),
         "molecules": [{**row, "recipe": chosen}],
     }
@@ -102,10 +105,6 @@ def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None
     for number, model in enumerate(models):
         assert isinstance(model, Pretrained)
         model.save_pretrained(run.path / MODEL / f"{number:03d}")
-
-
-def _target_names(graphs: GraphSet) -> list[str]:
-    return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
 
 
 def _seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:

@@ -251,6 +251,7 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 for metric in dict.fromkeys(entry["metric"] for entry in entries)
                 for table in _compared(entries, metric)
             ),
+            *_each_target(entries),
             Figure(
                 "Predictions",
                 _told_by_predictions(entries),
@@ -321,6 +322,23 @@ def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
             measured,
             across="dataset",
             metric=key,
+            lower_is_better=metric.lower,
+            write=numbers.error,
+            looks=looks,
+        )
+
+
+def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:
+    """Test figures of the targets one by one, where a set has several, a table a set."""
+    looks = contestant_looks(entries)
+    for name, own in figures.entries_by(tables.by_target(entries), "dataset").items():
+        metric = metric_named(str(own[0]["metric"]))
+        over = _mean_over(_most(own, "runs"), "runs")
+        yield tables.comparison(
+            f"Test {metric.label} of each target of {name}{over}.",
+            own,
+            across="target",
+            metric="test",
             lower_is_better=metric.lower,
             write=numbers.error,
             looks=looks,

@@ -10,6 +10,9 @@ from specformer.reports import numbers
 from specformer.reports.contestants import Contestant, Entry, contestant, contestant_looks
 from specformer.reports.style import Look
 
+#: More targets of one set than these are not told one by one.
+MOST_TARGETS = 24
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -81,6 +84,16 @@ def comparison(
         if who in present
     )
     return Table(caption, columns, rows)
+
+
+def by_target(entries: Sequence[Entry]) -> list[Entry]:
+    """An entry for each of several targets, under ``target``, if they are not too many."""
+    return [
+        {**entry, "target": name, "test": figures or {}}
+        for entry in entries
+        if len(entry.get("test_by_target") or ()) <= MOST_TARGETS
+        for name, figures in (entry.get("test_by_target") or {}).items()
+    ]
 
 
 def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:

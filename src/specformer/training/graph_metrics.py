@@ -42,17 +42,22 @@ class Metric:
             predictions: ``[G, tasks]``; logits or probabilities where targets are classes.
             targets: ``[G, tasks]``, NaN where missing.
         """
-        if predictions.shape != targets.shape:
-            raise ValueError(f"predictions {predictions.shape}, targets {targets.shape}")
-        known = ~np.isnan(targets)
-        figures = [
-            self.of(np.asarray(predictions[rows, task], float), targets[rows, task])
-            for task, rows in enumerate(known.T)
-            if self._counts(targets[rows, task])
-        ]
+        figures = [figure for figure in self.each(predictions, targets) if figure is not None]
         if not figures:
             self.check(targets)
         return float(np.mean(figures))
+
+    def each(self, predictions: Numbers, targets: Numbers) -> list[float | None]:
+        """The figure of every task; None where there is none to be had."""
+        if predictions.shape != targets.shape:
+            raise ValueError(f"predictions {predictions.shape}, targets {targets.shape}")
+        known = ~np.isnan(targets)
+        return [
+            self.of(np.asarray(predictions[rows, task], float), targets[rows, task])
+            if self._counts(targets[rows, task])
+            else None
+            for task, rows in enumerate(known.T)
+        ]
 
     def check(self, targets: Numbers) -> None:
         """Refuse targets ``[G, tasks]`` that no figure can be had of."""
