@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,22 @@ def test_columns_are_found_and_gaps_kept(tmp_path: Path) -> None:
         found.graphs.y, np.float32([[1.5, np.nan], [np.nan, 1], [np.nan, 0]])
     )
     assert found.rows == (2, 3, 4)
+
+
+def test_a_compressed_file_is_the_same(tmp_path: Path) -> None:
+    text = "smiles,logS\nCCO,1.5\nN,2\n"
+    packed = tmp_path / "own.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode("utf-8-sig")))
+    ours, plain = read_molecule_csv(packed).graphs, read_molecule_csv(table(tmp_path, text)).graphs
+    assert (ours.name, ours.smiles, ours.task_names) == (plain.name, plain.smiles, plain.task_names)
+    np.testing.assert_array_equal(ours.y, plain.y)
+
+
+@pytest.mark.parametrize("damaged", [b"smiles\nC\n", gzip.compress(b"smiles\nCCO\n" * 99)[:-20]])
+def test_a_damaged_compressed_file_is_refused(damaged: bytes, tmp_path: Path) -> None:
+    (tmp_path / "own.csv.gz").write_bytes(damaged)
+    with pytest.raises(GraphError, match=r"own\.csv\.gz: cannot be read as CSV"):
+        read_molecule_csv(tmp_path / "own.csv.gz")
 
 
 def test_columns_may_be_named(tmp_path: Path) -> None:

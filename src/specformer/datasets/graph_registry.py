@@ -17,6 +17,7 @@ from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.locate import not_found, search
 from specformer.errors import DataNotFoundError
 from specformer.graphs import GraphSet, read_graph_set
+from specformer.graphs.csv_table import is_csv
 from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
@@ -76,7 +77,7 @@ def graph_set(
     if not path.is_file():
         known = ", ".join(GRAPH_SETS)
         raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
-    if path.suffix.lower() != ".csv":
+    if not is_csv(path):
         return read_graph_set(path)
     found = read_molecule_csv(path, target_columns=columns)
     for problem in found.problems:

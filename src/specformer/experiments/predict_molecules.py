@@ -18,6 +18,7 @@ from specformer.errors import RunError
 from specformer.experiments.graph_recipe import built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.graphs import GraphSet
+from specformer.graphs.csv_table import is_csv
 from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.nn import GraphSpecformer
@@ -113,7 +114,7 @@ def _found(
 ) -> tuple[GraphSet, list[_Line]]:
     if smiles:
         return _lines(read_smiles(smiles))
-    if source in GRAPH_SETS or not source.lower().endswith(".csv"):
+    if source in GRAPH_SETS or not is_csv(source):
         graphs = graph_set(source, data)
         texts = graphs.smiles or (None,) * len(graphs)
         names = graphs.ids or tuple(map(str, range(len(graphs))))

@@ -9,6 +9,7 @@ from typing import Literal
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import GraphError
 from specformer.experiments.train_filter import is_signal_source
+from specformer.graphs.csv_table import is_csv
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
@@ -24,7 +25,7 @@ def source_kind(source: str) -> Kind:
     if is_signal_source(source):
         return "filters"
     path = Path(source)
-    many = source in GRAPH_SETS or source.lower().endswith(".csv") or _holds_many(path)
+    many = source in GRAPH_SETS or is_csv(source) or _holds_many(path)
     if not many and path.is_file() and path.suffix.lower() not in ("", ".npz"):
         raise GraphError(
             f"{source}: {path.suffix} files are not read; pass a .csv file of molecules, an .npz "

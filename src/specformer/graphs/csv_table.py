@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
+
+#: How their names end.
+_ENDINGS = (".csv.gz", ".csv")
+
+
+def is_csv(path: str | Path) -> bool:
+    """Whether a file's name is that of a CSV file, perhaps compressed.
+
+    Example:
+        >>> is_csv("mine.CSV"), is_csv("mine.csv.gz"), is_csv("mine.npz")
+        (True, True, False)
+    """
+    return str(path).lower().endswith(_ENDINGS)
+
+
+def csv_name(path: Path) -> str:
+    """The file's name without its ending.
+
+    Example:
+        >>> csv_name(Path("folder/mine.csv.gz"))
+        'mine'
+    """
+    ending = next((end for end in _ENDINGS if path.name.lower().endswith(end)), path.suffix)
+    return path.name[: len(path.name) - len(ending)]
 
 
 @dataclass(frozen=True)
@@ -28,7 +54,8 @@ class CsvTable:
     @classmethod
     def read(cls, path: Path) -> CsvTable:
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
+            opened = gzip.open if path.suffix.lower() == ".gz" else open
+            with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(file, skipinitialspace=True, strict=True)
                 return cls._parse(path, reader)
         except csv.Error as error:
@@ -40,7 +67,7 @@ class CsvTable:
             byte = error.object[error.start]
             problem = f"is not UTF-8 text, it has a byte {byte:#x}; save it as UTF-8"
             raise GraphError(f"{path}: {problem}") from None
-        except OSError as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
 
     @classmethod

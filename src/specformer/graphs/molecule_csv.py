@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.csv_table import CsvTable
+from specformer.graphs.csv_table import CsvTable, csv_name
 from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
 
 _SMILES = "smiles"
@@ -33,7 +33,7 @@ def read_molecule_csv(
     without a name, as pandas writes its index, is left out.
 
     Args:
-        path: the file; its name becomes the set's.
+        path: the file, ``.csv`` or ``.csv.gz``; its name becomes the set's.
         smiles_column: column of the SMILES; by default the one called smiles, in any case.
         target_columns: columns of the targets, numbers all; by default every other named column
             that holds a number.
@@ -64,7 +64,7 @@ def read_molecule_csv(
         return tuple(each._replace(id=names[position[each.row]]) for each in problems)
 
     try:
-        found = read_smiles(table.column(column), rows=table.lines, name=path.stem)
+        found = read_smiles(table.column(column), rows=table.lines, name=csv_name(path))
     except NoMoleculeError as error:
         message = f"{path}: column {column!r}: {error}"
         raise NoMoleculeError(message, identified(error.problems)) from None
