@@ -177,7 +177,7 @@ def predict_graphs(
     device: torch.device,
     cache: str | Path | None = None,
 ) -> Tensor:
-    """Predictions ``[G, tasks]``, the mean over the models; of classes, the probability of 1."""
+    """Predictions of each model ``[models, G, tasks]``; of classes, the probability of 1."""
     spectra = graph_spectra(graphs, recipe, device, cache)
     max_ring = getattr(models[0], "max_ring", None)
     store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
@@ -189,7 +189,7 @@ def predict_graphs(
         ordered = torch.empty_like(outputs)
         ordered[evaluation.order.cpu()] = outputs
         found.append(ordered.sigmoid() if recipe.task == "classification" else ordered)
-    return torch.stack(found).mean(dim=0)
+    return torch.stack(found)
 
 
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> np.ndarray:

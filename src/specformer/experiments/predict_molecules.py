@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,18 @@ class _Line:
     error: str = ""
 
 
+class _Value(NamedTuple):
+    """The mean over models of a number, or of a probability, and its standard deviation."""
+
+    mean: float
+    spread: float | None
+
+    def cells(self, classes: bool) -> list[str]:
+        shown = f"{self.mean:.6f}" if classes else f"{self.mean:.6g}"
+        prediction = [str(int(self.mean > 0.5)), shown] if classes else [shown]
+        return prediction + ([] if self.spread is None else [f"{self.spread:.3g}"])
+
+
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
     name = run.result()["model"]
@@ -74,13 +86,14 @@ def predict_molecules(
 ) -> Predictions:
     """Predictions for SMILES, for a file of molecules or graphs, or for those trained on.
 
-    A column ``prediction`` a target, with ``probability`` where it is a class, and ``error``.
+    A column ``prediction`` a target, with ``probability`` where it is a class; ``spread``, the
+    standard deviation over the models, where there are several; and ``error``.
     """
     result = run.result()
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
     models = load_graph_models(run)
-    values: dict[int, list[float]] = {}
+    values: dict[int, list[_Value]] = {}
     if graphs is not None:
         _same_columns(graphs, models[0])
         strange = _strange(graphs, result["seen"])
@@ -93,8 +106,9 @@ def predict_molecules(
         known = [number for number in range(len(graphs)) if number not in strange]
         if known:
             found = predict_graphs(models, graphs.subset(known), recipe, device, cache)
-            values = dict(zip(known, found.tolist(), strict=True))
-    text = _csv(lines, values, result["targets"], recipe.task == "classification")
+            values = dict(zip(known, _values(found), strict=True))
+    several, classes = len(models) > 1, recipe.task == "classification"
+    text = _csv(lines, values, result["targets"], classes, several)
     return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
 
 
@@ -177,10 +191,24 @@ def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
     return found
 
 
+def _values(found: torch.Tensor) -> Iterator[list[_Value]]:
+    """Of predictions ``[models, G, tasks]``, a list a graph."""
+    means = found.mean(dim=0).tolist()
+    spreads = (
+        found.std(dim=0).tolist() if len(found) > 1 else [[None] * found.shape[2]] * len(means)
+    )
+    for mean, spread in zip(means, spreads, strict=True):
+        yield [_Value(*pair) for pair in zip(mean, spread, strict=True)]
+
+
 def _csv(
-    lines: Sequence[_Line], values: dict[int, list[float]], targets: Sequence[str], classes: bool
+    lines: Sequence[_Line],
+    values: dict[int, list[_Value]],
+    targets: Sequence[str],
+    classes: bool,
+    several: bool,
 ) -> str:
-    kinds = ["prediction", "probability"] if classes else ["prediction"]
+    kinds = ["prediction", *(["probability"] if classes else []), *(["spread"] if several else [])]
     names = [""] if len(targets) == 1 else [f"({name})" for name in targets]
     molecules = any(line.smiles is not None for line in lines)
     text = io.StringIO()
@@ -190,13 +218,9 @@ def _csv(
     for line in lines:
         cells = [""] * len(columns)
         if line.graph is not None:
-            cells = [cell for value in values[line.graph] for cell in _cells(value, classes)]
+            cells = [cell for value in values[line.graph] for cell in value.cells(classes)]
         writer.writerow([line.name, *([line.smiles] if molecules else []), *cells, line.error])
     return text.getvalue()
-
-
-def _cells(value: float, classes: bool) -> list[str]:
-    return [str(int(value > 0.5)), f"{value:.6f}"] if classes else [f"{value:.6g}"]
 
 
 def _said(line: _Line) -> str:
