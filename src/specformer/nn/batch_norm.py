@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from specformer.nn import kernels
-from specformer.nn.kernels.statistics import Averages, Standard
+from specformer.nn.kernels.statistics import Averages
 from specformer.nn.segments import widened
 
 
@@ -141,14 +141,6 @@ class BatchNorm(nn.Module):
             )
         out = cast(Tensor, self(widened(linear(x)), rows))
         return out.relu() if activation == "relu" else nn.functional.gelu(out)
-
-    def standard(self, x: Tensor, rows: CountedRows, bias: Tensor) -> Standard:
-        """Statistics of ``x + bias`` for kernels that normalise x themselves, without gradient.
-
-        The mean is that of x alone: only the running average is of the sum.
-        """
-        averages = self._averages(bias)
-        return kernels.column_moments(x.detach(), rows.share, rows.number, averages, self.eps)
 
     def moments(self, x: Tensor, rows: CountedRows) -> Moments:
         """Mean and covariance of the rows that count, of all workers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,6 @@ from specformer.nn import kernels
 from specformer.nn.activation import Activation, activation_module
 from specformer.nn.attention import PackedTokens, Sets
 from specformer.nn.batch_norm import BatchNorm, CountedRows, Moments
-from specformer.nn.kernels.statistics import Standard
 from specformer.nn.segments import (
     PairIndex,
     Segments,
@@ -184,21 +183,10 @@ def basis_entries(response: Tensor, layout: Layout) -> Tensor:
         return torch.cat([layout.identity.unsqueeze(-1), entries], dim=-1)
 
 
-@dataclass(frozen=True)
-class Logits:
-    """Weights whose softmax is still to be taken, over the sources of each target.
-
-    Args:
-        values: ``[P, channels]``.
-        scale: ``[channels]`` of the normalised values; None if they are not to be normalised.
-        standard: their means and deviations.
-        idle: biases ``[channels]`` that a softmax leaves without effect.
-    """
+class Logits(NamedTuple):
+    """Values ``[P, channels]`` whose softmax over each target's sources is still to be taken."""
 
     values: Tensor
-    scale: Tensor | None = None
-    standard: Standard | None = None
-    idle: tuple[Tensor, ...] = ()
 
 
 class GraphBases(nn.Module):
@@ -252,8 +240,6 @@ class GraphBases(nn.Module):
         ``moments``: those of the entries, where they are known already.
         """
         hidden = self._lifted(entries, layout, moments)
-        if self.normalise and self._is_plain and is_fused(layout, hidden):
-            return self._logits(hidden, layout)
         out = cast(Tensor, self.dropout(self._activated(hidden, layout)))
         if not self.normalise:
             return out
@@ -287,23 +273,6 @@ class GraphBases(nn.Module):
         if self.second_norm is not None:
             out = self.second_norm(widened(out), layout.pairs)
         return cast(Tensor, self.activation(out))
-
-    def _logits(self, hidden: Tensor, layout: Layout) -> Logits:
-        """The second layer, for kernels that normalise it and take the softmax."""
-        weight, bias = self.second.weight, self.second.bias
-        norm = self.second_norm
-        if norm is None or not norm.is_fused:
-            values = kernels.linear(hidden, weight, bias)
-            return Logits(values if norm is None else norm(values, layout.pairs))
-        values = nn.functional.linear(hidden, weight)
-        standard = norm.standard(values, layout.pairs, bias)
-        return Logits(values, norm.weight, standard, (bias, norm.bias))
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether the second layer ends with its normalisation."""
-        drops = self.training and self.dropout.p > 0.0
-        return isinstance(self.activation, nn.Identity) and not drops
 
     def extra_repr(self) -> str:
         return f"normalise={self.normalise!r}"

@@ -62,8 +62,7 @@ class GraphConv(nn.Module):
         node, kind = nn.functional.linear(nodes, weight), nn.functional.linear(bonds, weight, bias)
         if isinstance(bases, Tensor):
             return kernels.pair_sum(node, kind, bases, layout.pair_index)
-        rest = (bases.scale, bases.standard, bases.idle)
-        return kernels.softmax_sum(node, kind, bases.values, layout.pair_index, *rest)
+        return kernels.softmax_sum(node, kind, bases.values, layout.pair_index)
 
     def messages(self, nodes: Tensor, bonds: Tensor) -> Tensor:
         """What every node would send over every kind of bond, ``[N * kinds, channels]``."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.nn.kernels.graphs import KINDS, SIZES, assert_same, batch_of, index_of, random
+from tests.nn.kernels.graphs import KINDS, assert_same, batch_of, index_of, random
 from torch import Tensor
 from torch.nn.functional import gelu
 
 from specformer.nn import kernels
 from specformer.nn.kernels import pairs
-from specformer.nn.kernels.statistics import Averages
 from specformer.spectrum.packed import PackedGraphs
 
 
@@ -91,28 +90,6 @@ def test_large_logits(device: torch.device) -> None:
     out.sum().backward()
     assert weight.grad is not None
     assert weight.grad.isfinite().all()
-
-
-def test_softmax_of_normalised_values(device: torch.device) -> None:
-    batch = batch_of([*SIZES[:2], 7])
-    index, channels = index_of(batch, device), 6
-    mask = batch.pair_mask
-    share, number = mask.float().unsqueeze(-1).to(device), mask.sum().float().to(device)
-    still = torch.zeros(channels, device=device)
-
-    def fused(node, kind, values, scale, bias):
-        averages = Averages(still.clone(), still.clone(), 0.1, still)
-        standard = kernels.column_moments(values.detach(), share, number, averages, 1e-5)
-        return kernels.softmax_sum(node, kind, values, index, scale, standard, (bias,))
-
-    def plain(node, kind, values, scale, bias):
-        var, mean = torch.var_mean(values[mask], dim=0, correction=0)
-        normal = (values - mean) * (var + 1e-5).rsqrt() * scale + bias
-        return by_loops(batch, node, kind, normal, softmax=True)
-
-    inputs = [*inputs_of(batch, channels), *random(2, channels, seed=7)]
-    inputs[2] = inputs[2] * torch.tensor([1.0, 3.0, 0.2, 1.0, 1.0, 5.0]) + 2.0
-    assert_same(fused, plain, inputs, device)
 
 
 @pytest.mark.slow

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from specformer.nn.kernels.folding import folded_norm as folded_norm
     from specformer.nn.kernels.layer_norm import normalised_rows as normalised_rows
     from specformer.nn.kernels.lift import gelu_lift as gelu_lift
-    from specformer.nn.kernels.moments import column_moments as column_moments
     from specformer.nn.kernels.normalise import normalised as normalised
     from specformer.nn.kernels.pairs import pair_sum as pair_sum
     from specformer.nn.kernels.places import batch_places as batch_places
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "basis_entries": "entries",
     "batch_places": "places",
-    "column_moments": "moments",
     "column_sum": "columns",
     "distance_attention": "distances",
     "folded_norm": "folding",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specformer.nn.kernels.language import COLUMNS, blocks, jit, tl
-from specformer.nn.kernels.statistics import Averages, Standard
+from specformer.nn.kernels.statistics import Averages
 
 #: Rows whose moments one program takes.
 _ROWS = 128
@@ -13,7 +13,7 @@ _ROWS = 128
 
 def column_moments(
     x: Tensor, share: Tensor, number: Tensor, averages: Averages, eps: float
-) -> Standard:
+) -> tuple[Tensor, Tensor]:
     r"""Means and :math:`1/\sqrt{v + \varepsilon}` of all columns; averages take their part.
 
     Blocks of rows give a mean and a sum of squares about it each; a second kernel joins them, so
@@ -48,7 +48,7 @@ def column_moments(
         _ROWS,
         COLUMNS,
     )
-    return Standard(mean, inverse, number)
+    return mean, inverse
 
 
 @jit

@@ -64,7 +64,7 @@ class _Normalised(torch.autograd.Function):
         out = torch.empty_like(x)
         affine = (weight, bias)
         if len(x) > _ROWS:
-            mean, inverse, _ = column_moments(x, share, number, averages, eps)
+            mean, inverse = column_moments(x, share, number, averages, eps)
             _some_forward[_tiles(x)](
                 x, *affine, mean, inverse, out, *x.shape, smooth, ROWS=_SOME, COLUMNS=COLUMNS
             )

@@ -2,8 +2,8 @@ r"""The passes over all pairs of nodes that weigh messages and sum them at their
 
 Pair (i, j) of a graph of n nodes sends from j to i. The pairs of a target follow one another; those
 of a source are n apart. So both sums are over known places, and nothing is sorted. A weight is
-given, :math:`w = S`, or is a share, :math:`w = e^{x - \ell_i}` of logits
-:math:`x = (S - \mu)\,\gamma` with :math:`\ell_i` the logarithm of the sum of powers.
+given, :math:`w = S`, or is a share, :math:`w = e^{S - \ell_i}`, with :math:`\ell_i` the logarithm
+of the sum of powers.
 """
 
 from __future__ import annotations
@@ -12,53 +12,29 @@ from specformer.nn.kernels.language import LOG2_E, clear_padding, gelu_slope, ji
 
 
 @jit
-def scaling(centre, gain, column, inside, COLUMNS: tl.constexpr, GAIN: tl.constexpr):
-    """μ and γ of these columns; 0 and 1 where weights are taken as they are."""
-    middle = tl.zeros([COLUMNS], tl.float32)
-    scale = tl.full([COLUMNS], 1.0, tl.float32)
-    if GAIN:
-        middle = tl.load(centre + column, mask=inside, other=0.0)
-        scale = tl.load(gain + column, mask=inside, other=0.0)
-    return middle, scale
-
-
-@jit
 def forward(
     node,
     kind,
     weight,
-    centre,
-    gain,
-    inverse,
     out,
     lse,
-    joint,
     offsets,
     first,
     bond,
     channels,
     SOFTMAX: tl.constexpr,
-    GAIN: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    r"""Sums :math:`y_i = \sum_j w_{ij} m_{ij}` of one target and block of columns, and ℓ / ln 2.
-
-    With a gain also :math:`\sum_j w_{ij} (m_{ij} - y_i) (S_{ij} - \mu) / \sigma`: all that its
-    gradient needs of the pairs.
-    """
+    r"""Sums :math:`y_i = \sum_j w_{ij} m_{ij}` of one target and block of columns, and ℓ / ln 2."""
     target = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
     begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
     source = tl.load(first + target)
-    middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
-    scale *= LOG2_E
     top = tl.full([COLUMNS], float("-inf"), tl.float32)
     total = tl.zeros([COLUMNS], tl.float32)
     summed = tl.zeros([COLUMNS], tl.float32)
-    levels = tl.zeros([COLUMNS], tl.float32)
-    products = tl.zeros([COLUMNS], tl.float32)
     for start in range(begin, end, ROWS):
         pair = start + tl.arange(0, ROWS)
         real = pair < end
@@ -67,16 +43,12 @@ def forward(
         message = messages(node, kind, k, source + pair - begin, column, mask, channels)
         w = tl.load(weight + pair[:, None] * channels + column[None, :], mask=mask, other=0.0)
         if SOFTMAX:
-            off = w - middle[None, :]
-            x = off * scale[None, :]
+            x = w * LOG2_E
             higher = tl.maximum(top, tl.max(tl.where(real[:, None], x, float("-inf")), axis=0))
             shrink = tl.exp2(top - higher)
             power = tl.where(real[:, None], tl.exp2(x - higher[None, :]), 0.0)
             total = total * shrink + tl.sum(power, axis=0)
             summed = summed * shrink + tl.sum(power * message, axis=0)
-            if GAIN:
-                levels = levels * shrink + tl.sum(power * off, axis=0)
-                products = products * shrink + tl.sum(power * off * message, axis=0)
             top = higher
         else:
             summed += tl.sum(w * message, axis=0)
@@ -86,9 +58,6 @@ def forward(
         total = tl.where(full, total, 1.0)
         summed = summed / total
         tl.store(lse + place, tl.where(full, top, 0.0) + tl.log2(total), mask=inside)
-        if GAIN:
-            each = tl.load(inverse + column, mask=inside, other=0.0) / total
-            tl.store(joint + place, (products - levels * summed) * each, mask=inside)
     tl.store(out + place, summed, mask=inside)
 
 
@@ -129,8 +98,6 @@ def of_messages(
     node,
     kind,
     weight,
-    centre,
-    gain,
     lse,
     gradient,
     of_node,
@@ -142,7 +109,6 @@ def of_messages(
     kinds,
     channels,
     SOFTMAX: tl.constexpr,
-    GAIN: tl.constexpr,
     GROUP: tl.constexpr,
     KINDS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -159,8 +125,6 @@ def of_messages(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
     every = tl.arange(0, KINDS)
-    middle, scale = scaling(centre, gain, column, inside, COLUMNS, GAIN)
-    scale *= LOG2_E
     known = (every < kinds)[:, None] & inside[None, :]
     of_kind = tl.load(kind + every[:, None] * channels + column[None, :], mask=known, other=0.0)
     total = tl.zeros([KINDS, COLUMNS], tl.float32)
@@ -183,8 +147,7 @@ def of_messages(
             w = tl.load(weight + pair[:, None] * channels + column[None, :], mask=mask, other=0.0)
             at = (row + i)[:, None] * channels + column[None, :]
             if SOFTMAX:
-                x = (w - middle[None, :]) * scale[None, :]
-                w = tl.exp2(x - tl.load(lse + at, mask=mask, other=0.0))
+                w = tl.exp2(w * LOG2_E - tl.load(lse + at, mask=mask, other=0.0))
             g = tl.load(gradient + at, mask=mask, other=0.0)
             k = tl.load(bond + pair, mask=there, other=0)
             # Beyond the targets a share may be anything, even infinite.

@@ -70,16 +70,11 @@ class _PairSum(torch.autograd.Function):
             node,
             kind,
             weight,
-            unused,
-            unused,
-            unused,
             out,
-            unused,
             unused,
             *index,
             node.shape[1],
             SOFTMAX=False,
-            GAIN=False,
             **FORWARD.options(node),
         )
         return out
@@ -110,12 +105,9 @@ def message_gradients(
     weight: Tensor,
     gradient: Tensor,
     index: PairIndex,
-    centre: Tensor | None = None,
-    gain: Tensor | None = None,
     lse: Tensor | None = None,
-    scaled: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits, perhaps scaled."""
+    """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits."""
     rows, channels = node.shape
     wide = SOURCES.grid(node)[1]
     # Small groups leave many parts of the kinds' sums to add, large ones few programs.
@@ -127,8 +119,6 @@ def message_gradients(
         node,
         kind,
         weight,
-        node if centre is None else centre,
-        node if gain is None else gain,
         node if lse is None else lse,
         gradient,
         of_node,
@@ -138,7 +128,6 @@ def message_gradients(
         len(kind),
         channels,
         SOFTMAX=lse is not None,
-        GAIN=scaled,
         GROUP=group,
         KINDS=power_of_two(len(kind), least=16),  # the least that products take
         **SOURCES.options(node),

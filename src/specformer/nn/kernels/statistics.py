@@ -1,18 +1,10 @@
-r"""What batch normalisation hands to kernels and gets from them."""
+r"""What batch normalisation hands to kernels."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from torch import Tensor
-
-
-class Standard(NamedTuple):
-    """Means and inverse deviations ``[columns]``, and the number of rows they are of."""
-
-    mean: Tensor
-    inverse: Tensor
-    number: Tensor
 
 
 class Averages(NamedTuple):
