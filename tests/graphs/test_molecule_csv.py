@@ -44,7 +44,12 @@ def test_a_compressed_file_is_the_same(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.y, plain.y)
 
 
-@pytest.mark.parametrize("damaged", [b"smiles\nC\n", gzip.compress(b"smiles\nCCO\n" * 99)[:-20]])
+# With names: the time in a compressed file would be in that of its test.
+@pytest.mark.parametrize(
+    "damaged",
+    [b"smiles\nC\n", gzip.compress(b"smiles\nCCO\n" * 99)[:-20]],
+    ids=["not compressed", "cut short"],
+)
 def test_a_damaged_compressed_file_is_refused(damaged: bytes, tmp_path: Path) -> None:
     (tmp_path / "own.csv.gz").write_bytes(damaged)
     with pytest.raises(GraphError, match=r"own\.csv\.gz: cannot be read as CSV"):
