@@ -15,6 +15,7 @@ from specformer.experiments.paper import TABLE_3
 from specformer.experiments.table3 import _table_rows, table3
 from specformer.experiments.tables import markdown_table, table_grid, with_cited
 from specformer.graphs import GraphSet, write_graph_set
+from specformer.training.metrics import summary
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 
@@ -85,18 +86,28 @@ def test_lower_wins_on_zinc_and_higher_on_the_others() -> None:
     assert strong["Spec-GN, cited"] == {4}
 
 
-def test_both_epochs_where_they_differ() -> None:
-    at_loss, at_metric = {"mean": 0.28, "ci95": None}, {"mean": 0.29, "ci95": None}
-    entry = {**row("specformer", "molpcba", 0.0), "test": at_loss, "test_by_metric": at_metric}
+def test_all_epochs_that_differ() -> None:
+    at_loss, at_metric, at_end = (summary([value]) for value in (0.28, 0.29, 0.285))
+    entry = {
+        **row("specformer", "molpcba", 0.0),
+        "test": at_loss,
+        "test_by_metric": at_metric,
+        "test_at_end": at_end,
+    }
     rows = _table_rows(entry)
-    assert [(found["metric"], found["mean"]) for found in rows] == [
-        ("ap", 0.28),
-        ("ap-by-ap", 0.29),
+    assert [(found["metric"], found["values"]) for found in rows] == [
+        ("ap", [0.28]),
+        ("ap-by-ap", [0.29]),
+        ("ap-at-end", [0.285]),
     ]
-    _, cells, _ = table_grid(3, rows)
-    assert cells[0][2] == "0.2800 (0.2900) [0.2972]"
-    _, cells, _ = table_grid(3, _table_rows({**entry, "test": at_metric}))
-    assert cells[0][2] == "0.2900 [0.2972]"
+    for changed, shown in (
+        ({}, "0.2800 (0.2900, end 0.2850) [0.2972]"),
+        ({"test": at_metric}, "0.2900 (end 0.2850) [0.2972]"),
+        ({"test": at_end}, "0.2850 (0.2900) [0.2972]"),
+        ({"test": at_metric, "test_at_end": None}, "0.2900 [0.2972]"),  # diverged, in one run
+    ):
+        _, cells, _ = table_grid(3, _table_rows({**entry, **changed}))
+        assert cells[0][2] == shown
 
 
 def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:

@@ -23,7 +23,7 @@ from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import TABLE_3
-from specformer.experiments.tables import by_itself, table_row
+from specformer.experiments.tables import at_end, by_itself, table_row
 from specformer.reports.contestants import array_name
 from specformer.spectrum import ManySpectra
 from specformer.training.progress import Progress
@@ -140,11 +140,12 @@ def _check(datasets: Sequence[str], models: Sequence[str]) -> None:
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """At the epoch that is kept and, where it is another, at that of the best validation metric."""
+    """One row an epoch: the one kept and, if others, that of the best metric and the last."""
     metric: str = GRAPH_SETS[entry["dataset"]].metric
-    found = {metric: entry["test"]}
-    if entry["test_by_metric"] != entry["test"]:
-        found[by_itself(metric)] = entry["test_by_metric"]
+    others = {by_itself(metric): entry["test_by_metric"], at_end(metric): entry["test_at_end"]}
+    found = {metric: entry["test"]} | {
+        name: values for name, values in others.items() if values not in (None, entry["test"])
+    }
     return [
         table_row(
             entry,

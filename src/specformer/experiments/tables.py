@@ -54,6 +54,11 @@ def by_itself(metric: str) -> str:
     return f"{metric}-by-{metric}"
 
 
+def at_end(metric: str) -> str:
+    """The name of a metric at the last epoch."""
+    return f"{metric}-at-end"
+
+
 @dataclass(frozen=True)
 class _Style:
     """How one table's cells are written from rows by metric; ``best`` of the first metric.
@@ -92,11 +97,12 @@ def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
-    metric, row = next((metric, row) for metric, row in rows.items() if "-by-" not in metric)
+    metric, row = next((metric, row) for metric, row in rows.items() if "-" not in metric)
     if row["recipe"] == CITED:
         return f"[{plain_interval(row)}]"
-    other = rows.get(by_itself(metric))
-    shown = plain_interval(row) + ("" if other is None else f" ({other['mean']:.4f})")
+    epochs = ((by_itself(metric), ""), (at_end(metric), "end "))
+    others = [f"{mark}{rows[name]['mean']:.4f}" for name, mark in epochs if name in rows]
+    shown = plain_interval(row) + (f" ({', '.join(others)})" if others else "")
     cited = "–" if row["paper"] is None else f"{row['paper']:.4f}"
     return f"{shown} [{cited}]"
 
@@ -120,8 +126,8 @@ _STYLES = {
         _graph_cell,
         "Test MAE on ZINC (lower is better), ROC-AUC on MolHIV and average precision on MolPCBA "
         "(higher is better), ± 95% interval, at the epoch that the recipe keeps (at that of the "
-        "best validation metric, where it is another) [the paper's; a row marked cited has nothing "
-        "else]",
+        "best validation metric, where it is another; end: at the last) [the paper's; a row marked "
+        "cited has nothing else]",
     ),
     4: _Style(
         {"squirrel": "accuracy", "citeseer": "accuracy", "molpcba": "ap"},
@@ -256,6 +262,7 @@ def table_row(
         "metric": metric,
         "mean": values["mean"],
         "ci95": values["ci95"],
+        "values": values["values"],
         "runs": runs,
         "paper": paper,
         "parameters": entry["parameters"],
@@ -294,7 +301,7 @@ def _cited_row(model: str, dataset: str) -> dict[str, Any]:
         {"model": model, "recipe": CITED, "parameters": None, "seconds": 0.0},
         dataset=dataset,
         metric=_STYLES[3].metric_of(dataset),
-        values={"mean": mean, "ci95": spread},
+        values={"mean": mean, "ci95": spread, "values": []},
         runs=0,
         paper=mean,
     )

@@ -307,16 +307,20 @@ def _told_by_predictions(entries: Sequence[Entry]) -> str:
 
 
 def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
-    """Test figures and, where some differ, those at the epochs of the best validation figure."""
+    """Test figures and, where some differ, those at the best validation figure and at the end."""
     metric, looks = metric_named(name), contestant_looks(entries)
     measured = [entry for entry in entries if entry["metric"] == name]
     over = _mean_over(_most(measured, "runs"), "runs")
     better = "Lower" if metric.lower else "Higher"
     bold = "; the best of a data set is bold" if len(contestant_looks(measured)) > 1 else ""
-    rules = {"test": ""}
-    if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
-        rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
+    rules = {
+        "test": "",
+        "test_by_metric": f" at the epoch of the best validation {metric.label}",
+        "test_at_end": " at the last epoch",
+    }
     for key, at in rules.items():
+        if all(entry.get(key) in (None, entry["test"]) for entry in measured) and key != "test":
+            continue
         yield tables.comparison(
             f"Test {metric.label}{at}{over}. {better} is better{bold}.",
             measured,
