@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.training.small_graphs import small_set
+from tests.training.small_graphs import small_set, three_classes
 
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError
@@ -17,6 +17,7 @@ from specformer.experiments.graph_recipe import (
     graph_model,
     graph_recipe,
     graph_recipes_for,
+    num_outputs,
 )
 from specformer.graphs import GraphSet
 
@@ -106,18 +107,44 @@ def test_own_data_settle_what_is_left_open(classes: bool, settings, settled) -> 
 @pytest.mark.parametrize(
     ("classes", "settings", "message"),
     [
-        (False, {"task": "classification"}, "classification needs targets of 0 and 1"),
+        (False, {"task": "classification"}, "classes of several targets are 0 and 1"),
         (False, {"metric": "ap"}, "metric=ap is one of classification"),
         # The sign of a number is no class, and a logit no number: both would look like results.
         (False, {"metric": "accuracy"}, "metric=accuracy is one of classification"),
         (True, {"metric": "rmse"}, "metric=rmse is one of regression"),
         (False, {"metric": "odd"}, "unknown metric 'odd'"),
-        (True, {"loss": "l1"}, "loss=l1 does not go with classification"),
+        (True, {"loss": "l1"}, "loss=l1 does not go with classification into two"),
+        (True, {"loss": "ce"}, "loss=ce does not go with classification into two"),
     ],
 )
 def test_what_does_not_fit_is_refused(classes: bool, settings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GraphRecipe(**settings).settled(small_set(classes=classes))
+
+
+def test_a_target_of_several_classes() -> None:
+    classes = GraphRecipe(task="classification", standardise=True)
+    recipe = classes.settled(three_classes())
+    settled = (recipe.task, recipe.metric, recipe.loss, recipe.standardise)
+    assert settled == ("classification", "accuracy", "ce", False)
+    assert num_outputs(three_classes(), recipe) == 3
+    # Whole numbers may as well be counts: without a word they are numbers.
+    assert GraphRecipe().settled(three_classes()).task == "regression"
+    for change, message in (
+        ({"metric": "rocauc"}, "metric=rocauc does not go with classification into more than two"),
+        ({"loss": "bce"}, "loss=bce does not go with classification into more than two"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replace(classes, **change).settled(three_classes())
+
+
+@pytest.mark.parametrize(
+    ("targets", "strange"), [([0, 1, 3], "3"), ([1, 2, 3], "1"), ([0, 1, 2.5], "2.5")]
+)
+def test_classes_are_numbered_without_a_gap(targets: list[float], strange: str) -> None:
+    graphs = GraphSet([1] * 4, [0] * 4, [], y=[[y] for y in (*targets, np.nan)], name="odd")
+    with pytest.raises(ConfigError, match=f"odd: classes are numbered .* a target is {strange};"):
+        GraphRecipe(task="classification").settled(graphs)
 
 
 def test_no_targets_are_refused() -> None:

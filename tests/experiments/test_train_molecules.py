@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training.small_graphs import small_set
+from tests.training.small_graphs import small_set, three_classes
 
 from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
@@ -191,6 +191,29 @@ def test_targets_of_one_class_are_refused_before_training(tmp_path: Path) -> Non
         train(tmp_path / "alike.npz")
 
 
+def test_one_of_several_classes(tmp_path: Path) -> None:
+    write_graph_set(tmp_path / "small.npz", three_classes())
+    run, result = finished(tmp_path, tmp_path / "small.npz", task="classification", runs=2)
+    assert (result["task"], result["metric"]) == ("classification", "accuracy")
+    (row,) = result["molecules"]
+    assert row["classes"] == ["0", "1", "2"]
+    # Each run tests a tenth of the graphs, and may have the unknown one there.
+    counts = run.outputs()["molecules/small/specformer/confusion"]
+    assert counts.shape == (3, 3)
+    assert counts.sum() in (11, 12)
+    graphs = read_graph_set(tmp_path / "small.npz")
+    with torch.no_grad():
+        said = torch.stack([model(pack(graphs)) for model in load_graph_models(run)])
+    shares = said.softmax(dim=-1)
+    found = rows_of(predict_molecules(run, device=CPU).text)
+    numbers = [[float(line[f"probability({n})"]) for n in range(3)] for line in found]
+    np.testing.assert_allclose(numbers, shares.mean(dim=0), atol=1e-4)
+    best = shares.mean(dim=0).argmax(dim=1)
+    assert [int(line["prediction"]) for line in found] == best.tolist()
+    spread = shares.std(dim=0)[range(60), best]
+    np.testing.assert_allclose([float(line["spread"]) for line in found], spread, rtol=1e-2)
+
+
 def test_some_of_the_targets(graphs_file: Path) -> None:
     write_graph_set(graphs_file, replace(read_graph_set(graphs_file), task_names=("a", "b")))
     settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
@@ -206,7 +229,7 @@ def test_what_cannot_be_trained_is_refused(graphs_file: Path) -> None:
     for options, message in (
         ({"model": "odd"}, "unknown model 'odd'"),
         ({"runs": 0}, "--runs 0"),
-        ({"task": "classification"}, "targets of 0 and 1"),
+        ({"task": "classification"}, "several targets are 0 and 1"),
     ):
         with pytest.raises(ConfigError, match=message):
             train(graphs_file, **options)

@@ -16,9 +16,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.nn.test_graph_model import Watch
-from tests.training.small_graphs import small_model, small_set, small_task
+from tests.training.small_graphs import small_model, small_set, small_task, three_classes
 from torch import nn
 
+from specformer import GraphSpecformer
 from specformer.datasets.batches import Batches
 from specformer.errors import ConfigError, RunError
 from specformer.training.checkpoint import Checkpoint
@@ -89,6 +90,23 @@ def test_it_learns() -> None:
     schedule = GraphSchedule(epochs=30, batch_size=8, learning_rate=0.02, warmup=2)
     fit = fit_graphs(small_model(), small_task(standardise=True), schedule)
     assert fit.curves[-1, 0] < 0.3 * fit.curves[0, 0]
+
+
+def test_it_learns_one_of_several_classes() -> None:
+    task = small_task(three_classes(), loss="ce", metric="accuracy")
+    torch.manual_seed(0)
+    model = GraphSpecformer([3], [2], 16, 3, num_layers=2, num_heads=2).double()
+    schedule = GraphSchedule(epochs=40, batch_size=8, learning_rate=0.01, warmup=2)
+    fit = fit_graphs(model, task, schedule)
+    assert fit.curves[-1, 0] < 0.5 * fit.curves[0, 0]
+    with torch.no_grad():
+        logits = fit.model(task.store.exact(task.val))
+    targets = task.store.labels(torch.as_tensor(task.val))[:, 0]
+    known = ~targets.isnan()
+    right = (logits.argmax(dim=1) == targets)[known].double().mean()
+    assert fit.by_metric.val == pytest.approx(right.item())
+    with pytest.raises(ConfigError, match="a target is 2, the model's classes are 0 to 1"):
+        fit_graphs(small_model(), task, schedule)
 
 
 @pytest.mark.parametrize("average", [None, 1.5])

@@ -33,6 +33,22 @@ def test_missing_targets_count_for_nothing(loss) -> None:
     assert bool(gradient.isfinite().all())
 
 
+def test_one_of_several_classes_is_pytorchs_cross_entropy() -> None:
+    targets = torch.tensor([[0.0], [2.0], [torch.nan], [1.0], [2.0], [2.0]])
+    known = ~targets[:, 0].isnan()
+    outputs = OUTPUTS.clone().requires_grad_()
+    errors, found = graph_errors("ce", outputs, targets)
+    assert errors.shape == found.shape == (6, 1)
+    assert torch.equal(found[:, 0], known)
+    mean = errors.sum() / known.sum()
+    expected = nn.functional.cross_entropy(outputs[known], targets[known, 0].long())
+    torch.testing.assert_close(mean, expected)
+    (gradient,) = torch.autograd.grad(mean, outputs)
+    assert bool((gradient[2] == 0).all())
+    with pytest.raises(ValueError, match=r"outputs \[6, 3\] and targets \[6, 3\] differ"):
+        graph_errors("ce", OUTPUTS, TARGETS)
+
+
 @pytest.mark.parametrize("loss", PLAIN)
 def test_a_column_is_not_broadcast_against_a_row(loss) -> None:
     """[B, 1] against [B] would compare all pairs."""

@@ -64,6 +64,19 @@ def test_accuracy_is_scikit_learns() -> None:
     assert metric_named("accuracy")(predictions, targets) == pytest.approx(expected)
 
 
+def test_accuracy_of_several_classes_is_scikit_learns() -> None:
+    predictions = RANDOM.standard_normal((90, 4))
+    targets = RANDOM.integers(0, 4, (90, 1)).astype(float)
+    targets[RANDOM.random(90) < 0.2] = np.nan
+    known = ~np.isnan(targets[:, 0])
+    expected = sklearn.accuracy_score(targets[known, 0], predictions[known].argmax(axis=1))
+    metric = metric_named("accuracy")
+    assert metric(predictions, targets) == pytest.approx(expected)
+    assert metric.each(predictions, targets) == [pytest.approx(expected)]
+    with pytest.raises(ValueError, match="predictions"):
+        metric_named("rocauc")(predictions, targets)
+
+
 @pytest.mark.parametrize(
     ("name", "key", "tasks", "dataset"),
     [("rocauc", "rocauc", 1, "ogbg-molhiv"), ("ap", "ap", 128, "ogbg-molpcba")],

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import nn
@@ -34,6 +34,19 @@ _BOOK = RecipeBook("molecules.yaml")
 _NAMED = 8
 
 Task = Literal["regression", "classification"]
+
+
+class _Targets(NamedTuple):
+    """What targets are, the losses that go with them, the usual one first, and the usual metric."""
+
+    told: str
+    losses: tuple[Loss, ...]
+    metric: str
+
+
+_NUMBERS = _Targets("regression", ("l1", "mse"), "rmse")
+_TWO_CLASSES = _Targets("classification into two", ("bce",), "rocauc")
+_CLASSES = _Targets("classification into more than two", ("ce",), "accuracy")
 
 
 @dataclass(frozen=True)
@@ -91,8 +104,9 @@ class GraphRecipe:
         model: Specformer's settings.
         schedule: epochs, batches, rates.
         task: None for a named set's own, else classification where all targets are 0 or 1.
-        loss: None for L1 in regression and binary cross-entropy in classification.
-        metric: None for a named set's own, else RMSE or ROC-AUC.
+        loss: None for L1 in regression, binary cross-entropy for targets of 0 and 1, and
+            cross-entropy for a target of more classes.
+        metric: None for a named set's own, else RMSE, ROC-AUC or, of more classes, accuracy.
         standardise: learn targets of mean 0 and variance 1; regression only.
         monitor: ``"metric"`` or ``"loss"``: which validation figure picks the epoch that is kept;
             ``"last"`` keeps the last.
@@ -134,18 +148,17 @@ class GraphRecipe:
         binary = bool(np.isin(known, (0.0, 1.0)).all())
         named = GRAPH_SETS.get(graphs.name)
         task = self.task or (named.task if named else _task(binary))
-        if task == "classification" and not binary:
-            raise ConfigError(
-                f"{graphs.name}: classification needs targets of 0 and 1; use --task regression."
-            )
-        fallback = "rmse" if task == "regression" else "rocauc"
-        own = named.metric if named and named.task == task else fallback
-        metric = self.metric or own
+        kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
+        if kind is _CLASSES:
+            _check_classes(graphs.name, graphs.y)
+        metric = self.metric or (named.metric if named and named.task == task else kind.metric)
         if (of := metric_named(metric).task) != task:
             raise ConfigError(f"metric={metric} is one of {of}, not of {task}.")
-        loss = self.loss or ("bce" if task == "classification" else "l1")
-        if (loss == "bce") != (task == "classification"):
-            raise ConfigError(f"loss={loss} does not go with {task}.")
+        if kind is _CLASSES and not metric_named(metric).several:
+            raise ConfigError(f"metric={metric} does not go with {kind.told}; accuracy does.")
+        loss = self.loss or kind.losses[0]
+        if loss not in kind.losses:
+            raise ConfigError(f"loss={loss} does not go with {kind.told}.")
         standardise = self.standardise and task == "regression"
         return replace(self, task=task, metric=metric, loss=loss, standardise=standardise)
 
@@ -159,6 +172,37 @@ class BaselineRecipe(GraphRecipe):
 
 def _task(binary: bool) -> Task:
     return "classification" if binary else "regression"
+
+
+def _check_classes(name: str, targets: np.ndarray) -> None:
+    """Refuse what is not one target whose classes are numbered from 0."""
+    if targets.shape[1] > 1:
+        raise ConfigError(
+            f"{name}: classes of several targets are 0 and 1; choose one with --set targets=[…], "
+            "or use --task regression."
+        )
+    found = np.unique(targets[~np.isnan(targets)])
+    expected = np.arange(len(found))
+    if not np.array_equal(found, expected):
+        strange = found[found != expected][0]
+        raise ConfigError(
+            f"{name}: classes are numbered 0, 1, 2, … without a gap, and a target is {strange:g}; "
+            "use --task regression for numbers."
+        )
+
+
+def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
+    """How many numbers a model puts out: one a target or, if that has several classes, one a class.
+
+    Example:
+        >>> graphs = GraphSet([1] * 3, [0] * 3, [], y=[[0.0], [1.0], [2.0]])
+        >>> num_outputs(graphs, GraphRecipe(task="classification").settled(graphs))
+        3
+    """
+    if recipe.loss != "ce":
+        return graphs.num_tasks
+    assert graphs.y is not None
+    return int(np.nanmax(graphs.y)) + 1
 
 
 def graph_recipe(
@@ -277,15 +321,15 @@ def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], lis
 
 
 def graph_model(
-    name: str, recipe: GraphRecipe, atoms: Sequence[int], bonds: Sequence[int], tasks: int
+    name: str, recipe: GraphRecipe, atoms: Sequence[int], bonds: Sequence[int], outputs: int
 ) -> nn.Module:
     """A fresh model of that name."""
     if name not in GRAPH_MODELS:
         raise ConfigError(f"unknown model {name!r}; choose from {', '.join(GRAPH_MODELS)}.")
     options = asdict(recipe.model)
     if name in GRAPH_BASELINES:
-        return _baseline(name, options, atoms, bonds, tasks)
-    return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), tasks, **options)
+        return _baseline(name, options, atoms, bonds, outputs)
+    return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), outputs, **options)
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
@@ -305,7 +349,7 @@ def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
 
 
 def _baseline(
-    name: str, options: dict[str, Any], atoms: Sequence[int], bonds: Sequence[int], tasks: int
+    name: str, options: dict[str, Any], atoms: Sequence[int], bonds: Sequence[int], outputs: int
 ) -> nn.Module:
     kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
     known = inspect.signature(kind).parameters
@@ -314,4 +358,4 @@ def _baseline(
         if option not in known:
             raise ConfigError(f"model.{option}: {name} has no such setting.")
     columns = {"node_cardinalities": atoms, "edge_cardinalities": bonds}
-    return kind(**columns, out_channels=tasks, **given)
+    return kind(**columns, out_channels=outputs, **given)

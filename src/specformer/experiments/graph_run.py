@@ -18,6 +18,7 @@ from specformer.experiments.graph_recipe import (
     cardinalities,
     graph_model,
     largest_ring,
+    num_outputs,
 )
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra
@@ -54,7 +55,7 @@ def fit_run(
     own_seed = 100_003 * seed + run
     atoms, bonds = cardinalities(graphs, recipe)
     torch.manual_seed(own_seed)
-    fresh = graph_model(model, recipe, atoms, bonds, graphs.num_tasks).to(device)
+    fresh = graph_model(model, recipe, atoms, bonds, num_outputs(graphs, recipe)).to(device)
     parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
     task = GraphTask(
         store,

@@ -19,6 +19,7 @@ from specformer.experiments.graph_recipe import (
     graph_model,
     graph_recipe,
     largest_ring,
+    num_outputs,
 )
 from specformer.experiments.graph_run import fit_run
 from specformer.experiments.molecules import graph_spectra, graph_splits
@@ -79,7 +80,7 @@ class GraphTrials:
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
         columns = cardinalities(self.graphs, recipe)
-        fresh = graph_model(self.model, recipe, *columns, self.graphs.num_tasks)
+        fresh = graph_model(self.model, recipe, *columns, num_outputs(self.graphs, recipe))
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:

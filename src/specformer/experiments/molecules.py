@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.graph_recipe import GraphRecipe, num_outputs
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
@@ -104,11 +104,12 @@ def learn_graphs(
         before = sum(fit.seconds_before for fit in fits)
     row = {
         "dataset": graphs.name,
-        "description": _describe(graphs),
+        "description": _describe(graphs, recipe),
         "model": job.model,
         "runs": len(splits),
         "metric": recipe.metric,
         "targets": list(graphs.task_names or ())[:_SHOWN],
+        **_classes(graphs, recipe),
         "splits": [split.fingerprint for split in splits],
         "tested_on": job.tested_on,
         "matrix": recipe.matrix,
@@ -124,7 +125,7 @@ def learn_graphs(
     tested = np.flatnonzero(getattr(splits[0], job.tested_on))
     arrays = {
         f"{where}/curve": curves,
-        f"{where}/tested": _tested(fits, recipe),
+        **_tested(where, fits, recipe),
         **filter_pictures(where, fits[0].model, job.spectra, tested, recipe.matrix),
     }
     return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
@@ -177,7 +178,10 @@ def predict_graphs(
     device: torch.device,
     cache: str | Path | None = None,
 ) -> Tensor:
-    """Predictions of each model ``[models, G, tasks]``; of classes, the probability of 1."""
+    """Predictions of each model ``[models, G, tasks]``; of classes, the probability of 1.
+
+    Of one target with several classes, the probability of each ``[models, G, classes]``.
+    """
     spectra = graph_spectra(graphs, recipe, device, cache)
     max_ring = getattr(models[0], "max_ring", None)
     store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
@@ -188,19 +192,34 @@ def predict_graphs(
         outputs = evaluation.outputs()
         ordered = torch.empty_like(outputs)
         ordered[evaluation.order.cpu()] = outputs
-        found.append(ordered.sigmoid() if recipe.task == "classification" else ordered)
+        found.append(_in_words(ordered, recipe))
     return torch.stack(found)
 
 
-def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> np.ndarray:
-    """Predictions for the test graphs of all runs and their targets, ``[2, graphs, tasks]``."""
+def _in_words(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
+    """A model's outputs as people read them: numbers as they are, logits as probabilities."""
+    if recipe.loss == "ce":
+        return outputs.softmax(dim=-1)
+    return outputs.sigmoid() if recipe.loss == "bce" else outputs
+
+
+def _tested(where: str, fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
+    """Predictions for the test graphs of all runs and their targets, ``[2, graphs, tasks]``.
+
+    Of one target with several classes, graphs by true and predicted class, ``[classes, classes]``.
+    """
     predicted, measured = (
-        np.concatenate([getattr(fit, name)[:, :_SHOWN] for fit in fits]).astype(np.float32)
-        for name in ("predicted", "measured")
+        np.concatenate([getattr(fit, name) for fit in fits]) for name in ("predicted", "measured")
     )
-    if recipe.task == "classification":
-        predicted = torch.from_numpy(predicted).sigmoid().numpy()
-    return np.stack([predicted, measured])
+    if recipe.loss == "ce":
+        known = ~np.isnan(measured[:, 0])
+        counts = np.zeros((predicted.shape[1],) * 2, dtype=np.int64)
+        pairs = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
+        np.add.at(counts, pairs, 1)
+        return {f"{where}/confusion": counts}
+    shown = _in_words(torch.from_numpy(predicted[:, :_SHOWN].astype(np.float32)), recipe)
+    both = np.stack([shown.numpy(), measured[:, :_SHOWN].astype(np.float32)])
+    return {f"{where}/tested": both}
 
 
 def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
@@ -237,6 +256,13 @@ def _by_target(
     return {"test_by_target": found}
 
 
+def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
+    """What the classes of a target that has several are called."""
+    if recipe.loss != "ce":
+        return {}
+    return {"classes": [str(number) for number in range(num_outputs(graphs, recipe))]}
+
+
 def target_names(graphs: GraphSet) -> list[str]:
     """What the targets are called: as in their file, or by number."""
     return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
@@ -260,7 +286,7 @@ def _check_parts(job: GraphJob) -> None:
                 raise ConfigError(f"{graphs.name}: {error}") from error
 
 
-def _describe(graphs: GraphSet) -> str:
+def _describe(graphs: GraphSet, recipe: GraphRecipe) -> str:
     targets = ""
     if graphs.num_tasks > 1:
         targets = f"; {graphs.num_tasks} targets, figures are means over them"
@@ -268,6 +294,8 @@ def _describe(graphs: GraphSet) -> str:
             targets += f", predictions of the first {_SHOWN} are drawn"
     elif graphs.task_names:
         targets = f"; the target is {graphs.task_names[0]}"
+    if recipe.loss == "ce":
+        targets += f"; {num_outputs(graphs, recipe)} classes"
     return (
         f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
         f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import RunError
-from specformer.experiments.graph_recipe import built_recipe
+from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.graphs import GraphSet
 from specformer.graphs.csv_table import is_csv
@@ -53,18 +54,6 @@ class _Line:
     error: str = ""
 
 
-class _Value(NamedTuple):
-    """The mean over models of a number, or of a probability, and its standard deviation."""
-
-    mean: float
-    spread: float | None
-
-    def cells(self, classes: bool) -> list[str]:
-        shown = f"{self.mean:.6f}" if classes else f"{self.mean:.6g}"
-        prediction = [str(int(self.mean > 0.5)), shown] if classes else [shown]
-        return prediction + ([] if self.spread is None else [f"{self.spread:.3g}"])
-
-
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
     name = run.result()["model"]
@@ -86,14 +75,16 @@ def predict_molecules(
 ) -> Predictions:
     """Predictions for SMILES, for a file of molecules or graphs, or for those trained on.
 
-    A column ``prediction`` a target, with ``probability`` where it is a class; ``spread``, the
-    standard deviation over the models, where there are several; and ``error``.
+    A column ``prediction`` a target, with ``probability`` where it is a class, that of 1 or, of
+    several classes, of each; ``spread``, the standard deviation over the models, where there are
+    several; and ``error``.
     """
     result = run.result()
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
     models = load_graph_models(run)
-    values: dict[int, list[_Value]] = {}
+    found = torch.empty(len(models), 0, models[0].config["out_channels"])
+    known: list[int] = []
     if graphs is not None:
         _same_columns(graphs, models[0])
         strange = _strange(graphs, result["seen"])
@@ -106,9 +97,8 @@ def predict_molecules(
         known = [number for number in range(len(graphs)) if number not in strange]
         if known:
             found = predict_graphs(models, graphs.subset(known), recipe, device, cache)
-            values = dict(zip(known, _values(found), strict=True))
-    several, classes = len(models) > 1, recipe.task == "classification"
-    text = _csv(lines, values, result["targets"], classes, several)
+    places = {number: place for place, number in enumerate(known)}
+    text = _csv(lines, _columns(found, result["targets"], recipe), places)
     return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
 
 
@@ -191,34 +181,45 @@ def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
     return found
 
 
-def _values(found: torch.Tensor) -> Iterator[list[_Value]]:
-    """Of predictions ``[models, G, tasks]``, a list a graph."""
-    means = found.mean(dim=0).tolist()
-    spreads = (
-        found.std(dim=0).tolist() if len(found) > 1 else [[None] * found.shape[2]] * len(means)
-    )
-    for mean, spread in zip(means, spreads, strict=True):
-        yield [_Value(*pair) for pair in zip(mean, spread, strict=True)]
+def _columns(found: Tensor, targets: Sequence[str], recipe: GraphRecipe) -> dict[str, list[str]]:
+    """By name, the cells of all graphs, of predictions ``[models, G, tasks]`` or by class."""
+    mean = found.mean(dim=0)
+    spread = found.std(dim=0) if len(found) > 1 else None
+    if recipe.loss == "ce":
+        best = mean.argmax(dim=1, keepdim=True)
+        columns = {"prediction": _cells(best[:, 0], "d")}
+        for number in range(mean.shape[1]):
+            columns[f"probability({number})"] = _cells(mean[:, number], ".6f")
+        if spread is not None:  # of the class that is predicted
+            columns["spread"] = _cells(spread.gather(1, best)[:, 0], ".3g")
+        return columns
+    columns = {}
+    for number, target in enumerate(targets):
+        name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]
+        if recipe.loss == "bce":
+            columns[f"prediction{name}"] = _cells((value > 0.5).int(), "d")
+            columns[f"probability{name}"] = _cells(value, ".6f")
+        else:
+            columns[f"prediction{name}"] = _cells(value, ".6g")
+        if spread is not None:
+            columns[f"spread{name}"] = _cells(spread[:, number], ".3g")
+    return columns
 
 
-def _csv(
-    lines: Sequence[_Line],
-    values: dict[int, list[_Value]],
-    targets: Sequence[str],
-    classes: bool,
-    several: bool,
-) -> str:
-    kinds = ["prediction", *(["probability"] if classes else []), *(["spread"] if several else [])]
-    names = [""] if len(targets) == 1 else [f"({name})" for name in targets]
+def _cells(values: Tensor, form: str) -> list[str]:
+    return [format(value, form) for value in values.tolist()]
+
+
+def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int, int]) -> str:
+    """The table; ``places`` has a graph's place in the columns by its number."""
     molecules = any(line.smiles is not None for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = [f"{kind}{name}" for name in names for kind in kinds]
     writer.writerow(["id", *(["smiles"] if molecules else []), *columns, "error"])
     for line in lines:
         cells = [""] * len(columns)
         if line.graph is not None:
-            cells = [cell for value in values[line.graph] for cell in value.cells(classes)]
+            cells = [column[places[line.graph]] for column in columns.values()]
         writer.writerow([line.name, *([line.smiles] if molecules else []), *cells, line.error])
     return text.getvalue()
 

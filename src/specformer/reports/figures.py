@@ -159,18 +159,22 @@ def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture
     yield from attention(entries, arrays, "nodes", "dataset")
 
 
-def node_confusions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+def confusions(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, things: str
+) -> Iterator[Picture]:
     """Which classes are taken for which by ours, or by the only model; a picture a data set."""
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"nodes/{name}", group, "confusion", looks)
+        found = arrays_of(arrays, f"{kind}/{name}", group, "confusion", looks)
         for style, counts in found.items():
             if len(counts) > _MOST_CLASSES or not (style.ours or len(found) == 1):
                 continue
             names = [str(label) for label in group[0]["classes"]]
             heading = name if not style.recipe else f"{name} ({style.recipe})"
             figure = plots.confusion_plot(counts, names, title=heading)
-            alt = f"{name}: the classes that {style.label} gives to the test nodes of each class."
+            alt = (
+                f"{name}: the classes that {style.label} gives to the test {things} of each class."
+            )
             yield picture(figure, alt)
 
 

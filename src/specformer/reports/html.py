@@ -201,13 +201,7 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 lower_is_better=False,
                 write=numbers.percent,
             ),
-            Figure(
-                "Which classes are taken for which",
-                "Of the test nodes of each class (row), the percentage put into each (column)"
-                + (" by Specformer" if many else "")
-                + (", over all runs." if runs > 1 else "."),
-                tuple(figures.node_confusions(entries, arrays)),
-            ),
+            _confusions(entries, arrays, "nodes", "nodes"),
             Figure(
                 "Learned filters",
                 "What each head of Specformer makes of the graph’s eigenvalues. High on the left "
@@ -257,6 +251,7 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 _told_by_predictions(entries),
                 tuple(molecule_figures.predictions(entries, arrays)),
             ),
+            _confusions(entries, arrays, "molecules", "graphs"),
             Figure(
                 "What was learned",
                 _told_by_filters(entries),
@@ -280,6 +275,17 @@ def _molecules(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             ),
             tables.costs(_took(entries, "dataset", "data sets"), entries, "runs"),
         ),
+    )
+
+
+def _confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str) -> Figure:
+    many, runs = len(contestant_looks(entries)) > 1, _most(entries, "runs")
+    return Figure(
+        "Which classes are taken for which",
+        f"Of the test {things} of each class (row), the percentage put into each (column)"
+        + (" by Specformer" if many else "")
+        + (", over all runs." if runs > 1 else "."),
+        tuple(figures.confusions(entries, arrays, kind, things)),
     )
 
 
@@ -307,20 +313,16 @@ def _told_by_predictions(entries: Sequence[Entry]) -> str:
 
 
 def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
-    """Test figures and, where some differ, those at the best validation figure and at the end."""
+    """Test figures and, where some differ, those at the epochs of the best validation figure."""
     metric, looks = metric_named(name), contestant_looks(entries)
     measured = [entry for entry in entries if entry["metric"] == name]
     over = _mean_over(_most(measured, "runs"), "runs")
     better = "Lower" if metric.lower else "Higher"
     bold = "; the best of a data set is bold" if len(contestant_looks(measured)) > 1 else ""
-    rules = {
-        "test": "",
-        "test_by_metric": f" at the epoch of the best validation {metric.label}",
-        "test_at_end": " at the last epoch",
-    }
+    rules = {"test": ""}
+    if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
+        rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
     for key, at in rules.items():
-        if all(entry.get(key) in (None, entry["test"]) for entry in measured) and key != "test":
-            continue
         yield tables.comparison(
             f"Test {metric.label}{at}{over}. {better} is better{bold}.",
             measured,

@@ -47,7 +47,8 @@ class GraphTask:
         train: numbers of the graphs to learn from.
         val: numbers of those to choose the epoch by.
         test: numbers of those to report on.
-        loss: ``"l1"``, ``"mse"``, or ``"bce"`` for classes 0 and 1.
+        loss: ``"l1"``, ``"mse"``, ``"bce"`` for classes 0 and 1, or ``"ce"`` for one target with
+            classes 0, 1, 2, ….
         metric: one of :data:`~specformer.training.graph_metrics.METRICS`.
         standardise: learn targets of mean 0 and variance 1 over ``train``, and give the model's
             last layer the way back, so that it predicts in the targets' own units.
@@ -136,6 +137,8 @@ def fit_graphs(
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
     task, scale = _prepared(task, metric, device)
+    if task.loss == "ce":
+        _check_classes(task.store, cast(nn.Linear, model.readout).out_features)
     workers.synchronise(model)
     work = Work(model, precision, device, workers)
     training = _Training(work, task, schedule, seed, capture)
@@ -193,6 +196,17 @@ def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[Gr
     learned = store.y[torch.as_tensor(task.train, device=store.device)]
     scale = Scale.of(learned) if task.standardise else Scale.none(store.y.shape[1], store.device)
     return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
+
+
+def _check_classes(store: GraphStore, classes: int) -> None:
+    """Refuse targets that are no class of the model's; a GPU would only stop somewhere later."""
+    assert store.y is not None
+    known = store.y[~store.y.isnan()]
+    wrong = known[(known < 0) | (known >= classes) | (known != known.round())]
+    if len(wrong):
+        raise ConfigError(
+            f"loss=ce: a target is {wrong[0].item():g}, the model's classes are 0 to {classes - 1}."
+        )
 
 
 def _in_units(scale: Scale, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -7,25 +7,30 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-Loss = Literal["l1", "mse", "bce"]
+#: Of numbers, of two classes a target, and of one target with several classes.
+Loss = Literal["l1", "mse", "bce", "ce"]
 
 
 def graph_errors(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The error of every output, zero where the target is missing, and which targets are known.
 
-    Shapes: all ``[B, tasks]``. Outputs ``[B, 1]`` and targets ``[B]`` are refused: PyTorch would
-    compare every output with every target.
+    Shapes: all ``[B, tasks]``; with ``"ce"`` the outputs are logits ``[B, classes]`` and the rest
+    ``[B, 1]``. Outputs ``[B, 1]`` and targets ``[B]`` are refused: PyTorch would compare every
+    output with every target.
 
     Example:
         >>> errors, known = graph_errors("l1", torch.ones(2, 1), torch.tensor([[3.0], [torch.nan]]))
         >>> errors.tolist(), known.tolist()
         ([[2.0], [0.0]], [[True], [False]])
     """
-    if outputs.shape != targets.shape:
+    expected = outputs.shape if loss != "ce" else (len(outputs), 1)
+    if targets.shape != expected:
         raise ValueError(f"outputs {list(outputs.shape)} and targets {list(targets.shape)} differ.")
     known = ~targets.isnan()
-    wanted = targets.nan_to_num().to(outputs.dtype)
-    if loss == "l1":
+    wanted = targets.nan_to_num().to(outputs.dtype if loss != "ce" else torch.long)
+    if loss == "ce":
+        errors = nn.functional.cross_entropy(outputs, wanted[:, 0], reduction="none").unsqueeze(1)
+    elif loss == "l1":
         errors = (outputs - wanted).abs()
     elif loss == "mse":
         errors = (outputs - wanted).square()

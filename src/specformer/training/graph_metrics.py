@@ -26,6 +26,7 @@ class Metric:
         task: what its targets are: numbers, or classes whose predictions are logits.
         lower: whether less is better.
         classes: whether a task counts only if its known targets hold both classes.
+        several: whether it also judges a task of several classes, by logits ``[n, classes]``.
     """
 
     name: str
@@ -34,12 +35,14 @@ class Metric:
     task: Literal["regression", "classification"]
     lower: bool
     classes: bool = False
+    several: bool = False
 
     def __call__(self, predictions: Numbers, targets: Numbers) -> float:
         """The mean over tasks.
 
         Args:
-            predictions: ``[G, tasks]``; logits or probabilities where targets are classes.
+            predictions: ``[G, tasks]``; logits or probabilities where targets are classes. Of one
+                task of several classes, ``[G, classes]``.
             targets: ``[G, tasks]``, NaN where missing.
         """
         figures = [figure for figure in self.each(predictions, targets) if figure is not None]
@@ -49,7 +52,9 @@ class Metric:
 
     def each(self, predictions: Numbers, targets: Numbers) -> list[float | None]:
         """The figure of every task; None where there is none to be had."""
-        if predictions.shape != targets.shape:
+        if self.several and targets.shape[1] == 1 < predictions.shape[1]:
+            predictions = predictions[:, None]
+        elif predictions.shape != targets.shape:
             raise ValueError(f"predictions {predictions.shape}, targets {targets.shape}")
         known = ~np.isnan(targets)
         return [
@@ -121,8 +126,16 @@ def average_precision(predictions: Numbers, targets: Numbers) -> float:
 
 
 def accuracy(predictions: Numbers, targets: Numbers) -> float:
-    """Share of graphs on whose class a logit has the right sign."""
-    return float(((predictions > 0) == (targets == 1)).mean())
+    """Share of graphs whose class has the largest logit ``[n, classes]``.
+
+    Of two classes the logit ``[n]`` is that of 1 beside a 0.
+
+    Example:
+        >>> accuracy(np.array([[0.1, 0.4, 0.2], [0.3, 0.1, 0.2]]), np.array([1.0, 2.0]))
+        0.5
+    """
+    chosen = predictions > 0 if predictions.ndim == 1 else predictions.argmax(axis=1)
+    return float((chosen == targets).mean())
 
 
 METRICS: dict[str, Metric] = {
@@ -132,7 +145,7 @@ METRICS: dict[str, Metric] = {
         Metric("rmse", "RMSE", rmse, "regression", lower=True),
         Metric("rocauc", "ROC-AUC", rocauc, "classification", lower=False, classes=True),
         Metric("ap", "AP", average_precision, "classification", lower=False, classes=True),
-        Metric("accuracy", "accuracy", accuracy, "classification", lower=False),
+        Metric("accuracy", "accuracy", accuracy, "classification", lower=False, several=True),
     )
 }
 
