@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -111,6 +113,21 @@ def test_a_batch_with_padding(more_pairs: int) -> None:
     assert not batch.bond[pairs:].any()
     assert not batch.eigenvectors[pairs:].any()
     assert int(batch.pair_mask.sum()) == pairs
+
+
+def test_numbers_of_nodes_come_with_them() -> None:
+    x = np.random.default_rng(0).standard_normal((len(GRAPHS.node_feat), 2)).astype(np.float32)
+    store = GraphStore.build(replace(GRAPHS, x=x), SPECTRA)
+    nodes, pairs = counts(CHOSEN)
+    padded = store.batch(
+        torch.tensor(CHOSEN), num_nodes=nodes + 4, num_pairs=pairs + 9, max_nodes=9
+    )
+    rows = [x[GRAPHS.node_start[i] : GRAPHS.node_start[i + 1]] for i in CHOSEN]
+    for batch in (padded, store.exact(CHOSEN), store.to("cpu").exact(CHOSEN).to("cpu")):
+        np.testing.assert_array_equal(batch.x[:nodes], np.concatenate(rows))
+    assert not padded.x[nodes:].any()
+    assert store.nbytes == STORE.nbytes + x.nbytes
+    assert STORE.exact(CHOSEN).x is None
 
 
 def test_types_are_small_at_rest_and_fit_for_indexing_in_a_batch() -> None:

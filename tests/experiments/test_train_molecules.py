@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training.small_graphs import small_set, three_classes
+from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
@@ -212,6 +212,22 @@ def test_one_of_several_classes(tmp_path: Path) -> None:
     assert [int(line["prediction"]) for line in found] == best.tolist()
     spread = shares.std(dim=0)[range(60), best]
     np.testing.assert_allclose([float(line["spread"]) for line in found], spread, rtol=1e-2)
+
+
+@pytest.mark.parametrize("model", ["specformer", "graphormer"])
+def test_graphs_whose_nodes_have_numbers(model: str, tmp_path: Path, graphs_file: Path) -> None:
+    source = tmp_path / "numbers.npz"
+    write_graph_set(source, with_numbers(small_set(60)))
+    run, _ = finished(tmp_path, source, model=model)
+    (loaded,) = load_graph_models(run)
+    assert loaded.config["in_channels"] == 2
+    with torch.no_grad():
+        said = loaded(pack(read_graph_set(source))).numpy()
+    found = rows_of(predict_molecules(run, device=CPU).text)
+    numbers = [[float(line[f"prediction(target {i})"]) for i in (0, 1)] for line in found]
+    np.testing.assert_allclose(numbers, said, rtol=1e-4, atol=1e-4)
+    with pytest.raises(RunError, match="small: 0 numbers of atoms, the model was trained on 2"):
+        predict_molecules(run, graph=str(graphs_file), device=CPU)
 
 
 def test_some_of_the_targets(graphs_file: Path) -> None:

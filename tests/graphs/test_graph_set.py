@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet
@@ -67,9 +68,25 @@ def test_a_subset_holds_the_graphs_asked_for_in_that_order() -> None:
         changed().subset([0, 3])
 
 
+def test_numbers_of_nodes() -> None:
+    graphs = changed(x=np.arange(12.0).reshape(6, 2))
+    assert graphs.num_features == 2
+    assert graphs.x is not None
+    assert graphs.x.dtype == np.float32
+    assert "features=2" in repr(graphs)
+    part = graphs.subset([2, 1])
+    assert part.x is not None
+    assert part.x.tolist() == [[8, 9], [10, 11], [6, 7]]
+    assert changed().num_features == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"x": [[1.0]] * 5}, r"x must have shape \[6, features\], not \[5, 1\]"),
+        ({"x": [[1.0]] * 5 + [[np.nan]]}, r"x\[5, 0\] is nan, but features must be finite"),
+        ({"x": np.zeros((6, 0))}, "x has no columns"),
+        ({"x": sp.csr_array(np.eye(6))}, "x of many graphs must be dense"),
         ({"num_nodes": [3, 0, 2]}, r"num_nodes\[1\] is 0, but must be at least 1"),
         ({"num_edges": [2, -1, 1]}, r"num_edges\[1\] is -1"),
         ({"num_edges": [2, 1]}, r"num_edges must have shape \[3\], not \[2\]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,22 @@ GRAPHS = GraphSet(
 
 
 def assert_same(one: GraphSet, other: GraphSet) -> None:
-    for field in ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "y"):
+    for field in ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "x", "y"):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+
+
+def test_numbers_of_nodes_come_back_beside_their_categories() -> None:
+    graphs = replace(GRAPHS, x=np.random.default_rng(0).standard_normal((6, 2)))
+    data = graph_set_to_pyg(graphs)
+    assert data[0].x.dtype == torch.float32
+    assert data[2].z.tolist() == [[6, 3], [6, 2]]
+    assert_same(graph_set_from_pyg(data), graphs)
+    assert_same(graph_set_from_pyg(Batch.from_data_list(data)), graphs)
+    for each in data:
+        del each.z
+    alone = graph_set_from_pyg(data)
+    np.testing.assert_array_equal(alone.x, graphs.x)
+    assert not alone.node_feat.any()
 
 
 def test_data_have_both_directions() -> None:
@@ -79,8 +94,11 @@ def test_bare_data_and_single_data() -> None:
         (Molecules(GRAPHS, (0, 1, 2), ()), "cannot read graphs from Molecules; .* the graphs of"),
         ([3], "graph 0 is not a PyG Data"),
         (
-            [Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.rand(1, 2))],
-            "x of graph 0",
+            [
+                Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=x)
+                for x in (torch.rand(1, 2), torch.ones(1, 2).long())
+            ],
+            "only 1 of 2 graphs have 'z'",
         ),
         (
             [
@@ -109,7 +127,10 @@ RING = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"x": torch.eye(3)}, r"x.* categories 0, 1, 2, … .*not float32; if it is one-hot"),
+        ({"x": torch.eye(3) > 0}, r"x.* categories 0, 1, 2, … .*not bool; if it is one-hot"),
+        ({"x": torch.rand(2, 4), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 4\]"),
+        ({"x": torch.full((3, 1), torch.nan)}, r"x\[0, 0\] is nan"),
+        ({"x": torch.eye(3), "z": torch.rand(3)}, r"z.* categories .*not float32"),
         ({"edge_attr": torch.rand(6, 1)}, r"edge_attr.* categories .*not float32"),
         ({"edge_attr": torch.ones(3, 1).long()}, r"edge_attr.* shape \[6, columns\], not \[3, 1\]"),
         ({"x": torch.ones(2, 1).long(), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 1\]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -65,6 +66,34 @@ def rings_of(one: Molecule, max_ring: int = MAX_RING) -> list[list[int]]:
     graph = nx.from_numpy_array((one.bonds > 0).any(dim=-1).numpy())
     rings = nx.chordless_cycles(graph, length_bound=max_ring)
     return [ring + [-1] * (max_ring - len(ring)) for ring in rings]
+
+
+def numbers_for_kinds(
+    model: torch.nn.Module, same: torch.nn.Module, batch: PackedGraphs
+) -> PackedGraphs:
+    """The batch with its nodes' categories as ones and zeros among their numbers.
+
+    ``same``, a model for those, is given the weights of ``model``, one for categories.
+    """
+    tables = list(NODE_CARDINALITIES)
+    ones = [
+        torch.nn.functional.one_hot(column.clamp(max=count - 1), count)
+        for column, count in zip(batch.nodes.T, tables, strict=True)
+    ]
+    state = dict(model.state_dict())
+    table = state.pop("atoms.weight")
+    state["atoms.numbers.weight"], state["atoms.numbers.bias"] = (
+        table.T,
+        table.new_zeros(table.shape[1]),
+    )
+    state["atoms.weight"] = table.new_zeros(1, table.shape[1])
+    state["atoms.mean"], state["atoms.std"] = (
+        table.new_zeros(sum(tables)),
+        table.new_ones(sum(tables)),
+    )
+    same.load_state_dict(state)
+    x = torch.cat(ones, dim=1).to(table.dtype)
+    return replace(batch, nodes=batch.nodes.new_zeros(len(x), 1), x=x)
 
 
 def pack(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specformer.errors import ConfigError
-from specformer.nn.embedding import FeatureEmbedding, summed_rows
+from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, summed_rows
 
 
 def test_is_the_sum_of_a_table_a_column() -> None:
@@ -32,6 +32,20 @@ def test_initial_values_are_those_of_pytorch_and_ogb() -> None:
 
 def test_tables_are_not_saved_twice() -> None:
     assert list(FeatureEmbedding([3], 2).state_dict()) == ["weight"]
+
+
+def test_numbers_are_standardised_by_those_given() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator) * torch.tensor([1e3, 1e-3, 0.0]) + 5.0
+    nodes = NodeEmbedding([1], 4, in_channels=3)
+    nodes.standardise(x)
+    torch.testing.assert_close(nodes.mean, x.mean(dim=0))
+    torch.testing.assert_close(nodes.std[:2], x.std(dim=0, correction=0)[:2], rtol=1e-3, atol=0)
+    assert nodes.std[2] == 1.0  # a constant
+    assert set(nodes.state_dict()) == {"weight", "mean", "std", "numbers.weight", "numbers.bias"}
+    assert list(NodeEmbedding([3], 2).state_dict()) == ["weight"]
+    with pytest.raises(ConfigError, match="in_channels=-1 must not be negative"):
+        NodeEmbedding([1], 4, -1)
 
 
 @pytest.mark.parametrize("cardinalities", [[], [3, 0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.nn.molecules import (
     MOLECULES,
     NODE_CARDINALITIES,
     molecule,
+    numbers_for_kinds,
     pack,
     relabelled,
 )
@@ -154,6 +156,20 @@ def test_blind_to_labels_and_to_the_eigenbasis(change, options, dtype: torch.dty
     after = model(pack(changed, dtype=dtype))
     atol = 1e-9 if dtype == torch.float64 else 2e-3
     torch.testing.assert_close(after, before, rtol=0, atol=atol)
+
+
+def test_numbers_of_ones_and_zeros_are_categories() -> None:
+    for padding in ({}, PADDING):
+        model, batch = model_of().eval(), pack(MOLECULES, **padding)
+        same = GraphSpecformer(
+            [1], EDGE_CARDINALITIES, 8, 3, 2, 2, in_channels=sum(NODE_CARDINALITIES)
+        )
+        numbers = numbers_for_kinds(model, same.double().eval(), batch)
+        torch.testing.assert_close(same(numbers), model(batch))
+        with pytest.raises(ConfigError, match=f"nodes have {numbers.x.shape[1]} numbers each, but"):
+            GraphSpecformer([1], EDGE_CARDINALITIES, 8, 3)(numbers)
+        with pytest.raises(ConfigError, match="nodes have 0 numbers each, but the model has in_ch"):
+            same(replace(numbers, x=None))
 
 
 @pytest.mark.parametrize("options", [{}, EVERYTHING])

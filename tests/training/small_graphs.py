@@ -55,6 +55,13 @@ def three_classes(count: int = 60) -> GraphSet:
     return replace(graphs, y=np.where(np.isnan(first), np.nan, np.digitize(first, bounds)))
 
 
+def with_numbers(graphs: GraphSet, scale: float = 1.0) -> GraphSet:
+    """Two numbers a node in place of its colour: what it is, far from 0, and noise."""
+    noise = np.random.default_rng(1).standard_normal(len(graphs.node_feat))
+    x = np.stack([graphs.node_feat[:, 0] + 10.0, noise], axis=1)
+    return replace(graphs, node_feat=None, x=scale * x)
+
+
 def small_task(
     graphs: GraphSet | None = None, *, dtype: torch.dtype = torch.float64, **options: Any
 ) -> GraphTask:

@@ -16,7 +16,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.nn.test_graph_model import Watch
-from tests.training.small_graphs import small_model, small_set, small_task, three_classes
+from tests.training.small_graphs import (
+    small_model,
+    small_set,
+    small_task,
+    three_classes,
+    with_numbers,
+)
 from torch import nn
 
 from specformer import GraphSpecformer
@@ -90,6 +96,21 @@ def test_it_learns() -> None:
     schedule = GraphSchedule(epochs=30, batch_size=8, learning_rate=0.02, warmup=2)
     fit = fit_graphs(small_model(), small_task(standardise=True), schedule)
     assert fit.curves[-1, 0] < 0.3 * fit.curves[0, 0]
+
+
+def test_numbers_of_nodes_are_learned_from_whatever_their_units() -> None:
+    curves = []
+    for scale in (1.0, 1024.0):
+        graphs = with_numbers(small_set(), scale)
+        task = small_task(graphs, standardise=True)
+        torch.manual_seed(0)
+        model = GraphSpecformer([1], [2], 8, 2, 2, 2, in_channels=2).double()
+        fit = fit_graphs(model, task, SCHEDULE)
+        curves.append(fit.curves)
+        learned = np.isin(np.repeat(np.arange(40), graphs.num_nodes), graphs.train_idx)
+        np.testing.assert_allclose(model.atoms.mean, graphs.x[learned].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(*curves, rtol=1e-6)
+    assert curves[0][-1, 0] < curves[0][0, 0]
 
 
 def test_it_learns_one_of_several_classes() -> None:

@@ -37,6 +37,7 @@ class GraphStore:
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
         host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory.
+        x: ``[ΣN, columns]`` numbers of the nodes; None without any.
     """
 
     sizes: Tensor
@@ -53,6 +54,7 @@ class GraphStore:
     ring_counts: Tensor | None = None
     ring_start: Tensor | None = None
     host_cells: np.ndarray | None = None
+    x: Tensor | None = None
 
     @classmethod
     def build(
@@ -86,6 +88,8 @@ class GraphStore:
             "bond": _bond_of_pairs(graphs, kind),
             "bond_table": table,
         }
+        if graphs.x is not None:
+            arrays["x"] = graphs.x
         host_cells = None
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
@@ -155,7 +159,11 @@ class GraphStore:
             num_bonds: room for bonds E, at least what :meth:`cells` says.
             num_rings: room for rings R, likewise.
         """
-        batch = self._without_rings(index, num_nodes, num_pairs, max_nodes)
+        batch = self._of_all_models(index, num_nodes, num_pairs, max_nodes)
+        if self.x is not None:
+            start = self.node_start.index_select(0, index)
+            node, is_node = _places(start, batch.sizes, num_nodes)
+            batch = replace(batch, x=self.x.index_select(0, node) * is_node.unsqueeze(1))
         if self.rings is None or self.ring_counts is None or self.ring_start is None:
             return batch
         counts = self.ring_counts.index_select(0, index)
@@ -164,7 +172,7 @@ class GraphStore:
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
         return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
 
-    def _without_rings(
+    def _of_all_models(
         self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int
     ) -> PackedGraphs:
         if fused.runs_on(self.device):  # one kernel instead of some thirty

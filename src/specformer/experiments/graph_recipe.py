@@ -321,15 +321,26 @@ def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], lis
 
 
 def graph_model(
-    name: str, recipe: GraphRecipe, atoms: Sequence[int], bonds: Sequence[int], outputs: int
+    name: str,
+    recipe: GraphRecipe,
+    atoms: Sequence[int],
+    bonds: Sequence[int],
+    outputs: int,
+    in_channels: int = 0,
 ) -> nn.Module:
     """A fresh model of that name."""
     if name not in GRAPH_MODELS:
         raise ConfigError(f"unknown model {name!r}; choose from {', '.join(GRAPH_MODELS)}.")
+    data: dict[str, Any] = {
+        "node_cardinalities": atoms,
+        "edge_cardinalities": bonds,
+        "out_channels": outputs,
+        "in_channels": in_channels,
+    }
     options = asdict(recipe.model)
     if name in GRAPH_BASELINES:
-        return _baseline(name, options, atoms, bonds, outputs)
-    return GraphSpecformer(atoms, bonds, options.pop("hidden_channels"), outputs, **options)
+        return _baseline(name, options, data)
+    return GraphSpecformer(**data, **options)
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
@@ -348,14 +359,11 @@ def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
     return recipe.model.max_ring or int(known["max_ring"].default)
 
 
-def _baseline(
-    name: str, options: dict[str, Any], atoms: Sequence[int], bonds: Sequence[int], outputs: int
-) -> nn.Module:
+def _baseline(name: str, options: dict[str, Any], data: dict[str, Any]) -> nn.Module:
     kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
     known = inspect.signature(kind).parameters
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in known:
             raise ConfigError(f"model.{option}: {name} has no such setting.")
-    columns = {"node_cardinalities": atoms, "edge_cardinalities": bonds}
-    return kind(**columns, out_channels=outputs, **given)
+    return kind(**data, **given)

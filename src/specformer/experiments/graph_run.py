@@ -55,7 +55,8 @@ def fit_run(
     own_seed = 100_003 * seed + run
     atoms, bonds = cardinalities(graphs, recipe)
     torch.manual_seed(own_seed)
-    fresh = graph_model(model, recipe, atoms, bonds, num_outputs(graphs, recipe)).to(device)
+    outputs = num_outputs(graphs, recipe)
+    fresh = graph_model(model, recipe, atoms, bonds, outputs, graphs.num_features).to(device)
     parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
     task = GraphTask(
         store,

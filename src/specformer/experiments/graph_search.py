@@ -80,7 +80,8 @@ class GraphTrials:
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
         columns = cardinalities(self.graphs, recipe)
-        fresh = graph_model(self.model, recipe, *columns, num_outputs(self.graphs, recipe))
+        outputs = num_outputs(self.graphs, recipe)
+        fresh = graph_model(self.model, recipe, *columns, outputs, self.graphs.num_features)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:

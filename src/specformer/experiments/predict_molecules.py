@@ -153,16 +153,13 @@ def _unreadable(problems: Sequence[BadMolecule]) -> list[_Line]:
 
 
 def _same_columns(graphs: GraphSet, model: Pretrained) -> None:
-    for what, key, feature in (
-        ("atoms", "node_cardinalities", graphs.node_feat),
-        ("bonds", "edge_cardinalities", graphs.edge_feat),
+    for what, found, expected in (
+        ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
+        ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
+        ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
     ):
-        expected = len(model.config[key])
-        if feature.shape[1] != expected:
-            raise RunError(
-                f"{graphs.name}: {feature.shape[1]} features of {what}, the model was trained on "
-                f"{expected}."
-            )
+        if found != expected:
+            raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
 
 
 def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.checks import as_array, check_names, refuse
+from specformer.graphs.checks import as_array, check_features, check_names, refuse
 
 SPLITS = ("train_idx", "valid_idx", "test_idx")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSet:
-    """G undirected graphs with integer features of their nodes and bonds.
+    """G undirected graphs with categories of their nodes and bonds, and perhaps numbers of nodes.
 
     A bond is held once: given in both directions it becomes one, if its features agree. Graphs of
     one node, without bonds or in several pieces are ordinary.
@@ -36,6 +36,7 @@ class GraphSet:
         ids: the graphs' names in their source [G].
         smiles: the graphs as SMILES [G], where they are molecules.
         task_names: the name of each column of ``y``.
+        x: numbers of the nodes [ΣN, features], float32, where they have any.
         name: what to call the set in reports.
 
     Example:
@@ -55,6 +56,7 @@ class GraphSet:
     ids: tuple[str, ...] | None = None
     smiles: tuple[str, ...] | None = None
     task_names: tuple[str, ...] | None = None
+    x: NDArray[np.float32] | None = None
     name: str = "graphs"
 
     def __post_init__(self) -> None:
@@ -67,6 +69,8 @@ class GraphSet:
         put("edge_feat", _categories(self.edge_feat, "edge_feat", total_edges))
         for field, value in _bonds_once(self).items():
             put(field, value)
+        if self.x is not None:
+            put("x", _numbers(self.x, total_nodes))
         if self.y is not None:
             put("y", _targets(self.y, len(self)))
         for field in ("ids", "smiles"):
@@ -85,6 +89,11 @@ class GraphSet:
     def num_tasks(self) -> int:
         """Number of columns of ``y``; 0 without targets."""
         return 0 if self.y is None else int(self.y.shape[1])
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of ``x``; 0 without it."""
+        return 0 if self.x is None else int(self.x.shape[1])
 
     @cached_property
     def node_start(self) -> NDArray[np.int64]:
@@ -148,6 +157,7 @@ class GraphSet:
             edge_index=self.edge_index[:, bonds],
             node_feat=self.node_feat[rows],
             edge_feat=self.edge_feat[bonds],
+            x=None if self.x is None else self.x[rows],
             y=None if self.y is None else self.y[chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
             smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
@@ -157,6 +167,8 @@ class GraphSet:
 
     def __repr__(self) -> str:
         shown = {"graphs": len(self), "nodes": len(self.node_feat), "edges": len(self.edge_feat)}
+        if self.num_features:
+            shown["features"] = self.num_features
         if self.num_tasks:
             shown["tasks"] = self.num_tasks
         for split in SPLITS:
@@ -233,6 +245,15 @@ def _categories(value: Any, name: str, rows: int) -> NDArray[Any]:
     # Types that PyTorch indexes with too: it has no arithmetic for uint16.
     fitting = (kind for kind in (np.uint8, np.int16, np.int32) if largest <= np.iinfo(kind).max)
     return np.ascontiguousarray(array, dtype=next(fitting))
+
+
+def _numbers(value: Any, rows: int) -> NDArray[np.float32]:
+    dense = check_features(value, rows)
+    if not isinstance(dense, np.ndarray):
+        raise GraphError("x of many graphs must be dense, not sparse")
+    if dense.shape[1] == 0:
+        raise GraphError("x has no columns")
+    return dense
 
 
 def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:

@@ -2,10 +2,11 @@
 
 Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
 [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat`` [ΣN, ·],
-``edge_feat`` [ΣE, ·], targets as ``y`` [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``,
-``test_idx``, ``ids``, ``smiles`` and ``task_names``. Binary targets may instead be packed, eight a
-byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed once or
-in both directions; either way a :class:`GraphSet` holds them once. Other keys are left alone.
+``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·], targets as ``y`` [G, tasks] (NaN is
+missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles`` and ``task_names``. Binary
+targets may instead be packed, eight a byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with
+``y_shape``. Bonds may be listed once or in both directions; either way a :class:`GraphSet` holds
+them once. Other keys are left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from specformer.graphs.graph_set import SPLITS, GraphSet
 from specformer.graphs.npz_archive import naming, read_arrays, texts
 
 _REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
-_AS_STORED = ("node_feat", "edge_feat", "y", *SPLITS)
+_AS_STORED = ("node_feat", "edge_feat", "x", "y", *SPLITS)
 _TEXTS = ("ids", "smiles", "task_names")
 _PACKED = ("y_known", "y_positive")
 _KNOWN = {*_REQUIRED, *_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
@@ -69,7 +70,9 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
         "node_feat": graphs.node_feat,
         "edge_feat": graphs.edge_feat,
     }
-    arrays |= {key: getattr(graphs, key) for key in SPLITS if getattr(graphs, key) is not None}
+    arrays |= {
+        key: getattr(graphs, key) for key in ("x", *SPLITS) if getattr(graphs, key) is not None
+    }
     for key in _TEXTS:
         if getattr(graphs, key) is not None:
             arrays[key] = np.array(getattr(graphs, key), dtype=str)

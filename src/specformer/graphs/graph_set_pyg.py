@@ -17,7 +17,8 @@ from specformer.graphs.graph_set import GraphSet
 def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
     """Return the graphs of a PyG ``Batch``, or of a list or data set of ``Data``.
 
-    ``x`` and ``edge_attr`` must hold categories (whole numbers); of the rest only ``y`` is taken.
+    Whole numbers in ``x`` are categories, others are numbers; beside those ``z`` may hold
+    categories. ``edge_attr`` must hold categories; of the rest only ``y`` is taken.
 
     Example:
         >>> import torch
@@ -38,7 +39,8 @@ def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
 def graph_set_to_pyg(graphs: GraphSet) -> list[Any]:
     """Return a list of PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr`` and ``y`` [1, tasks].
 
-    Each bond is there in both directions, one after the other; a self-loop once.
+    Nodes that have numbers have them in ``x``, and their categories in ``z``. Each bond is there in
+    both directions, one after the other; a self-loop once.
 
     Example:
         >>> graph_set_to_pyg(GraphSet([2], [1], [[0], [1]]))
@@ -47,12 +49,16 @@ def graph_set_to_pyg(graphs: GraphSet) -> list[Any]:
     import torch
     from torch_geometric.data import Data
 
-    x = torch.as_tensor(graphs.node_feat.astype(np.int64)).split(graphs.num_nodes.tolist())
+    sizes = graphs.num_nodes.tolist()
+    x = torch.as_tensor(graphs.node_feat.astype(np.int64)).split(sizes)
     edge_index, edge_feat, counts = _both_ways(graphs)
     ends = torch.as_tensor(edge_index).split(counts.tolist(), dim=1)
     kinds = torch.as_tensor(edge_feat.astype(np.int64)).split(counts.tolist())
     parts = zip(x, ends, kinds, strict=True)
     data = [Data(x=a.clone(), edge_index=b.clone(), edge_attr=c.clone()) for a, b, c in parts]
+    if graphs.x is not None:
+        for each, numbers in zip(data, torch.as_tensor(graphs.x).split(sizes), strict=True):
+            each.x, each.z = numbers.clone(), each.x
     if graphs.y is not None:
         for each, row in zip(data, torch.as_tensor(graphs.y).split(1), strict=True):
             each.y = row.clone()
@@ -81,18 +87,30 @@ def _of_batch(batch: Any) -> dict[str, Any]:
     graph = np.searchsorted(first, edges[0], side="right") - 1
     # A batch keeps the bonds of a graph together unless someone has shuffled them.
     order = np.argsort(graph, kind="stable")
-    x, attributes, y = (getattr(batch, key, None) for key in ("x", "edge_attr", "y"))
+    attributes, y = (getattr(batch, key, None) for key in ("edge_attr", "y"))
     count = len(first) - 1
     return {
         "num_nodes": np.diff(first),
         "num_edges": np.bincount(graph, minlength=count),
         "edge_index": (edges - first[graph])[:, order],
-        "node_feat": None if x is None else _kinds(x, "x", last + 1),
+        **_of_nodes(batch, last + 1, ""),
         "edge_feat": None
         if attributes is None
         else _kinds(attributes, "edge_attr", edges.shape[1])[order],
         "y": None if y is None else _rows(as_array(y, "y"), count),
     }
+
+
+def _of_nodes(data: Any, rows: int, where: str) -> dict[str, NDArray[Any]]:
+    """Return the categories of nodes, their numbers, or both, each if they are there."""
+    x, z = getattr(data, "x", None), getattr(data, "z", None)
+    if x is None:
+        return {}
+    array = as_array(x, f"x{where}")
+    if array.dtype.kind != "f":
+        return {"node_feat": _kinds(x, f"x{where}", rows)}
+    found = {"x": _a_row_each(array, f"x{where}", rows)}
+    return found if z is None else {**found, "node_feat": _kinds(z, f"z{where}", rows)}
 
 
 def _ends(value: Any, name: str) -> NDArray[Any]:
@@ -110,9 +128,13 @@ def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
             f"{name} must hold categories 0, 1, 2, … as integers, not {array.dtype}; if it is "
             "one-hot, pass its argmax(dim=-1, keepdim=True)"
         )
+    return _a_row_each(array, name, rows)
+
+
+def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
     if array.ndim == 0 or len(array) != rows:
         raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
-    return array
+    return array if array.ndim > 1 else array[:, None]
 
 
 def _rows(y: NDArray[Any], count: int) -> NDArray[Any]:
@@ -134,7 +156,8 @@ def _each(source: Any) -> Iterator[Any]:
 
 
 def _of_list(source: Iterable[Any]) -> dict[str, Any]:
-    parts: dict[str, list[NDArray[Any]]] = {"edge_index": [], "x": [], "edge_attr": [], "y": []}
+    keys = ("edge_index", "node_feat", "x", "edge_attr", "y")
+    parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
     num_nodes: list[int] = []
     for number, data in enumerate(source):
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
@@ -142,21 +165,25 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
         num_nodes.append(int(data.num_nodes))
         edges = _ends(data.edge_index, f"edge_index of graph {number}")
         parts["edge_index"].append(edges)
-        for key, rows in (("x", num_nodes[-1]), ("edge_attr", edges.shape[1])):
-            if (value := getattr(data, key, None)) is not None:
-                parts[key].append(_kinds(value, f"{key} of graph {number}", rows))
+        for key, array in _of_nodes(data, num_nodes[-1], f" of graph {number}").items():
+            parts[key].append(array)
+        if (kinds := getattr(data, "edge_attr", None)) is not None:
+            name = f"edge_attr of graph {number}"
+            parts["edge_attr"].append(_kinds(kinds, name, edges.shape[1]))
         if (y := getattr(data, "y", None)) is not None:
             parts["y"].append(as_array(y, f"y of graph {number}").reshape(1, -1))
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
-    joined = {key: _joined(column, key, count) for key, column in parts.items()}
+    names = {"node_feat": "z" if parts["x"] else "x"}
+    joined = {key: _joined(parts[key], names.get(key, key), count) for key in keys}
     return {
         "num_nodes": np.array(num_nodes),
         "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
         "edge_index": joined["edge_index"],
-        "node_feat": joined["x"],
+        "node_feat": joined["node_feat"],
         "edge_feat": joined["edge_attr"],
+        "x": joined["x"],
         "y": joined["y"],
     }
 

@@ -1,4 +1,4 @@
-r"""Vectors for the integer features of atoms and of bonds."""
+r"""Vectors for what is known of atoms and of bonds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from specformer.errors import ConfigError
+from specformer.spectrum.packed import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.
 _MOST_VALUES = 1024
@@ -69,6 +70,63 @@ class FeatureEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.cardinalities}, {self.channels}"
+
+
+class NodeEmbedding(FeatureEmbedding):
+    r"""Vectors for nodes, of their categories z and of the numbers x that they may have.
+
+    .. math::
+        \sum_c W^{(c)}_{z_c} + W \, \frac{x - \mu}{\sigma} + b
+
+    Args:
+        cardinalities: how many values each column of categories may take.
+        channels: width.
+        in_channels: numbers a node; 0 for none.
+
+    Shapes: a batch of N rows; output ``[N, channels]``.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
+        super().__init__(cardinalities, channels)
+        if in_channels < 0:
+            raise ConfigError(f"in_channels={in_channels} must not be negative.")
+        self.in_channels = in_channels
+        if in_channels:
+            self.numbers = nn.Linear(in_channels, channels)
+            self.register_buffer("mean", torch.zeros(in_channels))
+            self.register_buffer("std", torch.ones(in_channels))
+
+    def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
+        vectors = super().forward(batch.nodes)
+        given = 0 if batch.x is None else batch.x.shape[1]
+        if given != self.in_channels:
+            raise ConfigError(
+                f"the nodes have {given} numbers each, but the model has "
+                f"in_channels={self.in_channels}."
+            )
+        if batch.x is None:
+            return vectors
+        return vectors + cast(Tensor, self.numbers((batch.x.to(self.mean) - self.mean) / self.std))
+
+    @torch.no_grad()
+    def standardise(self, x: Tensor) -> None:
+        r"""Take :math:`\mu` and :math:`\sigma` from numbers ``[n, in_channels]``.
+
+        A number that never varies is only shifted.
+
+        Example:
+            >>> nodes = NodeEmbedding([1], 4, in_channels=2)
+            >>> nodes.standardise(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+            >>> nodes.mean.tolist(), nodes.std.tolist()
+            ([2.0, 5.0], [1.0, 1.0])
+        """
+        std, mean = torch.std_mean(x.double(), dim=0, correction=0)
+        varies = x.amin(dim=0) < x.amax(dim=0)
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(varies, std, 1.0))
 
 
 def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:

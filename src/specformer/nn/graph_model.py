@@ -12,7 +12,7 @@ from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
 from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
-from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding
 from specformer.nn.filter import SpectralFilter, decode_together
 from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
 from specformer.nn.graph_conv import GraphConv
@@ -42,6 +42,7 @@ class GraphSpecformer(Pretrained):
         bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
             filters, in the convolutions (:class:`GraphConv`) and on the bases.
+        in_channels: numbers a node has beside its categories.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
             projections, biases zero; None for PyTorch's own.
 
@@ -76,6 +77,7 @@ class GraphSpecformer(Pretrained):
         transformer_dropout: float = 0.0,
         feature_dropout: float = 0.0,
         propagation_dropout: float = 0.0,
+        in_channels: int = 0,
         init_std: float | None = None,
     ) -> None:
         super().__init__()
@@ -87,7 +89,7 @@ class GraphSpecformer(Pretrained):
         }
         _check(self.config)
         self.pooling = pooling
-        self.atoms = FeatureEmbedding(node_cardinalities, hidden_channels)
+        self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
         self.filters = nn.ModuleList(
             SpectralFilter(
@@ -126,7 +128,7 @@ class GraphSpecformer(Pretrained):
         layout = Layout(batch, self.readout.weight.dtype)
         responses = self._responses(layout.spectra)
         entries = [basis_entries(response, layout) for response in responses]
-        nodes, bonds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
+        nodes, bonds = self.atoms(batch), self.bonds(batch.bond_table)
         for layer, conv in enumerate(self.convs):
             if layer < len(self.filters):
                 moments = cast(GraphBases, self.bases[layer]).moments(entries[layer], layout)

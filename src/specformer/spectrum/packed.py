@@ -37,6 +37,7 @@ class PackedGraphs:
             beyond its length, and in rows of padding at the end. None where no model asks for them.
         ring_counts: ``[B]`` rings of each graph.
         num_bonds: room for bonds where they are listed, which comes with the rings; else 0.
+        x: ``[N, columns]`` numbers of the nodes, zeros in padding; None where there are none.
 
     Example:
         >>> two = torch.tensor([2, 1])
@@ -56,6 +57,7 @@ class PackedGraphs:
     rings: Tensor | None = None
     ring_counts: Tensor | None = None
     num_bonds: int = 0
+    x: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, RunError
+from specformer.graphs.graph_set import ragged
+from specformer.nn.embedding import NodeEmbedding
 from specformer.spectrum.packed import PackedGraphs
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
@@ -51,7 +53,8 @@ class GraphTask:
             classes 0, 1, 2, ….
         metric: one of :data:`~specformer.training.graph_metrics.METRICS`.
         standardise: learn targets of mean 0 and variance 1 over ``train``, and give the model's
-            last layer the way back, so that it predicts in the targets' own units.
+            last layer the way back, so that it predicts in the targets' own units. Nodes' numbers
+            are always learned from so.
     """
 
     store: GraphStore
@@ -139,6 +142,7 @@ def fit_graphs(
     task, scale = _prepared(task, metric, device)
     if task.loss == "ce":
         _check_classes(task.store, cast(nn.Linear, model.readout).out_features)
+    _standardise_inputs(model, task)
     workers.synchronise(model)
     work = Work(model, precision, device, workers)
     training = _Training(work, task, schedule, seed, capture)
@@ -196,6 +200,19 @@ def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[Gr
     learned = store.y[torch.as_tensor(task.train, device=store.device)]
     scale = Scale.of(learned) if task.standardise else Scale.none(store.y.shape[1], store.device)
     return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
+
+
+def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
+    """Have the model take nodes' numbers with mean 0 and variance 1 over the training graphs."""
+    store, x = task.store, task.store.x
+    if x is None:
+        return
+    first = store.node_start.cpu().numpy()[task.train]
+    rows = torch.from_numpy(ragged(first, store.host_sizes[task.train])).to(x.device)
+    learned = x.index_select(0, rows)
+    for module in model.modules():
+        if isinstance(module, NodeEmbedding) and module.in_channels == x.shape[1]:
+            module.standardise(learned)
 
 
 def _check_classes(store: GraphStore, classes: int) -> None:

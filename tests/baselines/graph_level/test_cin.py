@@ -151,7 +151,7 @@ def test_model_against_loops(pooling: str) -> None:
     }[pooling]
 
     def plain() -> Tensor:
-        atoms, kinds = model.atoms(batch.nodes), model.bonds(batch.bond_table)
+        atoms, kinds = model.atoms(batch), model.bonds(batch.bond_table)
         faces = torch.stack([atoms[own].sum(dim=0) for own in cells.atoms_of.values()])
         states = cells.states(batch, atoms, kinds, faces)
         for layer in model.layers:

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 from tests.baselines.graph_level.small_models import COLUMNS, SMALL, fresh, model_of
-from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, relabelled
+from tests.nn.molecules import (
+    MAX_RING,
+    MOLECULES,
+    molecule,
+    numbers_for_kinds,
+    pack,
+    relabelled,
+)
 from tests.nn.plain_twin import assert_twins
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -48,6 +55,14 @@ def test_padding_changes_nothing(name: str) -> None:
     for padded in results[1:]:
         for one, other in zip(results[0], padded, strict=True):
             torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-9)
+
+
+@every_model
+def test_numbers_of_ones_and_zeros_are_categories(name: str) -> None:
+    model, batch = model_of(name).eval(), pack(MOLECULES)
+    same = fresh(name, ([1], COLUMNS[1]), in_channels=sum(COLUMNS[0])).double().eval()
+    numbers = numbers_for_kinds(model, same, batch)
+    torch.testing.assert_close(same(numbers), model(batch))
 
 
 @every_model

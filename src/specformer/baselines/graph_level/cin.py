@@ -136,6 +136,7 @@ class CIN(GraphBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
@@ -159,6 +160,7 @@ class CIN(GraphBaseline):
         max_ring: int = 6,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         self.max_ring = check_max_ring(max_ring)
@@ -171,7 +173,7 @@ class CIN(GraphBaseline):
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)
-        atoms: Tensor = self.atoms(batch.nodes)
+        atoms: Tensor = self.atoms(batch)
         kinds = self.bonds(batch.bond_table)
         cells = Cells(atoms, rings.bonds.of_kinds(kinds), rings.of_atoms(atoms))
         for layer in self.layers:

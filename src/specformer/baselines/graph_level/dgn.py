@@ -78,6 +78,7 @@ class DGN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
@@ -97,6 +98,7 @@ class DGN(PooledBaseline):
         *,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
@@ -104,7 +106,7 @@ class DGN(PooledBaseline):
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         kinds, field = self.bonds(batch.bond_table), direction(batch, bonds)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)

@@ -120,6 +120,7 @@ class GatedGCN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         walk_steps: lengths of random walks, and width of the places in the end; None for no places.
 
@@ -146,6 +147,7 @@ class GatedGCN(PooledBaseline):
         walk_steps: int | None = None,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         if walk_steps is not None and walk_steps < 1:
@@ -158,7 +160,7 @@ class GatedGCN(PooledBaseline):
         self.places = None if walk_steps is None else Places(hidden_channels, walk_steps)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         states = bonds.of_kinds(self.bonds(batch.bond_table))
         places = None if self.places is None else self.places.first(bonds)
         for layer in self.layers:

@@ -42,6 +42,7 @@ class GraphGCN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
@@ -62,13 +63,14 @@ class GraphGCN(PooledBaseline):
         *,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         self.convs = nn.ModuleList(GraphGCNConv(hidden_channels) for _ in range(num_layers))
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)
             update = normalised(norm, conv(nodes, bonds), bonds.layout.nodes).relu()

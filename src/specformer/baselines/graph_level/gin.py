@@ -61,6 +61,7 @@ class GIN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
@@ -80,6 +81,7 @@ class GIN(PooledBaseline):
         *,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         layers = range(num_layers)
@@ -90,7 +92,7 @@ class GIN(PooledBaseline):
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in layers)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)
             out = layer(nodes, embedding(batch.bond_table), bonds)

@@ -111,6 +111,7 @@ class GINAK(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         hops: bonds to the rim of the surroundings.
 
@@ -132,6 +133,7 @@ class GINAK(PooledBaseline):
         hops: int = 3,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         if hops < 1:
@@ -145,7 +147,7 @@ class GINAK(PooledBaseline):
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in layers)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         around = Surroundings.of(bonds, self.hops)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)

@@ -74,6 +74,7 @@ class GPS(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         num_heads, attention_dropout: see :class:`GPSLayer`.
         walk_steps: lengths of random walks.
@@ -100,6 +101,7 @@ class GPS(PooledBaseline):
         walk_channels: int = 28,
         pooling: Pooling = "sum",
         dropout: float = 0.0,
+        in_channels: int = 0,
         attention_dropout: float = 0.0,
     ) -> None:
         arguments = given(locals())
@@ -123,7 +125,7 @@ class GPS(PooledBaseline):
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         walks = return_probabilities(bonds, self.walk_steps)
         encoded = self.walks(normalised(self.walk_norm, walks, bonds.layout.nodes))
-        nodes = torch.cat([self.atoms(batch.nodes), encoded], dim=-1)
+        nodes = torch.cat([self.atoms(batch), encoded], dim=-1)
         kinds = self.bonds(batch.bond_table)
         for layer in self.layers:
             nodes = layer(nodes, kinds, bonds)

@@ -57,6 +57,7 @@ class GraphGraphormer(GraphBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, num_heads: as the names say.
         max_degree: larger degrees share one vector.
         max_distance: pairs farther apart count as not connected.
@@ -84,6 +85,7 @@ class GraphGraphormer(GraphBaseline):
         max_distance: int = 20,
         max_hops: int = 5,
         dropout: float = 0.0,
+        in_channels: int = 0,
         attention_dropout: float = 0.0,
     ) -> None:
         super().__init__(given(locals()))
@@ -114,7 +116,7 @@ class GraphGraphormer(GraphBaseline):
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         degree = bonds.degree.squeeze(-1).long().clamp_max(self.degrees.num_embeddings - 1)
-        nodes = bonds.dense(self.atoms(batch.nodes) + self.degrees(degree))
+        nodes = bonds.dense(self.atoms(batch) + self.degrees(degree))
         token = self.graph_token.expand(len(nodes), 1, -1)
         tokens = self.dropout(torch.cat([token, nodes], dim=1))
         bias = self.bias(self.bonds(batch.bond_table), bonds)

@@ -90,6 +90,7 @@ class GSN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
@@ -113,6 +114,7 @@ class GSN(PooledBaseline):
         max_ring: int = 8,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         self.max_ring = check_max_ring(max_ring)
@@ -124,7 +126,7 @@ class GSN(PooledBaseline):
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in layers)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         rings, counted = Rings.of(batch, self.max_ring, bonds.weight.dtype), bonds.layout.nodes
         numbers = ring_numbers(rings)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):

@@ -117,6 +117,7 @@ class PNA(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         towers, average_log_degree: see :class:`PNAConv`; 1.1 is the mean of usual molecules.
 
@@ -139,6 +140,7 @@ class PNA(PooledBaseline):
         average_log_degree: float = 1.1,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         if towers < 1 or hidden_channels % towers:
@@ -154,7 +156,7 @@ class PNA(PooledBaseline):
         self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch.nodes)
+        nodes: Tensor = self.atoms(batch)
         kinds = self.bonds(batch.bond_table)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             assert isinstance(norm, BatchNorm)

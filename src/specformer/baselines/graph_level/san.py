@@ -186,6 +186,7 @@ class SAN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         num_heads, gamma: see :class:`SANLayer`.
         frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
@@ -213,6 +214,7 @@ class SAN(PooledBaseline):
         spectrum_layers: int = 2,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         arguments = given(locals())
         if not 0 < spectrum_channels < hidden_channels:
@@ -239,7 +241,7 @@ class SAN(PooledBaseline):
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes = torch.cat([self.atoms(batch.nodes), self.spectrum(batch)], dim=-1)
+        nodes = torch.cat([self.atoms(batch), self.spectrum(batch)], dim=-1)
         kinds = self.bonds(batch.bond_table)
         for layer in self.layers:
             nodes = layer(nodes, kinds, bonds)

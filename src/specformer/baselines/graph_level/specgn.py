@@ -114,6 +114,7 @@ class SpecGN(PooledBaseline):
 
     Args:
         node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
+        in_channels: numbers that an atom has beside those.
         hidden_channels, out_channels, num_layers, pooling: as the names say.
         order, exponent: see :class:`ChannelFilters`.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
@@ -142,6 +143,7 @@ class SpecGN(PooledBaseline):
         normalise_bases: Normalisation = None,
         pooling: Pooling = "mean",
         dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
@@ -153,7 +155,7 @@ class SpecGN(PooledBaseline):
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes, kinds = self.atoms(batch.nodes), self.bonds(batch.bond_table)
+        nodes, kinds = self.atoms(batch), self.bonds(batch.bond_table)
         filters = self.filters(bonds.layout)
         for conv in self.convs:
             nodes = conv(nodes, kinds, filters, bonds.layout)

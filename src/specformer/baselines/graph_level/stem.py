@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.segments import widened
@@ -43,7 +43,9 @@ class GraphBaseline(Pretrained, ABC):
         width = self.config["hidden_channels"]
         self.pooling: Pooling = self.config.get("pooling", "mean")
         self.dropout = nn.Dropout(self.config["dropout"])
-        self.atoms = FeatureEmbedding(self.config["node_cardinalities"], atom_channels or width)
+        self.atoms = NodeEmbedding(
+            self.config["node_cardinalities"], atom_channels or width, self.config["in_channels"]
+        )
         half, quarter = max(width // 2, 1), max(width // 4, 1)
         self.head: nn.Module = nn.Sequential(
             nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU()
