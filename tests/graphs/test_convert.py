@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import KarateClub
+from torch_geometric.transforms import ToSparseTensor
 
 from specformer.errors import GraphError
 from specformer.graphs import as_adjacency, as_graph, write_npz
@@ -144,6 +145,52 @@ def test_scipy_booleans_are_a_pattern(form: Any) -> None:
     np.testing.assert_array_equal(dense(matrix), [[0, 1], [1, 0]])
 
 
+LAYOUTS = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_values_of_a_sparse_tensor_are_weights(layout: torch.layout) -> None:
+    weights = torch.tensor([[0.0, 2.0, 0.0], [5.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(
+        dense(weights.to_sparse(layout=layout)), [[0, 5, 0], [5, 1, 0], [0, 0, 0]]
+    )
+
+
+def test_a_sparse_tensor_of_booleans_is_a_pattern() -> None:
+    twice = torch.sparse_coo_tensor([[0, 0], [1, 1]], [True, True], (2, 2))
+    np.testing.assert_array_equal(dense(twice), [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_sparse_features_stay_sparse(layout: torch.layout, kind: torch.dtype) -> None:
+    x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]], dtype=kind)
+    graph = as_graph(Data(x=x.to_sparse(layout=layout), edge_index=torch.tensor(EDGES)))
+    assert sp.issparse(graph.x)
+    assert (graph.x.dtype, graph.x.nnz) == (np.float32, 2)
+    np.testing.assert_array_equal(graph.x.toarray(), x.float())
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float16, torch.bfloat16], ids=str)
+def test_features_of_any_type_become_float32(kind: torch.dtype) -> None:
+    graph = as_graph(Data(x=torch.eye(4, dtype=kind), edge_index=torch.tensor(EDGES)))
+    assert graph.x.dtype == np.float32
+    np.testing.assert_array_equal(graph.x, np.eye(4))
+
+
+def test_pyg_data_with_a_transposed_adjacency_alone() -> None:
+    data = Data(
+        x=torch.eye(3), edge_index=torch.tensor([[0], [1]]), edge_weight=torch.tensor([2.0])
+    )
+    expected = as_graph(data)
+    sparse = ToSparseTensor(attr="edge_weight")(data)
+    assert sparse.edge_index is None
+    graph = as_graph(sparse)
+    np.testing.assert_array_equal(graph.adjacency.toarray(), expected.adjacency.toarray())
+    np.testing.assert_array_equal(as_adjacency(sparse).toarray(), expected.adjacency.toarray())
+    np.testing.assert_array_equal(graph.x, np.eye(3))
+
+
 def test_a_graph_is_returned_as_it_is() -> None:
     graph = as_graph(EDGES)
     assert as_graph(graph) is graph
@@ -188,7 +235,8 @@ NAN = float("nan")
         ([0, 1], {}, r"edge_index must have shape \[2, edges\], not \[2\]"),
         (torch.ones(3, 2, dtype=torch.long), {}, r"not \[3, 2\]; transpose a list of pairs"),
         (np.ones((3, 3)), {}, r"not \[3, 3\]; a dense adjacency matrix is passed as scipy"),
-        (torch.eye(2).to_sparse(), {}, r"a sparse tensor is no edge_index; .* indices\(\)"),
+        (torch.ones(2, 3).to_sparse(), {}, r"adjacency must be square, but its shape is \[2, 3\]"),
+        (torch.eye(2).to_sparse(), {"edge_weight": [1.0]}, "edge_weight goes with an edge_index"),
         ([Data(num_nodes=1)], {}, "list holds a set of graphs; pass one of them"),
         (KarateClub(), {}, "KarateClub holds a set of graphs; pass one of them"),
         ([[], []], {}, "no nodes: without edges, num_nodes must be given"),

@@ -409,7 +409,7 @@ STAR = decompose(SMALL["star"])
         (torch.ones(3), STAR, r"x has shape \[3\]"),
         (torch.ones(7, 3).double(), STAR, "x is torch.float64, the model torch.float32 and"),
         (torch.ones(7, 3), STAR.to(dtype=torch.float64), "and the spectrum torch.float64"),
-        (torch.ones(7, 3).numpy(), STAR, "x must be a dense tensor or SparseFeatures, .* ndarray"),
+        (torch.ones(7, 3).numpy(), STAR, "x must be a dense tensor or SparseFeatures.* ndarray"),
         (torch.ones(7, 3).to_sparse(), STAR, "not a tensor of layout torch.sparse_coo"),
     ],
 )

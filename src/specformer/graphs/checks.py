@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from specformer.errors import GraphError
+from specformer.graphs.tensors import as_host, as_scipy
 
 _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
 
@@ -28,10 +29,8 @@ def as_array(
         >>> as_array([[0, 1], [1, 2]], "edge_index", of="integers").shape
         (2, 2)
     """
-    if hasattr(value, "detach"):  # a torch tensor, known without importing torch
-        value = value.detach().cpu()
     try:
-        array = np.asarray(value)
+        array = np.asarray(as_host(value))
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise GraphError(f"{name} cannot be read as an array of {of}: {reason}") from None
@@ -105,7 +104,8 @@ def check_adjacency(matrix: Any) -> csr_array[np.float64]:
 
 
 def check_features(x: Any, num_nodes: int) -> NDArray[np.float32] | csr_array[np.float32]:
-    """Return features [n, channels] as float32, dense or CSR as given."""
+    """Return features [n, channels] as float32, dense or, of sparse ones, CSR."""
+    x = as_scipy(x)
     values = x if _is_sparse(x) else as_array(x, "x")
     if values.ndim != 2 or values.shape[0] != num_nodes:
         raise GraphError(f"x must have shape [{num_nodes}, features], not {_shape(values)}")

@@ -15,6 +15,7 @@ from specformer.errors import GraphError
 from specformer.graphs.edges import adjacency_from_edges, symmetrised
 from specformer.graphs.graph import Graph
 from specformer.graphs.read import read_graph
+from specformer.graphs.tensors import as_scipy
 
 
 def as_graph(
@@ -31,11 +32,12 @@ def as_graph(
 
             - a :class:`Graph`, returned as it is;
             - a PyG ``Data``: ``edge_index``, ``edge_weight``, ``x``, ``y`` and the masks are
-              taken, ``edge_attr`` is not;
+              taken, ``edge_attr`` is not; without ``edge_index``, its ``adj_t``;
             - an ``edge_index`` [2, E]: tensor, array or nested list of integers;
             - a NetworkX graph: nodes in its own order, their names as ``node_ids``, the edge
               attribute ``weight`` (1 where only some edges have it);
-            - a SciPy sparse matrix [n, n] whose values are the weights (True counts as 1);
+            - a SciPy sparse matrix or a sparse tensor [n, n] whose values are the weights (True
+              counts as 1);
             - the path of a file or folder that :func:`read_graph` reads.
         num_nodes: n, for an ``edge_index`` whose last nodes have no edge.
         edge_weight: weights [E] of an ``edge_index``.
@@ -46,6 +48,7 @@ def as_graph(
         Graph('tiny', nodes=4, edges=2, self_loops=1)
     """
     _refuse_many(source)
+    source = as_scipy(source)
     if is_pyg(source):
         graph = _from_pyg(source, num_nodes, edge_weight)
     elif _is_edge_index(source):
@@ -92,11 +95,6 @@ def _refuse_many(source: Any) -> None:
 
 
 def _is_edge_index(source: Any) -> bool:
-    if getattr(source, "is_sparse", False) or getattr(source, "is_sparse_csr", False):
-        raise GraphError(
-            "a sparse tensor is no edge_index; of a coalesced one pass indices() and, as "
-            "edge_weight, values()"
-        )
     return isinstance(source, list | tuple) or hasattr(source, "__array__")
 
 
@@ -116,7 +114,7 @@ def _from_whole(source: Any) -> Graph:
         return _from_networkx(source)
     raise GraphError(
         f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "
-        f"NetworkX graph, a SciPy sparse matrix or a path"
+        f"NetworkX graph, a sparse matrix of SciPy or torch, or a path"
     )
 
 
@@ -142,7 +140,9 @@ def _from_pyg(data: Any, num_nodes: int | None, edge_weight: Any) -> Graph:
 
 def _pyg_adjacency(data: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
     if data.edge_index is None:
-        raise GraphError(f"{type(data).__name__} has no edge_index")
+        if getattr(data, "adj_t", None) is None:
+            raise GraphError(f"{type(data).__name__} has no edge_index")
+        return as_adjacency(data.adj_t, num_nodes, edge_weight)
     if num_nodes is None:
         num_nodes = data.num_nodes
     if edge_weight is None:

@@ -180,7 +180,9 @@ class Specformer(Pretrained):
             shape = list(x.shape)
         else:
             given = f"tensor of layout {x.layout}" if isinstance(x, Tensor) else type(x).__name__
-            raise ConfigError(f"x must be a dense tensor or SparseFeatures, not a {given}.")
+            raise ConfigError(
+                f"x must be a dense tensor or SparseFeatures.from_scipy(…), not a {given}."
+            )
         wanted = [spectrum.num_nodes, self.config["in_channels"]]
         if shape[-2:] != wanted:
             raise ConfigError(
