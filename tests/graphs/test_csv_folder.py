@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specformer.datasets import make_splits
 from specformer.errors import GraphError
 from specformer.graphs import read_csv_folder, read_graph
 
@@ -36,6 +37,16 @@ def test_edges_and_nodes(tmp_path: Path) -> None:
     assert graph.class_names == ("cat", "dog")
     assert graph.node_ids == ("ann", "bob", "cy")
     assert graph.name == "my-graph"
+
+
+def test_columns_of_masks_are_a_split_and_no_features(tmp_path: Path) -> None:
+    nodes = "id,age,label,train_mask,val_mask,test_mask\nann,30,a,1,0,0\nbob,41,b,0,TRUE,false\n"
+    graph = read_graph(folder_with(tmp_path, EDGES, nodes + "cy,29,a,False,0,True\n"))
+    assert graph.feature_names == ("age",)
+    masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    np.testing.assert_array_equal(np.hstack(masks), np.eye(3, dtype=bool))
+    (split,) = make_splits(graph, "official", count=1, seed=0)
+    np.testing.assert_array_equal(split.test, [False, False, True])
 
 
 def test_weights_follow_the_rule_of_all_sources(tmp_path: Path) -> None:
@@ -140,6 +151,7 @@ def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None
             "nodes.csv: column 'age', row 3: 'abc' is not a number",
         ),
         (EDGES, "id,age\nann,\n", {}, "nodes.csv: column 'age', row 2: '' is not a number"),
+        (EDGES, "id,val_mask\nann,2\n", {}, "column 'val_mask', row 2: '2' is neither 1 nor 0"),
         (EDGES, "id,age\nann,inf\n", {}, "nodes.csv: column 'age', row 2: 'inf' is not a finite"),
         (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is not a finite number"),
         (EDGES, "id\nann\nbob\nann\n", {}, "column 'id', row 4: the id 'ann' is also in row 2"),

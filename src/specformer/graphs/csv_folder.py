@@ -3,8 +3,9 @@
 ``edges.csv`` has a header with the columns ``source`` and ``target`` (or ``src`` and ``dst``),
 and ``weight`` if the edges are weighted; other columns are left alone. ``nodes.csv`` may be
 absent; the nodes are then those the edges name. Otherwise it lists every node once: a column of
-ids, one of labels if there are any, and numeric feature columns. Ids are text, so ``7`` and ``07``
-are different nodes. Rows are counted as a spreadsheet does: the header is row 1.
+ids, one of labels if there are any, the columns ``train_mask``, ``val_mask`` and ``test_mask`` if
+the nodes are split, and numeric feature columns. Ids are text, so ``7`` and ``07`` are different
+nodes. Rows are counted as a spreadsheet does: the header is row 1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from specformer.graphs.graph import Graph
 
 _ENDPOINTS = (("source", "target"), ("src", "dst"))
 _LABEL = "label"
+_MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def read_csv_folder(
@@ -40,7 +42,7 @@ def read_csv_folder(
         folder: the folder; its name becomes the graph's.
         id_column: column of ``nodes.csv`` with the ids; by default ``id``, else the first.
         label_column: column with the labels; only ``label`` may be absent.
-        feature_columns: columns with the features; by default all the others.
+        feature_columns: columns with the features; by default all the others but the masks.
 
     Example:
         >>> import tempfile
@@ -92,7 +94,7 @@ def _nodes(
     if id_column is None:
         id_column = "id" if "id" in table.columns else next(iter(table.columns))
     if feature_columns is None:
-        spoken_for = (id_column, label_column)
+        spoken_for = (id_column, label_column, *_MASKS)
         feature_columns = [column for column in table.columns if column not in spoken_for]
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(id_column))}
     if label_column in table.columns or label_column != _LABEL:
@@ -100,4 +102,4 @@ def _nodes(
     if feature_columns:
         columns = [table.numbers(column, np.float32) for column in feature_columns]
         nodes |= {"x": np.stack(columns, axis=1), "feature_names": tuple(feature_columns)}
-    return nodes
+    return nodes | {mask: table.booleans(mask) for mask in _MASKS if mask in table.columns}

@@ -18,6 +18,8 @@ from specformer.errors import GraphError
 #: How their names end.
 _ENDINGS = (".csv.gz", ".csv")
 
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
 
 def is_csv(path: str | Path) -> bool:
     """Whether a file's name is that of a CSV file, perhaps compressed.
@@ -127,6 +129,13 @@ class CsvTable:
             row = int(negative.argmax())
             raise self.error(name, row, f"the weight {weights[row]} is negative")
         return weights
+
+    def booleans(self, name: str) -> NDArray[np.bool_]:
+        cells = self.column(name)
+        for row, cell in enumerate(cells):
+            if cell.lower() not in _BOOLEANS:
+                raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
+        return np.array([_BOOLEANS[cell.lower()] for cell in cells], dtype=np.bool_)
 
     def index(self, name: str) -> dict[str, int]:
         """Return the position of each id, refusing an id that is empty or appears twice."""
