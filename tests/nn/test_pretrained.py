@@ -10,7 +10,7 @@ import torch
 from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, random
 
 from specformer import Specformer
-from specformer.errors import RunError
+from specformer.errors import ConfigError, RunError
 from specformer.nn.pretrained import CONFIG, WEIGHTS, Pretrained
 
 
@@ -63,6 +63,47 @@ def test_another_model_round_trips_too(tmp_path: Path) -> None:
     other = Other(3)
     other.save_pretrained(tmp_path)
     assert torch.equal(Other.from_pretrained(tmp_path).layer.weight, other.layer.weight)
+
+
+class Scaled(Specformer):
+    """A subclass with an argument of its own that no weight tells of."""
+
+    def __init__(self, in_channels: int, *, scale: float = 1.0, **options) -> None:
+        super().__init__(in_channels, **options)
+        self.config["scale"] = self.scale = scale
+
+    def forward(self, x, spectrum, landmarks=None) -> torch.Tensor:
+        return self.scale * super().forward(x, spectrum, landmarks)
+
+
+def test_a_subclass_keeps_its_own_arguments(tmp_path: Path) -> None:
+    model = Scaled(3, hidden_channels=8, out_channels=4, scale=3.0).eval()
+    model.save_pretrained(tmp_path)
+    x, spectrum = random(7, 3, dtype=torch.float32), SPECTRA["star"].to(dtype=torch.float32)
+    assert torch.equal(Scaled.from_pretrained(tmp_path)(x, spectrum), model(x, spectrum))
+
+
+class Forgetful(Specformer):
+    def __init__(self, in_channels: int, scale: float = 1.0, **options) -> None:
+        super().__init__(in_channels, **options)
+
+
+class Fixed(Specformer):
+    def __init__(self, in_channels: int) -> None:
+        super().__init__(in_channels, hidden_channels=8, out_channels=4)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Forgetful(3, 2.0, hidden_channels=8, out_channels=4), "lacks its argument 'scale'"),
+        (Fixed(3), "has 'hidden_channels', which its constructor does not take"),
+    ],
+)
+def test_what_could_not_be_built_again_is_not_saved(tmp_path: Path, model, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_config_is_plain_json(folder: Path) -> None:
@@ -118,11 +159,23 @@ def test_another_class_is_named(folder: Path) -> None:
         Other.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("config", [{"width": 3}, {"height": 2}])
-def test_weights_that_do_not_fit_their_config_are_refused(tmp_path: Path, config) -> None:
+def test_weights_that_do_not_fit_their_config_are_refused(tmp_path: Path) -> None:
     other = Other(2)
-    other.config = config  # wrong from the start, so the checksum holds
+    other.config = {"width": 3}  # wrong from the start, so the checksum holds
     other.save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=r"weights and config\.json do not match"):
+        Other.from_pretrained(tmp_path)
+
+
+def test_an_argument_that_is_no_longer_taken_is_refused(tmp_path: Path) -> None:
+    class Earlier(Pretrained):
+        def __init__(self, height: int = 2) -> None:
+            super().__init__()
+            self.config = {"height": height}
+            self.layer = torch.nn.Linear(height, height)
+
+    Earlier.__name__ = "Other"
+    Earlier().save_pretrained(tmp_path)
     with pytest.raises(RunError, match=r"weights and config\.json do not match"):
         Other.from_pretrained(tmp_path)
 

@@ -2,6 +2,7 @@ r"""Models on disk: a folder with ``config.json`` and ``model.safetensors``."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,8 @@ from specformer.spectrum.checksum import checksum
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 class Pretrained(nn.Module):
     """A module that knows the arguments it was built with, and can be saved and built again."""
@@ -26,8 +29,13 @@ class Pretrained(nn.Module):
     config: dict[str, Any]
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write configuration and weights into ``folder``, each file atomically."""
+        """Write configuration and weights into ``folder``, each file atomically.
+
+        A subclass with arguments of its own adds them to ``self.config``; where it does not, it
+        is refused, as it could not be built again.
+        """
         folder = Path(folder)
+        _check_config(type(self), self.config)
         config = {"model": type(self).__name__, **self.config}
         # A copy each: safetensors refuses tensors that share memory, as shared bases do.
         state = {
@@ -70,6 +78,25 @@ class Pretrained(nn.Module):
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return model.eval()
+
+
+def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
+    """Refuse a configuration that is not what the constructor takes."""
+    arguments = inspect.signature(model).parameters
+    named = [name for name, each in arguments.items() if each.kind not in _ANY]
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments.values())
+    lost = [name for name in named if name not in config]
+    if lost:
+        raise ConfigError(
+            f"{model.__name__} cannot be saved: self.config lacks its argument {lost[0]!r}; add it "
+            "there after super().__init__(…)."
+        )
+    foreign = [name for name in config if name not in named]
+    if foreign and not takes_any:
+        raise ConfigError(
+            f"{model.__name__} cannot be saved: self.config has {foreign[0]!r}, which its "
+            "constructor does not take; let it take **options and pass them on."
+        )
 
 
 def _canonical(config: dict[str, Any]) -> str:
