@@ -92,6 +92,17 @@ def test_every_recipe_has_its_own_row_of_accuracies(run):
     assert {"GCN", "Specformer (paper)", "Specformer (best)"} <= set(texts(picture.svg))
 
 
+def test_errors_at_a_glance_scroll_where_they_would_shrink_on_a_phone():
+    entries = [
+        {"filter": "comb", "model": model, "recipe": "paper", "sse": {"mean": mean}}
+        for model, mean in (("gcn", 50.0), ("specformer", 0.1))
+    ]
+    (picture,) = figures.overview(entries)
+    assert picture.wide
+    assert {"comb", "GCN", "Specformer"} <= set(texts(picture.svg))
+    assert not list(figures.overview(entries[:1]))  # nothing to compare
+
+
 def test_spectra_are_drawn_once_unless_they_differ(run):
     result, arrays = run
     assert len(list(figures.spectra(result, arrays))) == 2

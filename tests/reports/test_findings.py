@@ -51,9 +51,7 @@ def test_overlapping_intervals_are_told():
     clear = summary({"nodes": [node("a", "specformer", 0.95), node("a", "gcn", 0.90)]})
     close = summary({"nodes": [node("a", "specformer", 0.91), node("a", "gcn", 0.90)]})
 
-    assert clear == (
-        "On a, Specformer is right for 95.0 % of the test nodes, 5.0 points above GCN."
-    )
+    assert clear == "On a, Specformer is right for 95.0% of the test nodes, 5.0 points above GCN."
     assert close.endswith("1.0 points above GCN, though the intervals overlap.")
 
 
@@ -70,7 +68,7 @@ def test_recipes_are_named_where_a_model_has_several():
     rows = [node("a", "specformer", 0.9), node("a", "specformer", 0.94, recipe="best")]
 
     assert summary({"nodes": rows}) == (
-        "On a, Specformer (best) is right for 94.0 % of the test nodes, "
+        "On a, Specformer (best) is right for 94.0% of the test nodes, "
         "4.0 points above Specformer (paper)."
     )
     # Another model is the rival that counts, wherever it stands.

@@ -57,7 +57,7 @@ def test_factor_is_bounded():
 def test_an_interval_is_never_wider_than_all_there_can_be():
     assert numbers.percent(2.41, like=0.336) == "over 100"
     assert numbers.percent(1.0, like=0.5) == "100.0"
-    assert numbers.percent(1.0) == "100.0 %"
+    assert numbers.percent(1.0) == "100.0%"
 
 
 def test_date_that_is_none_stays_as_it_is():

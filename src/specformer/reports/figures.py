@@ -51,7 +51,8 @@ def overview(entries: Sequence[Entry]) -> Iterator[Picture]:
         if mean is not None:
             errors.setdefault(str(entry["filter"]), {})[looks[contestant(entry)]] = float(mean)
     if len({model for row in errors.values() for model in row}) > 1:
-        yield picture(plots.errors_plot(errors), "Squared error of each model on each filter.")
+        alt = "Squared error of each model on each filter."
+        yield picture(plots.errors_plot(errors), alt, wide=True)
 
 
 def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

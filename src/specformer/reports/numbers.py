@@ -58,14 +58,14 @@ def percent(value: float | None, like: float | None = None) -> str:
 
     Example:
         >>> percent(0.93214), percent(0.0087, like=0.93214), percent(2.41, like=0.93214)
-        ('93.2 %', '0.9', 'over 100')
+        ('93.2%', '0.9', 'over 100')
     """
     if not _known(value):
         return NONE
     assert value is not None
     if like is not None and value > 1:
         return "over 100"
-    return f"{100 * value:.1f}" + (" %" if like is None else "")
+    return f"{100 * value:.1f}" + ("%" if like is None else "")
 
 
 def factor(ratio: float) -> str:
