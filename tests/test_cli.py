@@ -558,6 +558,20 @@ def test_an_error_is_one_sentence_and_status_2(arguments, message, call, scene):
     assert after - before <= {scene / "runs"}  # no run is left half begun
 
 
+def test_an_option_that_cannot_be_read_is_refused_before_work_begins(call, scene):
+    _, _, err = call("spectrum", "4x4", "--k", "few")
+    assert err.strip().splitlines() == [
+        "Error: --k few: expected a number, or two with a comma between them."
+    ]
+
+
+def test_help_names_every_kind_of_recipe(call):
+    _, out, _ = call("train", "--help")
+    shown = " ".join(out.replace("│", " ").split())
+    assert all(kind in shown for kind in ("paper, best,", "default or a", ".yaml file"))
+    assert "…" not in shown.replace("molhiv, …", "").replace("gprgnn, …", "")  # nothing is cut
+
+
 def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
     process = subprocess.Popen(
         [

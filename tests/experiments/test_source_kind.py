@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specformer.errors import GraphError
+from specformer.errors import DataNotFoundError, GraphError
 from specformer.experiments.source_kind import source_kind
 
 
@@ -24,6 +24,13 @@ from specformer.experiments.source_kind import source_kind
 )
 def test_by_name(source: str, kind: str) -> None:
     assert source_kind(source) == kind
+
+
+@pytest.mark.parametrize("typed", ["photograph", "photografs", "gridimages"])
+def test_a_mistyped_name_of_signals_is_no_graph(typed: str) -> None:
+    meant = "grid-images" if typed == "gridimages" else "photographs"
+    with pytest.raises(DataNotFoundError, match=f"did you mean '{meant}'"):
+        source_kind(typed)
 
 
 def test_by_the_keys_of_a_file(tmp_path) -> None:

@@ -67,6 +67,7 @@ def spectrum(
 
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
+    pairs, target = parse_pair(k), choose_device(device)
     graph, mirrors = graph_source(source, data)
     start = Spectrum.load(warm) if warm else None
     with (
@@ -75,10 +76,10 @@ def spectrum(
     ):
         found = decompose(
             graph,
-            k=parse_pair(k),
+            k=pairs,
             solver=solver,  # type: ignore[arg-type]
             isolated=isolated,  # type: ignore[arg-type]
-            device=choose_device(device),
+            device=target,
             cache=spectra_folder(cache),
             mirrors=mirrors,
             start=start,

@@ -84,7 +84,8 @@ def train(
     ],
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
     recipe: Annotated[
-        str | None, typer.Option(help="paper, default; for signals paper, projected.")
+        str | None,
+        typer.Option(help="paper, best, default or a .yaml file; for signals paper, projected."),
     ] = None,
     runs: Annotated[
         int | None, typer.Option(help="Splits, or images. (default: 10; molecules 1; all images)")

@@ -27,9 +27,7 @@ Data = Annotated[Path | None, typer.Option(help="Folder with data files.")]
 Out = Annotated[
     Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
 ]
-Cache = Annotated[
-    Path | None, typer.Option(help="Folder for spectra. (default: ~/.cache/specformer/spectra)")
-]
+Cache = Annotated[Path | None, typer.Option(help="Folder for spectra. (default: below ~/.cache)")]
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a recipe's setting.")
 ]

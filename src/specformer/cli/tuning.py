@@ -30,7 +30,9 @@ def tune(
         ),
     ],
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
-    recipe: Annotated[str | None, typer.Option(help="Where to start: paper, default, …")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Where to start: paper, default, … or a .yaml file.")
+    ] = None,
     trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
     splits: Annotated[
         int | None, typer.Option(help="Splits a trial trains on. (default: 3; molecules 1)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -115,8 +116,8 @@ def _check_labels(graph: Graph, source: str) -> None:
         raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
 
 
-def unknown_set(source: str) -> str:
-    """What to say of a source that is neither a path nor the name of a graph.
+def unknown_set(source: str, names: Iterable[str] = (*NODE_SETS, *GRAPH_SETS)) -> str:
+    """What to say of a source that is neither a path nor one of the names.
 
     Example:
         >>> unknown_set("crao")
@@ -124,7 +125,7 @@ def unknown_set(source: str) -> str:
     """
     if source in GRAPH_SETS:
         return f"{source}: a set of many graphs, where a single graph is needed."
-    close = nearest(source, [*NODE_SETS, *GRAPH_SETS])
+    close = nearest(source, names)
     hint = f"did you mean {close!r}?" if close else f"those are {', '.join(NODE_SETS)}."
     return f"{source}: neither a file or folder nor a data set; {hint}"
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from specformer.datasets import GRAPH_SETS
-from specformer.errors import GraphError
-from specformer.experiments.train_filter import is_signal_source
+from specformer.datasets.registry import NODE_SETS, unknown_set
+from specformer.errors import DataNotFoundError, GraphError, nearest
+from specformer.experiments.train_filter import SIGNAL_SETS, is_signal_source
 from specformer.graphs.csv_table import is_csv
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
+
+_NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
 def source_kind(source: str) -> Kind:
@@ -25,6 +28,8 @@ def source_kind(source: str) -> Kind:
     if is_signal_source(source):
         return "filters"
     path = Path(source)
+    if not (path.exists() or path.suffix) and nearest(source, _NAMES) in SIGNAL_SETS:
+        raise DataNotFoundError(unknown_set(source, _NAMES))
     many = source in GRAPH_SETS or is_csv(source) or _holds_many(path)
     if not many and path.is_file() and path.suffix.lower() not in ("", ".npz"):
         raise GraphError(
