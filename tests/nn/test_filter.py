@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, state_of
 
-from specformer import SpectralFilter, Spectrum
+from specformer import SpectralFilter, Spectrum, decompose
 from specformer.errors import ConfigError
 from specformer.nn.filter import decode_together
 from specformer.spectrum import Tokens
@@ -244,3 +244,9 @@ def test_filters_together_are_each_alone(decoder, num_blocks: int) -> None:
 def test_what_is_no_set_of_eigenvalues_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=r"eigenvalues must have shape \[q\]"):
         SpectralFilter(8, 2)(torch.ones(shape))
+
+
+def test_a_spectrum_in_place_of_its_eigenvalues_is_refused() -> None:
+    spectrum = decompose([[0, 1], [1, 2]])
+    with pytest.raises(ConfigError, match=r"such as spectrum\.eigenvalues, not a Spectrum"):
+        SpectralFilter(8, 2)(spectrum)

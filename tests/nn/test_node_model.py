@@ -25,6 +25,7 @@ from specformer.errors import ConfigError
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 
 SHARINGS = ["small", "medium", "large"]
+STAR = decompose(SMALL["star"])
 
 
 def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
@@ -321,6 +322,28 @@ def test_dropout_only_in_training(which: str, space) -> None:
     torch.testing.assert_close(plain(x, spectrum), model(x, spectrum), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sharing": "large", "decoder": "heads", "num_blocks": 2, "init_std": 0.01},
+        {"space": "hidden", "norm": "batch", "transform": True},
+        {"sharing": "small", "bases": "ffn", "norm": "layer"},
+    ],
+)
+def test_parameters_are_reset_as_the_constructor_draws_them(options) -> None:
+    torch.manual_seed(3)
+    expected = Specformer(3, 8, 4, **options).state_dict()
+    model = Specformer(3, 8, 4, **options)
+    model(torch.randn(7, 3), STAR)  # moves the running statistics of a batch norm
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(5.0)
+    torch.manual_seed(3)
+    model.reset_parameters()
+    torch.testing.assert_close(model.state_dict(), expected, rtol=0, atol=0)
+
+
 def test_initial_weights_of_a_given_deviation() -> None:
     model = Specformer(200, 64, 4, init_std=0.01)
     assert model.lift.weight.std().item() == pytest.approx(0.01, rel=0.05)
@@ -394,9 +417,6 @@ def test_repr_names_the_parts() -> None:
     for piece in ("(lift): Linear(3, 8, bias=True)", "(readout): Linear(8, 4, bias=True)"):
         assert piece in text
     assert "LinearBases(num_heads=4, channels=4, dropout=0.0)" in text
-
-
-STAR = decompose(SMALL["star"])
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,11 @@ class SpectralFilter(nn.Module):
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
         """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
+        if not isinstance(eigenvalues, Tensor):
+            given = type(eigenvalues).__name__
+            raise ConfigError(
+                f"eigenvalues must be a tensor, such as spectrum.eigenvalues, not a {given}."
+            )
         if eigenvalues.dim() != 1 or len(eigenvalues) == 0:
             shape = list(eigenvalues.shape)
             raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")

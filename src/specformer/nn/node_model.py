@@ -143,12 +143,25 @@ class Specformer(Pretrained):
         self.is_linear_filter = (
             space == "hidden" and bases == "linear" and not (activation or norm or bias)
         )
-        if init_std is not None:
-            for name, module in self.named_modules():
-                # Projections of attention keep their larger weights: with tiny queries, keys and
-                # values filters stay constant for hundreds of epochs, and some runs stop there.
-                if isinstance(module, Linear) and name.rpartition(".")[2] not in PROJECTIONS:
-                    module.reset_parameters(init_std)
+        self._draw_linear()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does."""
+        for module in list(self.modules())[1:]:
+            reset = getattr(module, "reset_parameters", None)
+            if reset is not None:
+                reset()
+        self._draw_linear()
+
+    def _draw_linear(self) -> None:
+        """Draw linear weights with ``init_std``, if there is one."""
+        if self.config["init_std"] is None:
+            return
+        for name, module in self.named_modules():
+            # Projections of attention keep their larger weights: with tiny queries, keys and
+            # values filters stay constant for hundreds of epochs, and some runs stop there.
+            if isinstance(module, Linear) and name.rpartition(".")[2] not in PROJECTIONS:
+                module.reset_parameters(self.config["init_std"])
 
     def forward(
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
