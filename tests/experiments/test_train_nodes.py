@@ -184,6 +184,22 @@ def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
         node_graph(str(tmp_path / "mute.npz"))
 
 
+def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
+    graph = csbm(0.7, num_nodes=60, num_features=4, seed=0)
+    labels = np.zeros(60, dtype=int)
+    labels[:3], labels[3] = 1, 2  # 12 nodes of each class would train
+    rare = Graph(graph.adjacency, x=graph.x, y=labels, class_names=("many", "few", "one"))
+    write_npz(tmp_path / "rare.npz", rare)
+    write_npz(tmp_path / "even.npz", graph)
+    options = {"model": "mlp", "recipe_name": None, "assignments": ["schedule.epochs=2"]}
+    options |= {"runs": 2, "device": CPU, "progress": Silent()}
+    train_nodes(str(tmp_path / "even.npz"), **options)
+    assert not caplog.messages
+    train_nodes(str(tmp_path / "rare.npz"), **options)
+    (message,) = caplog.messages
+    assert message.startswith("rare: no test node is of 'few' or 'one', so that accuracy says")
+
+
 def test_at_least_one_run():
     with pytest.raises(ConfigError, match="at least one"):
         make_splits(csbm(0.5, num_nodes=20), "random-60-20-20", 0, 0)

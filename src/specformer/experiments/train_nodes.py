@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from specformer.datasets import make_splits, node_graph
+from specformer.datasets import Split, make_splits, node_graph
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
 from specformer.experiments.nodes import (
@@ -32,6 +34,8 @@ from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
 from specformer.training.recipe import build
 from specformer.training.run_folder import MODEL, RunFolder
+
+logger = logging.getLogger(__name__)
 
 
 def train_nodes(
@@ -57,6 +61,7 @@ def train_nodes(
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
     splits = make_splits(graph, recipe.split, runs, seed)
+    _warn_of_untested(graph, splits)
     started = time.perf_counter()
     spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
     outcome = classify_nodes(
@@ -97,6 +102,21 @@ def train_nodes(
     if spectrum is not None:
         result["spectra"] = [{"name": graph.name, **spectrum.summary()}]
     return result, outcome
+
+
+def _warn_of_untested(graph: Graph, splits: Sequence[Split]) -> None:
+    """Name the classes that no split tests: the paper's rule trains on all nodes of a rare one."""
+    assert graph.y is not None
+    tested = np.logical_or.reduce([split.test for split in splits])
+    untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
+    if untested.size:
+        names = _class_names(graph)
+        logger.warning(
+            "%s: no test node is of %s, so that accuracy says nothing of it; a rare class trains "
+            "whole, unless masks of your own (split=official) say otherwise",
+            graph.name,
+            " or ".join(repr(names[label]) for label in untested),
+        )
 
 
 def save_models(run: RunFolder, models: Sequence[nn.Module]) -> None:
