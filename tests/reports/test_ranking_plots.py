@@ -41,6 +41,12 @@ def test_an_interval_wider_than_all_there_can_be_does_not_set_the_axis():
     assert 50 <= high <= 105
 
 
+def test_no_accuracy_above_all_there_can_be_is_marked():
+    perfect = accuracy_plot({OURS: {"mean": 1.0, "ci95": 0.0, "values": [1.0, 1.0]}}).axes[0]
+    assert perfect.get_xlim()[1] > 100
+    assert max(perfect.get_xticks()) == 100
+
+
 def test_recipes_of_a_model_have_a_row_and_a_mark_each():
     paper, best = (look(OURS).by_recipe(name, n) for n, name in enumerate(("paper", "best")))
 

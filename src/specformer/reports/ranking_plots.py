@@ -60,7 +60,9 @@ def accuracy_plot(
     axis.margins(x=0.08)
     # The interval of two runs may be wider than all there can be.
     low, high = axis.get_xlim()
-    axis.set_xlim(max(low, -2.0), min(high, 102.0))
+    low, high = max(low, -2.0), min(high, 102.0)  # room for a dot at 0 or 100, not for a figure
+    axis.set_xlim(low, high)
+    axis.set_xticks([tick for tick in axis.get_xticks() if max(low, 0) <= tick <= min(high, 100)])
     axis.set_xlabel(xlabel)
     titled(axis, title)
     return figure
