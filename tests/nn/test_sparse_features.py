@@ -74,3 +74,23 @@ def test_a_model_takes_either(options):
     spectrum = decompose(graph, dtype=torch.float64)
     model = Specformer(12, 8, 3, num_heads=2, **options).double()
     torch.testing.assert_close(model(SPARSE, spectrum), model(DENSE, spectrum))
+
+
+def test_another_type_has_the_same_entries() -> None:
+    matrix = sp.csr_array(np.array([[0.0, 2.0], [0.0, 0.0], [0.5, 0.0]]))
+    features = SparseFeatures.from_scipy(matrix)
+    double = features.to(dtype=torch.float64)
+    assert (features.dtype, double.dtype) == (torch.float32, torch.float64)
+    weight = torch.eye(2, dtype=torch.float64)
+    np.testing.assert_array_equal(double.linear(weight, None), matrix.toarray())
+    spectrum = decompose([[0, 1], [1, 2]], dtype=torch.float64)
+    model = Specformer(2, 8, 3).double()
+    dense = torch.as_tensor(matrix.toarray())
+    torch.testing.assert_close(model(double, spectrum), model(dense, spectrum))
+
+
+def test_repr_is_short() -> None:
+    features = SparseFeatures.from_scipy(sp.csr_array((300, 20)))
+    assert repr(features) == (
+        "SparseFeatures(num_nodes=300, in_channels=20, entries=0, dtype=torch.float32, device=cpu)"
+    )

@@ -16,7 +16,7 @@ from specformer.nn.remembered import Remembered
 from specformer.spectrum.sparse import compressed_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparseFeatures:
     r"""Features ``[n, in]`` by their non-zero entries, to be given to a model in place of a tensor.
 
@@ -79,14 +79,22 @@ class SparseFeatures:
     def device(self) -> torch.device:
         return self.values.device
 
-    def to(self, device: torch.device | str) -> SparseFeatures:
-        """On another device."""
+    def to(
+        self, device: torch.device | str | None = None, *, dtype: torch.dtype | None = None
+    ) -> SparseFeatures:
+        """On another device, or with values of another type."""
         content = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         moved: dict[str, Any] = {
             name: part.to(device) if isinstance(part, Tensor) else part
             for name, part in content.items()
         }
-        return SparseFeatures(**moved)
+        return SparseFeatures(**moved | {"values": self.values.to(device, dtype)})
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseFeatures(num_nodes={self.num_nodes}, in_channels={self.in_channels}, "
+            f"entries={len(self.columns)}, dtype={self.dtype}, device={self.device})"
+        )
 
     def linear(self, weight: Tensor, bias: Tensor | None, dropout: float = 0.0) -> Tensor:
         r"""The affine map :math:`\mathrm{dropout}(X) W^\top + b`.
