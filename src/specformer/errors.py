@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -38,3 +38,16 @@ class DataNotFoundError(SpecformerError):
 
 class RunError(SpecformerError):
     """A run folder or a saved model is missing, incomplete or altered."""
+
+
+def check_known(what: str, known: Collection[str], *names: str) -> None:
+    """Refuse names of which one is not known.
+
+    Example:
+        >>> check_known("model", ["gcn", "gat"], "gnc")
+        Traceback (most recent call last):
+        specformer.errors.ConfigError: unknown model 'gnc'; choose from gcn, gat.
+    """
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")

@@ -9,7 +9,7 @@ from torch import nn
 
 from specformer.baselines.registry import BASELINES
 from specformer.baselines.transformer import Transformer
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 
 _WIDTHS = ("hidden_channels", "transformer_channels")
 
@@ -60,8 +60,7 @@ def node_baseline(
         >>> node_baseline("gprgnn", NodeBaseline(order=4, alpha=0.5), 3, 2)
         GPRGNN(3, 64, 2, order=4)
     """
-    if name not in BASELINES:
-        raise ConfigError(f"unknown baseline {name!r}; choose from {', '.join(BASELINES)}.")
+    check_known("baseline", BASELINES, name)
     kind = BASELINES[name]
     known = inspect.signature(kind).parameters
     options = {

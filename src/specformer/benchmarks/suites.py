@@ -19,7 +19,7 @@ from specformer.benchmarks import (
 )
 from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.training.environment import device_name
 from specformer.training.progress import Progress
 
@@ -64,8 +64,7 @@ def bench(
         progress: told of every round.
         keep: given the result after every row of ``same``, which takes minutes.
     """
-    if suite not in SUITES:
-        raise ConfigError(f"unknown suite {suite!r}; choose from {', '.join(SUITES)}.")
+    check_known("suite", SUITES, suite)
     cases = datasets or SUITES[suite]
     if suite == "same":
         if repeats is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from specformer.errors import ConfigError
+from specformer.errors import check_known
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,5 @@ def target_filter(name: str) -> TargetFilter:
         >>> target_filter("comb")(torch.tensor([0.5])).tolist()
         [1.0]
     """
-    if name not in FILTERS:
-        raise ConfigError(f"unknown filter {name!r}; choose from {', '.join(FILTERS)}.")
+    check_known("filter", FILTERS, name)
     return FILTERS[name]

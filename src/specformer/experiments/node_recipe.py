@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from specformer.baselines import BASELINES, NodeBaseline, node_baseline
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.experiments.recipe_book import RecipeBook
 from specformer.nn import Specformer
 from specformer.training.node_loop import Monitor
@@ -153,6 +153,5 @@ def node_model(name: str, recipe: NodeRecipe, in_channels: int, out_channels: in
     if name == "specformer":
         options = asdict(recipe.model)
         return Specformer(in_channels, options.pop("hidden_channels"), out_channels, **options)
-    if name not in BASELINES:
-        raise ConfigError(f"unknown model {name!r}; choose from {', '.join(NODE_MODELS)}.")
+    check_known("model", NODE_MODELS, name)
     return node_baseline(name, recipe.baseline, in_channels, out_channels)

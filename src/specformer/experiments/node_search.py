@@ -9,7 +9,7 @@ import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
-from specformer.errors import ConfigError
+from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
 from specformer.experiments.nodes import (
     fit_task,
@@ -57,8 +57,7 @@ class NodeTrials:
         device: torch.device,
         seed: int,
     ) -> None:
-        if model not in NODE_MODELS:
-            raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
+        check_known("model", NODE_MODELS, model)
         self.source, self.model, self.start = source, model, recipe
         self.device, self.seed, self.cache = device, seed, cache
         self.assignments = ["monitor=accuracy", *assignments]

@@ -11,7 +11,7 @@ import yaml
 from torch import nn
 
 from specformer.baselines import BASELINES, signal_baseline
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.nn import Specformer
 from specformer.training.recipe import build, override
 from specformer.training.schedule import Schedule
@@ -73,8 +73,7 @@ def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
         10
     """
     known = recipe_settings()
-    if name not in known:
-        raise ConfigError(f"unknown recipe {name!r}; choose from {', '.join(known)}.")
+    check_known("recipe", known, name)
     settings: Mapping[str, Any] = override(known[name], assignments)
     return build(SignalRecipe, settings, f"recipe {name}")
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from specformer.datasets import FILTERS, paper_images, target_filter
-from specformer.errors import ConfigError
+from specformer.errors import check_known
 from specformer.experiments.paper import TABLE_1
 from specformer.experiments.signal_recipe import MODELS, recipe_settings, signal_recipe
 from specformer.experiments.signals import Contestant, learn_filters
@@ -70,10 +70,9 @@ def table1(
 def _contestants(
     models: Sequence[str], recipes: Sequence[str], assignments: Sequence[str]
 ) -> list[Contestant]:
+    check_known("model", MODELS, *models)
     chosen = []
     for model in models:
-        if model not in MODELS:
-            raise ConfigError(f"unknown model {model!r}; choose from {', '.join(MODELS)}.")
         for recipe in recipes if model == "specformer" else ["paper"]:
             label = array_name(model, recipe)
             chosen.append(Contestant(model, recipe, signal_recipe(recipe, assignments), label))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from specformer.datasets import make_splits, node_graph
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe, recipes_for
 from specformer.experiments.nodes import classify_nodes, node_spectrum
 from specformer.experiments.paper import TABLE_2
@@ -45,9 +45,7 @@ def table2(
 
     Returns the result (with the contract's ``rows``) and the arrays of a report.
     """
-    unknown = [model for model in models if model not in NODE_MODELS]
-    if unknown:
-        raise ConfigError(f"unknown model {unknown[0]!r}; choose from {', '.join(NODE_MODELS)}.")
+    check_known("model", NODE_MODELS, *models)
     graphs = {name: node_graph(name, data) for name in datasets}
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []

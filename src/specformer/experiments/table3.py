@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.experiments.graph_recipe import (
     GRAPH_MODELS,
     GraphRecipe,
@@ -55,7 +55,8 @@ def table3(
 
     Returns the result and the arrays of a report.
     """
-    _check(datasets, models)
+    check_known("model", GRAPH_MODELS, *models)
+    check_known("data set", DATASETS, *datasets)
     check_lanes(lanes)
     contests = _contests(datasets, models, recipes, assignments)
     folder = begin()
@@ -130,13 +131,6 @@ def _checkpoints(folder: Path | None, name: str) -> Callable[[int], Path] | None
     if folder is None:
         return None
     return lambda run: folder / f"checkpoint-{name}-{run:03d}.safetensors"
-
-
-def _check(datasets: Sequence[str], models: Sequence[str]) -> None:
-    for what, names, known in (("model", models, GRAPH_MODELS), ("data set", datasets, DATASETS)):
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.errors import ConfigError
+from specformer.errors import check_known
 from specformer.experiments.paper import TABLE_4
 from specformer.experiments.table2 import table2
 from specformer.experiments.table3 import table3
@@ -55,13 +55,8 @@ def table4(
     Returns the result and the arrays of a report.
     """
     chosen = list(VARIANTS) if recipes is None else recipes
-    for what, names, known in (
-        ("variant", chosen, tuple(VARIANTS)),
-        ("data set", datasets, DATASETS),
-    ):
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"unknown {what} {name!r}; choose from {', '.join(known)}.")
+    check_known("variant", VARIANTS, *chosen)
+    check_known("data set", DATASETS, *datasets)
     folder = begin()
     common: dict[str, Any] = {"models": [_MODEL], "recipes": [_RECIPE], "runs": runs, "data": data}
     common |= {"cache": cache, "device": device, "seed": seed, "progress": progress}

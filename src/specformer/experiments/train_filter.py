@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from specformer.datasets import SignalSet, image_signal, paper_images, photographs
-from specformer.errors import ConfigError
+from specformer.errors import check_known
 from specformer.experiments.signal_recipe import MODELS, signal_recipe
 from specformer.experiments.signals import Contestant, Study, learn_filters
 from specformer.spectrum import decompose
@@ -53,8 +53,7 @@ def train_filter(
 
     Without a recipe's name: ``projected`` for Specformer, ``paper`` for the others.
     """
-    if model not in MODELS:
-        raise ConfigError(f"unknown model {model!r}; choose from {', '.join(MODELS)}.")
+    check_known("model", MODELS, model)
     recipe_name = recipe_name or ("projected" if model == "specformer" else "paper")
     recipe = signal_recipe(recipe_name, assignments)
     signals = signal_source(source, data).first(images)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from specformer.datasets import Split, make_splits, node_graph
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, RunError, check_known
 from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
 from specformer.experiments.nodes import (
     NodeOutcome,
@@ -56,8 +56,7 @@ def train_nodes(
 
     ``begin`` is called once the input has been found good; it may name a checkpoint file.
     """
-    if model not in NODE_MODELS:
-        raise ConfigError(f"unknown model {model!r}; choose from {', '.join(NODE_MODELS)}.")
+    check_known("model", NODE_MODELS, model)
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
     splits = make_splits(graph, recipe.split, runs, seed)
