@@ -18,6 +18,12 @@ from specformer.training.recipe import merged, read_settings
 NAMED = ("paper", "authors", "best")
 
 
+def shipped(file: str) -> dict[str, Any]:
+    """All that a file of this package's ``recipes/`` holds."""
+    text = resources.files("specformer.experiments") / "recipes" / file
+    return dict(yaml.safe_load(text.read_text(encoding="utf-8")))
+
+
 class RecipeBook:
     """A YAML file with ``default`` settings and, under each name, changes by model and data set.
 
@@ -32,9 +38,7 @@ class RecipeBook:
     @cached_property
     def written(self) -> dict[str, Any]:
         """All that the file holds."""
-        text = resources.files("specformer.experiments") / "recipes" / self.file
-        content: dict[str, Any] = yaml.safe_load(text.read_text(encoding="utf-8"))
-        return content
+        return shipped(self.file)
 
     def names(self, dataset: str, model: str) -> list[str]:
         """The named recipes of a model on a data set, or ``default`` where it has none."""

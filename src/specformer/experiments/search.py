@@ -8,16 +8,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from specformer.errors import ConfigError, RunError
+from specformer.experiments.recipe_book import shipped
 from specformer.files import write_text
 from specformer.training.progress import Progress
 
@@ -253,11 +252,10 @@ def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict
         >>> search_space("node_search.yaml", "gcnii", ["baseline.num_layers=8"])["baseline.theta"]
         [0.5, 1.0, 1.5]
     """
-    text = resources.files("specformer.experiments") / "recipes" / file
-    written = yaml.safe_load(text.read_text(encoding="utf-8"))
-    shared = {} if model == "specformer" else written["baseline"]
+    found = shipped(file)
+    shared = {} if model == "specformer" else found["baseline"]
     given = {assignment.partition("=")[0] for assignment in assignments}
-    lists = {**shared, **written.get(model, {})}
+    lists = {**shared, **found.get(model, {})}
     return {key: choices for key, choices in lists.items() if key not in given}
 
 

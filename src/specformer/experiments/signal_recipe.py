@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any
 
-import yaml
 from torch import nn
 
 from specformer.baselines import BASELINES, signal_baseline
 from specformer.errors import ConfigError, check_known
+from specformer.experiments.recipe_book import shipped
 from specformer.nn import Specformer
 from specformer.training.recipe import build, override
 from specformer.training.schedule import Schedule
@@ -61,8 +60,7 @@ class SignalRecipe:
 
 def recipe_settings() -> dict[str, dict[str, Any]]:
     """The recipes as written in ``recipes/filters.yaml``."""
-    text = resources.files("specformer.experiments") / "recipes" / "filters.yaml"
-    return dict(yaml.safe_load(text.read_text(encoding="utf-8")))
+    return shipped("filters.yaml")
 
 
 def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
