@@ -3,17 +3,15 @@ r"""The main job on embedded data: learn filters on photographs, classify genera
 from __future__ import annotations
 
 import time
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from specformer.datasets import csbm, make_splits, photographs
 from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.nodes import classify_nodes, node_spectrum
+from specformer.experiments.recipe_book import shipped
 from specformer.experiments.signal_recipe import SignalRecipe
 from specformer.experiments.signals import Contestant, Study, learn_filters
 from specformer.spectrum import decompose
@@ -22,18 +20,13 @@ from specformer.training.recipe import build
 
 
 def demo(
-    *,
-    device: torch.device,
-    seed: int = 0,
-    cache: str | Path | None = None,
-    progress: Progress,
+    *, device: torch.device, seed: int = 0, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run everything; returns the result and the arrays of its report."""
     started = time.perf_counter()
-    text = resources.files("specformer.experiments") / "recipes" / "demo.yaml"
-    settings = yaml.safe_load(text.read_text(encoding="utf-8"))
-    spectra: list[dict[str, Any]] = []
-    study = _filters(settings["filters"], device, seed, cache, progress, spectra)
+    settings = shipped("demo.yaml")
+    study, grid = _filters(settings["filters"], device, seed, progress)
+    spectra = [grid]
     rows: list[dict[str, Any]] = []
     arrays = dict(study.arrays)
     nodes = settings["nodes"]
@@ -41,7 +34,7 @@ def demo(
     for homophily in nodes["homophily"]:
         graph = csbm(homophily, num_nodes=nodes["num_nodes"], seed=seed)
         splits = make_splits(graph, recipe.split, nodes["splits"], seed)
-        spectrum = node_spectrum(graph, recipe, device, cache)
+        spectrum = node_spectrum(graph, recipe, device, cache=None)
         spectra.append({"name": graph.name, **spectrum.summary()})
         for model in nodes["models"]:
             outcome = classify_nodes(
@@ -60,16 +53,11 @@ def demo(
 
 
 def _filters(
-    settings: dict[str, Any],
-    device: torch.device,
-    seed: int,
-    cache: str | Path | None,
-    progress: Progress,
-    spectra: list[dict[str, Any]],
-) -> Study:
+    settings: dict[str, Any], device: torch.device, seed: int, progress: Progress
+) -> tuple[Study, dict[str, Any]]:
+    """Filters learned on photographs, and the summary of their grid's spectrum."""
     signals = photographs(settings["size"], settings["images"])
-    spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
-    spectra.append({"name": signals.graph.name, **spectrum.summary()})
+    spectrum = decompose(signals.graph, device=device, mirrors=signals.mirrors)
     ours = build(SignalRecipe, settings["specformer"], "demo.yaml: filters: specformer")
     theirs = build(SignalRecipe, settings["baselines"], "demo.yaml: filters: baselines")
     contestants = [
@@ -77,6 +65,7 @@ def _filters(
         Contestant("gprgnn", "demo", theirs, "gprgnn"),
         Contestant("bernnet", "demo", theirs, "bernnet"),
     ]
-    return learn_filters(
+    study = learn_filters(
         signals, spectrum, settings["names"], contestants, seed=seed, progress=progress
     )
+    return study, {"name": signals.graph.name, **spectrum.summary()}
