@@ -75,8 +75,8 @@ def test_every_recipe_has_its_own_learning_curve(run):
 
 def test_every_recipe_has_its_own_heads_and_attention(run):
     result, arrays = run
-    heads = list(figures.node_filters(result["nodes"], arrays))
-    attention = list(figures.node_attention(result["nodes"], arrays))
+    heads = list(figures.heads(result["nodes"], arrays, "nodes"))
+    attention = list(figures.attention(result["nodes"], arrays, "nodes", "dataset"))
 
     assert len(heads) == len(attention) == len(RECIPES)
     for recipe, head, heat in zip(RECIPES, heads, attention, strict=True):

@@ -17,6 +17,8 @@ from specformer.reports import numbers
 from specformer.reports.style import HEAT, INK, MUTED, RC, RULE, Look, Named
 
 _Parameters = ParamSpec("_Parameters")
+#: Of either edge of a tint.
+_EDGE_POINTS = 160
 
 
 def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
@@ -67,9 +69,9 @@ def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, 
     return x[index], y[index]
 
 
-def even(x: np.ndarray, y: np.ndarray, limit: int = 160) -> tuple[np.ndarray, np.ndarray]:
+def even(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The edge of a tint: evenly taken points, the same for both edges."""
-    index = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).round().astype(int))
+    index = np.unique(np.linspace(0, len(x) - 1, min(_EDGE_POINTS, len(x))).round().astype(int))
     return np.asarray(x)[index], np.asarray(y)[index]
 
 

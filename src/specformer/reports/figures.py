@@ -101,11 +101,6 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
         yield picture(figure, alt, wide=True)
 
 
-def filter_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, one picture a filter and recipe."""
-    yield from attention(entries, arrays, "filters", "filter")
-
-
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Training losses, one picture a filter."""
     looks = contestant_looks(entries)
@@ -131,15 +126,13 @@ def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
             yield picture(figure, f"{name}: test accuracy of {model_names(results)}.")
 
 
-def node_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """What Specformer's heads learned, one picture a data set and recipe."""
-    yield from heads(entries, arrays, "nodes")
-
-
 def heads(
     entries: Sequence[Entry], arrays: Arrays, kind: str, *, points: bool = False
 ) -> Iterator[Picture]:
-    """The same of any kind of training, with points where there are many graphs."""
+    """What Specformer's heads learned, one picture a data set and recipe.
+
+    With points where there are many graphs.
+    """
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
         where = f"{kind}/{name}"
@@ -153,11 +146,6 @@ def heads(
                 eigenvalues[style], response, points=points, title=name, subtitle=subtitle
             )
             yield picture(figure, f"{name}: the response of each head of {style.label}.")
-
-
-def node_attention(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, one picture a data set and recipe."""
-    yield from attention(entries, arrays, "nodes", "dataset")
 
 
 def confusions(
@@ -212,7 +200,7 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
 
 
 def attention(entries: Sequence[Entry], arrays: Arrays, where: str, key: str) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, by ``key`` and recipe."""
+    """Condensed attention, the mean over heads, one picture for each of ``key`` and recipe."""
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, key).items():
         found = arrays_of(arrays, f"{where}/{name}", group, "attention", looks)

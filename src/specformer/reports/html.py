@@ -156,7 +156,7 @@ def _filters(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 "Specformer’s attention between low, medium and high frequencies (thirds of the "
                 "range 0 to 2), the mean of its heads for the first image. A row adds up to about "
                 "1: it says from which bands the eigenvalues of that band take their information.",
-                tuple(figures.filter_attention(entries, arrays)),
+                tuple(figures.attention(entries, arrays, "filters", "filter")),
                 small=True,
             ),
             Figure(
@@ -206,13 +206,13 @@ def _nodes(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 "Learned filters",
                 "What each head of Specformer makes of the graph’s eigenvalues. High on the left "
                 "keeps what neighbours share; high on the right keeps how they differ.",
-                tuple(figures.node_filters(entries, arrays)),
+                tuple(figures.heads(entries, arrays, "nodes")),
             ),
             Figure(
                 "Which frequencies look at which",
                 "Specformer’s attention between low, medium and high frequencies, the mean of its "
                 "heads. A row adds up to about 1.",
-                tuple(figures.node_attention(entries, arrays)),
+                tuple(figures.attention(entries, arrays, "nodes", "dataset")),
                 small=True,
             ),
             Figure(

@@ -295,8 +295,8 @@ def spectrum_plot(
     return figure
 
 
-def save_png(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
+def save_png(figure: Figure, path: str | Path) -> Path:
     """Write the figure on white, atomically."""
     with matplotlib.rc_context(RC), replacing(path) as part:
-        figure.savefig(part, format="png", dpi=dpi, facecolor="white")
+        figure.savefig(part, format="png", dpi=160, facecolor="white")
     return Path(path)

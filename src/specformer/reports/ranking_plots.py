@@ -17,18 +17,12 @@ _WIDTH = 3.6
 
 
 @styled
-def accuracy_plot(
-    results: Mapping[Named, Mapping[str, Any]],
-    *,
-    title: str = "",
-    xlabel: str = "test accuracy (%)",
-) -> Figure:
+def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = "") -> Figure:
     """Models with their 95% intervals, best on top; each run is a faint dot.
 
     Args:
         results: model, or its look, to ``{"mean", "ci95", "values"}`` as fractions of 1.
         title: a heading.
-        xlabel: what is measured.
     """
     models = sorted(results, key=lambda model: results[model]["mean"])
     figure, (axis,) = panels(
@@ -63,18 +57,13 @@ def accuracy_plot(
     low, high = max(low, -2.0), min(high, 102.0)  # room for a dot at 0 or 100, not for a figure
     axis.set_xlim(low, high)
     axis.set_xticks([tick for tick in axis.get_xticks() if max(low, 0) <= tick <= min(high, 100)])
-    axis.set_xlabel(xlabel)
+    axis.set_xlabel("test accuracy (%)")
     titled(axis, title)
     return figure
 
 
 @styled
-def errors_plot(
-    errors: Mapping[str, Mapping[Named, float]],
-    *,
-    title: str = "",
-    xlabel: str = "sum of squared errors",
-) -> Figure:
+def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     """Every model's error on every filter at a glance, on a logarithmic scale: left is better."""
     models = in_order(model for row in errors.values() for model in row)
     figure, (axis,) = panels(5.6, 0.8 + 0.36 * len(errors), left=label_width(errors))
@@ -111,7 +100,6 @@ def errors_plot(
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
-    axis.set_xlabel(xlabel)
-    titled(axis, title)
+    axis.set_xlabel("sum of squared errors")
     keyed(figure, axis, columns=7 if len(models) < 5 else 4, handle=1.0)
     return figure
