@@ -54,12 +54,7 @@ def demo(
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
-    config = {
-        "command": "demo",
-        "seed": seed,
-        "device": str(target),
-        "repeat": repeat_command(),
-    }
+    config = {"command": "demo", "seed": seed, "device": str(target), "repeat": repeat_command()}
     run = start_run(out, "demo", config)
     with progress_bars(quiet or json_output) as progress:
         result, arrays = run_demo(device=target, seed=seed, progress=progress)
@@ -130,29 +125,27 @@ def train(
         raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
     if filter_name is not None and kind != "filters":
         raise ConfigError(f"--filter belongs to signals, and {source} is none.")
+    own: dict[str, dict[str, Any]] = {
+        "filters": {"filter": filter_name or "comb"},
+        "molecules": {"task": _checked_task(task), "lanes": 1 if lanes is None else lanes},
+    }
     config = {
         "command": "train",
         "source": source,
         "model": model,
         "recipe": recipe,
         "runs": RUNS[kind] if runs is None else runs,
-        **({"filter": filter_name or "comb"} if kind == "filters" else {}),
-        **(
-            {"task": _checked_task(task), "lanes": 1 if lanes is None else lanes}
-            if kind == "molecules"
-            else {}
-        ),
+        **own.get(kind, {}),
         "set": assignments or [],
         "seed": seed,
         "device": str(choose_device(device)),
         **({"tensorboard": True} if tensorboard else {}),
         "repeat": repeat_command(),
     }
-    name = "-".join([Path(source).stem, model])
     started: list[RunFolder] = []
 
     def begin() -> RunFolder:
-        started.append(start_run(out, name, config))
+        started.append(start_run(out, f"{Path(source).stem}-{model}", config))
         return started[0]
 
     try:

@@ -31,8 +31,6 @@ Cache = Annotated[Path | None, typer.Option(help="Folder for spectra. (default: 
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a recipe's setting.")
 ]
-
-
 Results = Annotated[Path | None, typer.Option(help="The ledger's folder.")]
 
 

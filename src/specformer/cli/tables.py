@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -30,9 +31,6 @@ from specformer.cli.options import (
     start_run,
 )
 from specformer.errors import ConfigError
-
-if TYPE_CHECKING:
-    from specformer.training.run_folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
 _OPTIONS = {
@@ -92,8 +90,6 @@ def table(
     from specformer.experiments.terminal import progress_bars, show_paper_table
     from specformer.training.environment import choose_device
 
-    if name != "overhead" and name not in map(str, _OPTIONS):
-        raise ConfigError(f"table {name} is not here; 1, 2, 3, 4 and overhead are.")
     given = {
         "images": images,
         "filters": filters,
@@ -104,48 +100,23 @@ def table(
     }
     if name == "overhead":
         others = {**given, "datasets": None, "recipes": recipes, "set": assignments}
-        for option, value in others.items():
-            if value is not None:
-                raise ConfigError(f"--{option}: the overhead tables have none.")
+        _refuse_given(others, "the overhead tables have none")
         if recorded:
-            _recorded_overhead(results, split_names(datasets), json_output)
+            _show_recorded_overhead(results, split_names(datasets), json_output)
         else:
             options: dict[str, Any] = {"data": data, "cache": cache, "device": device, "out": out}
             bench("overhead", datasets, json_output=json_output, quiet=quiet, **options)
         return
-    number = int(name)
-    for option, value in given.items():
-        if value is not None and option not in _OPTIONS[number]:
-            *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
-            homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
-            raise ConfigError(f"--{option} belongs to {homes}, not to table {number}.")
+    number = _table_number(name, given)
     if recorded:
-        for option, is_given in {
-            "images": images,
-            "runs": runs,
-            "lanes": lanes,
-            "set": assignments,
-        }.items():
-            if is_given:
-                raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
+        of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": assignments}
+        _refuse_given(of_runs, "--recorded shows what was measured, as it was")
         asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}
-        rows = _recorded(number, results, {key: split_names(asked[key]) for key in asked})
-        if json_output:
-            print_json({"table": number, "rows": rows})
-        elif rows:
-            show_paper_table(number, rows)
-        else:
-            typer.echo(f"Nothing is recorded of table {number}.")
+        chosen = {key: split_names(text) for key, text in asked.items()}
+        _show_recorded(number, _recorded(number, results, chosen), json_output)
         return
     target = choose_device(device)
     refuse_taken(out)
-    common: dict[str, Any] = {
-        "assignments": assignments or [],
-        "data": data,
-        "cache": spectra_folder(cache),
-        "device": target,
-        "seed": seed,
-    }
     config = {
         "command": "table",
         "table": number,
@@ -156,26 +127,27 @@ def table(
         "device": str(target),
         "repeat": repeat_command(),
     }
-    started: list[RunFolder] = []
-
-    def begin() -> RunFolder:
-        started.append(start_run(out, f"table-{number}", config))
-        return started[0]
-
+    begin = functools.cache(lambda: start_run(out, f"table-{number}", config))
     # What is not given is left to the table's own defaults.
-    chosen = {
+    parts: dict[str, Any] = {
         option: split_names(value) if isinstance(value, str) else value
         for option, value in {**given, "recipes": recipes}.items()
     }
-    given_options = common | {
-        option: value for option, value in chosen.items() if value is not None
-    }
+    settings = {option: value for option, value in parts.items() if value is not None}
     if number in _CHECKPOINTED:
-        given_options["begin"] = lambda: begin().path
+        settings["begin"] = lambda: begin().path
     run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
     with progress_bars(quiet or json_output) as progress:
-        result, arrays = run_table(progress=progress, **given_options)
-    run = started[0] if started else begin()
+        result, arrays = run_table(
+            **settings,
+            assignments=assignments or [],
+            data=data,
+            cache=spectra_folder(cache),
+            device=target,
+            seed=seed,
+            progress=progress,
+        )
+    run = begin()
     result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])
     if json_output:
@@ -186,7 +158,36 @@ def table(
     farewell(result, report)
 
 
-def _recorded_overhead(
+def _table_number(name: str, given: Mapping[str, Any]) -> int:
+    """The table of that name, unless it does not have all options that are given."""
+    if name not in map(str, _OPTIONS):
+        raise ConfigError(f"table {name} is not here; 1, 2, 3, 4 and overhead are.")
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS[int(name)]:
+            *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
+            homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
+            raise ConfigError(f"--{option} belongs to {homes}, not to table {name}.")
+    return int(name)
+
+
+def _refuse_given(options: Mapping[str, Any], why: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise ConfigError(f"--{option}: {why}.")
+
+
+def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: bool) -> None:
+    from specformer.experiments.terminal import show_paper_table
+
+    if json_output:
+        print_json({"table": number, "rows": rows})
+    elif rows:
+        show_paper_table(number, rows)
+    else:
+        typer.echo(f"Nothing is recorded of table {number}.")
+
+
+def _show_recorded_overhead(
     results: Path | None, cases: Sequence[str] | None, json_output: bool
 ) -> None:
     """What is recorded of the paper's times and memory, a suite of ``specformer bench``."""
