@@ -21,7 +21,6 @@ from PIL import Image
 from tests.datasets.grid_images import write_grid_images
 
 import specformer
-from specformer import cli
 from specformer.datasets import photographs, target_filter
 
 COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
@@ -54,53 +53,27 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {**kept, **ours, **more}
 
 
-def run(tmp_path: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-    """``specformer ARGUMENTS`` in ``tmp_path``, as a process of its own."""
-    return subprocess.run(
+def run(tmp_path: Path, *arguments: object) -> tuple[int, str, str]:
+    """As ``call``, in a process of its own in ``tmp_path``."""
+    done = subprocess.run(
         [sys.executable, "-m", "specformer", *map(str, arguments)],
         cwd=tmp_path,
-        env=environment(tmp_path, **more),
+        env=environment(tmp_path),
         capture_output=True,
         text=True,
         timeout=300,
     )
+    return done.returncode, done.stdout, done.stderr
 
 
-def only_json(done: subprocess.CompletedProcess[str]) -> dict:
+def only_json(done: tuple[int, str, str]) -> dict:
     """The one object on standard output, with nothing beside it on either stream."""
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1
-    content = json.loads(done.stdout)
+    status, out, err = done
+    assert (status, err) == (0, "")
+    assert out.count("\n") == 1
+    content = json.loads(out)
     assert isinstance(content, dict)
     return content
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder to work in, for commands run inside this process."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def call(here, monkeypatch, capfd):
-    """Run a command inside this process: no second start of PyTorch."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specformer", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        captured = capfd.readouterr()
-        return status, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -114,11 +87,10 @@ def image(here) -> Path:
 
 
 def test_help_lists_the_commands(tmp_path):
-    done = run(tmp_path, "--help")
-    assert done.returncode == 0
-    assert done.stderr == ""
+    status, out, err = run(tmp_path, "--help")
+    assert (status, err) == (0, "")
     for command in COMMANDS:
-        assert re.search(rf"^\W+{command}\s", done.stdout, re.MULTILINE), command
+        assert re.search(rf"^\W+{command}\s", out, re.MULTILINE), command
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "predict"])
@@ -135,12 +107,7 @@ def test_without_arguments_it_helps(call):
 
 
 def test_version(tmp_path):
-    done = run(tmp_path, "--version")
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        f"specformer {specformer.__version__}\n",
-        "",
-    )
+    assert run(tmp_path, "--version") == (0, f"specformer {specformer.__version__}\n", "")
 
 
 def test_help_starts_without_heavy_packages(tmp_path):
@@ -222,24 +189,21 @@ def test_spectrum_of_a_grid(tmp_path):
     assert saved.num_eigenpairs == 36
 
 
-def test_spectrum_of_an_npz_file_for_people(tmp_path):
+def test_spectrum_of_an_npz_file_for_people(call, here):
     path = [(0, 1), (1, 2), (3, 4)]
-    np.savez(tmp_path / "mine.npz", edge_index=np.array(path).T, num_nodes=5, directed=False)
-    done = run(tmp_path, "spectrum", "mine.npz", "--quiet", NO_COLOR="1")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "\x1b" not in done.stdout
-    assert re.search(r"components\W+2", done.stdout)
-    assert is_png(tmp_path / "mine-spectrum.png")
+    np.savez(here / "mine.npz", edge_index=np.array(path).T, num_nodes=5, directed=False)
+    status, out, err = call("spectrum", "mine.npz", "--quiet")
+    assert (status, err) == (0, "")
+    assert "\x1b" not in out
+    assert re.search(r"components\W+2", out)
+    assert is_png(here / "mine-spectrum.png")
 
 
 def test_spectrum_of_a_csv_folder(call, here):
     (here / "ring").mkdir()
     edges = "".join(f"n{i},n{(i + 1) % 8}\n" for i in range(8))
     (here / "ring" / "edges.csv").write_text(f"source,target\n{edges}")
-    status, out, err = call("spectrum", "ring", "--json", "--k", "2,1", "--plot", "x/ring.png")
-    assert (status, err) == (0, "")
-    found = json.loads(out)
+    found = only_json(call("spectrum", "ring", "--json", "--k", "2,1", "--plot", "x/ring.png"))
     assert found.keys() >= SPECTRUM_KEYS
     # 1 − cos(2πj/8): 0 once, then pairs, then 2 once; the second smallest brings its twin.
     assert found["num_eigenpairs"] == 4
@@ -255,8 +219,7 @@ def test_progress_goes_to_stderr(call, here):
 
 
 def test_the_cache_is_used(call, here):
-    first = json.loads(call("spectrum", "5x5", "--json", "--cache", "mine")[1])
-    again = json.loads(call("spectrum", "5x5", "--json", "--cache", "mine")[1])
+    first, again = (only_json(call("spectrum", "5x5", "--json", "--cache", "mine")) for _ in "12")
     assert len(list((here / "mine").iterdir())) == 1
     assert again == first  # to the last digit of the seconds: read, not solved
 
@@ -264,10 +227,10 @@ def test_the_cache_is_used(call, here):
 # --- train --------------------------------------------------------------------------------------
 
 
-def test_train_on_photographs(tmp_path):
+def test_train_on_photographs(call, here):
     shown = only_json(
-        run(
-            tmp_path, "train", "photographs", "--runs", 1, "--set", "schedule.epochs=3", "--json",
+        call(
+            "train", "photographs", "--runs", 1, "--set", "schedule.epochs=3", "--json",
             "--device", "cpu", "--seed", 5,
         )
     )  # fmt: skip
@@ -278,7 +241,7 @@ def test_train_on_photographs(tmp_path):
     for part in ("test", "val"):
         assert shown[part].keys() == {"mean", "ci95", "values"}
         assert shown[part]["ci95"] is None
-    folder = tmp_path / shown["run_dir"]
+    folder = here / shown["run_dir"]
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         "config.yaml",
@@ -331,42 +294,38 @@ def test_report_is_written_anew(call, here, image):
     report = here / "run" / "report.html"
     before = report.read_text()
     report.unlink()
-    status, out, err = call("report", "run", "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out) == {"run_dir": "run", "report": "run/report.html"}
+    written = only_json(call("report", "run", "--json"))
+    assert written == {"run_dir": "run", "report": "run/report.html"}
     assert report.read_text() == before
-    status, out, _ = call("report", "run")
-    assert (status, out) == (0, "Report: run/report.html\n")
+    assert call("report", "run")[:2] == (0, "Report: run/report.html\n")
 
 
 def test_a_second_run_takes_a_new_folder(call, here, image):
     for expected in ("runs/mine-specformer", "runs/mine-specformer-2"):
-        status, out, err = call("train", image, "--set", "schedule.epochs=2", "--json")
-        assert status == 0, err
-        assert json.loads(out)["run_dir"] == expected
+        shown = only_json(call("train", image, "--set", "schedule.epochs=2", "--json"))
+        assert shown["run_dir"] == expected
 
 
 # --- tables and the ledger ----------------------------------------------------------------------
 
 
-def test_recorded_table(tmp_path):
-    shown = only_json(run(tmp_path, "table", 1, "--recorded", "--json"))
+def test_recorded_table(call, here):
+    shown = only_json(call("table", 1, "--recorded", "--json"))
     assert shown["table"] == 1
     assert {row["metric"] for row in shown["rows"]} == {"sse", "r2"}
     assert all(row.keys() >= ROW_KEYS for row in shown["rows"])
-    assert not list(tmp_path.iterdir())  # nothing was run, nothing written
+    assert not list(here.iterdir())  # nothing was run, nothing written
 
 
-def test_recorded_rows_of_some_models(tmp_path):
+def test_recorded_rows_of_some_models(call):
     chosen = ("--models", "specformer", "--recipes", "paper", "--filters", "comb")
-    shown = only_json(run(tmp_path, "table", 1, "--recorded", *chosen, "--json"))
+    shown = only_json(call("table", 1, "--recorded", *chosen, "--json"))
     assert {(row["model"], row["dataset"]) for row in shown["rows"]} == {("specformer", "comb")}
 
 
 def test_the_overhead_tables_are_a_suite(call):
-    status, out, err = call("table", "overhead", "--recorded", "--datasets", "zinc-2k", "--json")
-    assert status == 0, err
-    (entry,) = json.loads(out)["recorded"]
+    shown = only_json(call("table", "overhead", "--recorded", "--datasets", "zinc-2k", "--json"))
+    (entry,) = shown["recorded"]
     assert (entry["suite"], [row["case"] for row in entry["rows"]]) == ("overhead", ["zinc-2k"])
     status, out, _ = call("table", "overhead", "--recorded")
     assert status == 0
@@ -399,13 +358,13 @@ def test_a_reader_that_has_seen_enough(tmp_path):
 
 def test_table_from_data_to_ledger(call, here):
     write_grid_images(here / "data")
-    status, out, err = call(
-        "table", 1, "--data", here / "data", "--images", 2, "--models", "specformer,gcn",
-        "--recipes", "projected", "--filters", "comb", "--set", "schedule.epochs=2", "--json",
-        "--out", "run",
+    shown = only_json(
+        call(
+            "table", 1, "--data", here / "data", "--images", 2, "--models", "specformer,gcn",
+            "--recipes", "projected", "--filters", "comb", "--set", "schedule.epochs=2", "--json",
+            "--out", "run",
+        )
     )  # fmt: skip
-    assert (status, err) == (0, "")
-    shown = json.loads(out)
     assert shown["table"] == 1
     assert [(r["model"], r["recipe"], r["metric"]) for r in shown["rows"]] == [
         ("specformer", "projected", "sse"),
@@ -428,8 +387,8 @@ def test_table_from_data_to_ledger(call, here):
     assert call("results", "check")[0] == 1  # the README shows no table yet
     assert call("results", "tables")[1] == "updated README.md\n"
     assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
-    assert json.loads(call("results", "check", "--json")[1]) == {"entries": 1, "problems": []}
-    rows = json.loads(call("table", 1, "--recorded", "--json")[1])["rows"]
+    assert only_json(call("results", "check", "--json")) == {"entries": 1, "problems": []}
+    rows = only_json(call("table", 1, "--recorded", "--json"))["rows"]
     assert sorted(map(str, rows)) == sorted(map(str, shown["rows"]))
     (here / "results/table-1/small.json").write_text("{}")
     status, out, err = call("results", "check", "--json")
@@ -606,11 +565,10 @@ def test_quiet_errors_are_that_one_line(name, call, scene):
 
 
 def test_an_error_in_a_process_of_its_own(tmp_path):
-    done = run(tmp_path, "spectrum", "absent.npz", "--json")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("Error: ")
+    status, out, err = run(tmp_path, "spectrum", "absent.npz", "--json")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.startswith("Error: ")
 
 
 @pytest.mark.parametrize(

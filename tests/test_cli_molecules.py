@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.test_cli import ROW_KEYS, TRAIN_KEYS, call, environment, here  # noqa: F401
+from tests.test_cli import ROW_KEYS, TRAIN_KEYS, environment
 from tests.training.small_graphs import small_set
 
 from specformer import GraphSpecformer
@@ -28,7 +28,7 @@ FAST = [
 
 
 @pytest.fixture
-def chains(here: Path) -> Path:  # noqa: F811
+def chains(here: Path) -> Path:
     pytest.importorskip("rdkit")
     rows = [f"{'C' * n}{'O' * m},{n}" for n in range(1, 9) for m in range(1, 5)]
     (here / "chains.csv").write_text("\n".join(["smiles,carbons", *rows]) + "\n")
@@ -36,7 +36,7 @@ def chains(here: Path) -> Path:  # noqa: F811
 
 
 @pytest.fixture
-def trained(call, chains: Path) -> dict:  # noqa: F811
+def trained(call, chains: Path) -> dict:
     status, out, err = call("train", chains, "--task", "regression", *FAST, "--json")
     assert (status, err) == (0, "")
     return json.loads(out)
@@ -59,7 +59,7 @@ def test_train_json_and_the_run_folder(trained: dict) -> None:
 
 
 @pytest.mark.slow
-def test_runs_in_lanes(call, chains: Path) -> None:  # noqa: F811
+def test_runs_in_lanes(call, chains: Path) -> None:
     words = ("train", chains, "--runs", "2", *FAST, "--json")
     found = []
     for lanes in ("1", "2"):
@@ -71,7 +71,7 @@ def test_runs_in_lanes(call, chains: Path) -> None:  # noqa: F811
     assert "lanes: 2" in config.read_text()
 
 
-def test_predict_smiles(call, trained: dict) -> None:  # noqa: F811
+def test_predict_smiles(call, trained: dict) -> None:
     words = [word for smiles in ("CCO", "C1CC", "CCN") for word in ("--smiles", smiles)]
     status, out, err = call("predict", trained["run_dir"], *words)
     assert status == 0
@@ -82,7 +82,7 @@ def test_predict_smiles(call, trained: dict) -> None:  # noqa: F811
     assert "row 2: 'CCN' has an atom unlike any learned from" in err
 
 
-def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:  # noqa: F811
+def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:
     status, out, err = call("predict", trained["run_dir"], "--smiles", "", "--smiles", "CCO")
     assert status == 0
     assert out.splitlines()[1] == "0,,,is empty"
@@ -91,7 +91,7 @@ def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:  # noqa: F
     assert out.splitlines() == ["id,smiles,prediction,error", "0,,,is empty"]
 
 
-def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:  # noqa: F811
+def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:
     (here / "new.csv").write_text("smiles\nCCO\nxx\n")
     status, out, err = call("predict", trained["run_dir"], "--graph", "new.csv", "--json")
     assert status == 0
@@ -103,7 +103,7 @@ def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path)
     assert len(out.splitlines()) == 33
 
 
-def test_predict_names_every_row_by_the_files_id(call, trained: dict, here: Path) -> None:  # noqa: F811
+def test_predict_names_every_row_by_the_files_id(call, trained: dict, here: Path) -> None:
     for text, names in (
         ("id,smiles\na,CCO\nb,C1CC\nc,CCN\nd,\n", ["a", "b", "c", "d"]),
         ("id,smiles\nb,C1CC\nd,xx\n", ["b", "d"]),  # not one can be read
@@ -118,7 +118,7 @@ def test_predict_names_every_row_by_the_files_id(call, trained: dict, here: Path
 
 
 @pytest.mark.parametrize("model", ["gsn", "cin"])
-def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None:  # noqa: F811
+def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None:
     pytest.importorskip("rdkit")
     rows = [f"{'C' * m}C1{'C' * n}C1,{n}" for n in range(1, 6) for m in range(5)] + ["CCC,0", "C,0"]
     (here / "rings.csv").write_text("\n".join(["smiles,size", *rows]) + "\n")
@@ -135,7 +135,7 @@ def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None
     assert float(alone["prediction"]) == pytest.approx(both[1], rel=1e-4)
 
 
-def test_the_terminal_shows_a_table(call, here: Path) -> None:  # noqa: F811
+def test_the_terminal_shows_a_table(call, here: Path) -> None:
     write_graph_set(here / "own.npz", small_set(60, classes=True))
     status, out, err = call("train", "own.npz", *FAST, "--quiet", "--runs", 2)
     assert (status, err) == (0, "")
@@ -143,7 +143,7 @@ def test_the_terminal_shows_a_table(call, here: Path) -> None:  # noqa: F811
         assert text in out
 
 
-def test_a_stopped_run_resumes(call, trained: dict) -> None:  # noqa: F811
+def test_a_stopped_run_resumes(call, trained: dict) -> None:
     run = Path(trained["run_dir"])
     (run / "result.json").unlink()
     status, out, err = call("resume", run, "--json")
@@ -164,14 +164,14 @@ def test_a_stopped_run_resumes(call, trained: dict) -> None:  # noqa: F811
         (["--set", "split=odd"], "split 'odd'"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(call, chains: Path, words, message: str) -> None:  # noqa: F811
+def test_what_is_wrong_is_one_sentence(call, chains: Path, words, message: str) -> None:
     status, out, err = call("train", chains, *words, "--quiet")
     assert (status, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
 
 
-def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:  # noqa: F811
+def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:
     lines = chains.read_text().splitlines()
     batches = ["batch", "7", *["A1"] * (len(lines) - 2)]  # one of them looks like a number
     mixed = "\n".join(map(",".join, zip(lines, batches, strict=True)))
@@ -185,13 +185,13 @@ def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:
     assert found[0]["test"] == found[1]["test"]
 
 
-def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:  # noqa: F811
+def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:
     status, _, err = call("predict", trained["run_dir"], "--smiles", "C", "--graph", "x.csv")
     assert status == 2
     assert "give one of them" in err
 
 
-def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     status, out, _ = call("table", 3, "--recorded", "--results", tmp_path / "results")
     assert status == 0
@@ -201,7 +201,7 @@ def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None: 
     assert "--images belongs to table 1, not to table 3" in err
 
 
-def test_table_3_runs(call, here: Path) -> None:  # noqa: F811
+def test_table_3_runs(call, here: Path) -> None:
     graphs = small_set(30)
     y = None if graphs.y is None else graphs.y[:, 1:]
     write_graph_set(here / "zinc.npz", replace(graphs, y=y))

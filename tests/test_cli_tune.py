@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.test_cli import call, here  # noqa: F401
 from tests.training.small_graphs import small_set
 
 from specformer.datasets import csbm
@@ -22,14 +21,14 @@ FEW = ["--trials", 2, "--splits", 1, "--finalists", 1, "--runs", 1]
 
 
 @pytest.fixture
-def sources(here: Path) -> Path:  # noqa: F811
+def sources(here: Path) -> Path:
     write_npz(here / "one.npz", csbm(0.6, num_nodes=60, num_features=5, seed=3))
     write_graph_set(here / "many.npz", small_set(40, classes=True))
     return here
 
 
 @pytest.mark.parametrize(("name", "metric"), [("one", "accuracy"), ("many", "rocauc")])
-def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None:  # noqa: F811
+def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None:
     status, out, err = call("tune", f"{name}.npz", *FAST, *FEW, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -42,7 +41,7 @@ def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None
     assert json.loads(out)["val"]["values"] == pytest.approx(found["val"]["values"])
 
 
-def test_what_people_read(call, sources: Path) -> None:  # noqa: F811
+def test_what_people_read(call, sources: Path) -> None:
     few = [*FEW, "--parameters", 3000, "--out", "search", "--quiet"]
     status, out, err = call("tune", "many.npz", *FAST, *few)
     assert (status, err) == (0, "")
@@ -60,7 +59,7 @@ def test_what_people_read(call, sources: Path) -> None:  # noqa: F811
         (["missing.csv"], "missing.csv"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(call, sources: Path, words, message: str) -> None:  # noqa: F811
+def test_what_is_wrong_is_one_sentence(call, sources: Path, words, message: str) -> None:
     status, out, err = call("tune", *words, "--quiet")
     assert (status, out) == (2, "")
     assert message in err

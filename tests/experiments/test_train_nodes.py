@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.test_cli import only_json
 
 from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.registry import NODE_SETS, dense_features
@@ -211,62 +211,48 @@ def test_named_sets_have_features_and_labels(shared_data):
             assert node_graph(name, shared_data).num_classes > 1
 
 
-def specformer(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "specformer", *arguments], cwd=cwd, capture_output=True, text=True
-    )
-
-
-def test_command_line_from_csv_to_predictions(folder, tmp_path):
-    trained = specformer(
-        "train", str(folder), "--runs", "1", "--set", "schedule.epochs=5", "--json", cwd=tmp_path
-    )
-    assert trained.returncode == 0, trained.stderr
-    result = json.loads(trained.stdout)
+def test_command_line_from_csv_to_predictions(folder, call, here):
+    result = only_json(call("train", folder, "--runs", 1, "--set", "schedule.epochs=5", "--json"))
     for key in ("dataset", "model", "recipe", "runs", "metric", "test", "val", "parameters"):
         assert key in result
-    assert (tmp_path / result["report"]).is_file()
-    told = specformer("predict", result["run_dir"], "--json", cwd=tmp_path)
-    answer = json.loads(told.stdout)
+    assert (here / result["report"]).is_file()
+    answer = only_json(call("predict", result["run_dir"], "--json"))
     assert answer["rows"] == 80
-    assert len((tmp_path / answer["path"]).read_text().splitlines()) == 81
-    listed = json.loads(specformer("datasets", "--json", cwd=tmp_path).stdout)
+    assert len((here / answer["path"]).read_text().splitlines()) == 81
+    listed = only_json(call("datasets", "--json"))
     assert {row["name"] for row in listed["datasets"]} >= set(NODE_SETS)
 
 
-def test_a_killed_run_resumes_to_the_same_result(folder, tmp_path):
+def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     settings = ["--runs", "2", "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
     settings += ["--set", "model.num_heads=1", "--device", "cpu"]
-    whole = specformer("train", str(folder), *settings, "--out", "whole", "--json", cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
+    whole = only_json(call("train", folder, *settings, "--out", "whole", "--json"))
     killed = subprocess.Popen(
         [sys.executable, "-m", "specformer", "train", str(folder), *settings, "--out", "killed"],
-        cwd=tmp_path,
+        cwd=here,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+    checkpoint = here / "killed" / "checkpoint.safetensors"
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     killed.kill()
     killed.wait()
     assert checkpoint.exists()
-    assert not (tmp_path / "killed" / "result.json").exists()
-    resumed = specformer("resume", "killed", "--json", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    first, second = json.loads(whole.stdout), json.loads(resumed.stdout)
+    assert not (here / "killed" / "result.json").exists()
+    resumed = only_json(call("resume", "killed", "--json"))
     for key in ("test", "val", "test_by_accuracy"):
-        assert first[key] == second[key]
+        assert whole[key] == resumed[key]
     for name in ("000", "001"):
         one, other = (
-            load_file(tmp_path / run / "model" / name / "model.safetensors")
+            load_file(here / run / "model" / name / "model.safetensors")
             for run in ("whole", "killed")
         )
         assert all(torch.equal(one[key], other[key]) for key in one)
-    again = specformer("resume", "killed", cwd=tmp_path)
-    assert again.returncode == 2
-    assert "killed: the run is finished" in again.stderr
+    status, _, err = call("resume", "killed")
+    assert status == 2
+    assert "killed: the run is finished" in err
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
