@@ -12,8 +12,9 @@ import torch
 from specformer.errors import ConfigError
 from specformer.experiments.ledger import add, check, recorded_rows
 from specformer.experiments.paper import TABLE_3
+from specformer.experiments.recorded_tables import markdown_table
 from specformer.experiments.table3 import _table_rows, table3
-from specformer.experiments.tables import markdown_table, table_grid, with_cited
+from specformer.experiments.tables import table_grid, with_cited
 from specformer.graphs import GraphSet, write_graph_set
 from specformer.training.metrics import summary
 from specformer.training.progress import Silent

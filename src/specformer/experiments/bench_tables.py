@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specformer.experiments.tables import interval, newest_rows
+from specformer.experiments.recorded_tables import markdown_lines, newest_rows
+from specformer.experiments.tables import interval
 from specformer.reports.numbers import NONE, scientific
 from specformer.reports.style import look
 
@@ -151,9 +152,7 @@ def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for entry in _joined(newest_cases(entries)):
         for number, (header, cells) in enumerate(bench_grids(entry)):
-            lines += [""] * min(number, 1)
-            lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-            lines += ["| " + " | ".join(line) + " |" for line in cells]
+            lines += [""] * min(number, 1) + markdown_lines(header, cells)
         environment = entry["environment"]
         threads = f", {entry['threads']} threads" if entry["threads"] else ""
         lines += [

@@ -12,12 +12,8 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.experiments import bench_tables
-from specformer.experiments.tables import (
-    brief_table_2,
-    markdown_table,
-    newest_rows,
-    paper_order,
-)
+from specformer.experiments.recorded_tables import brief_table_2, markdown_table, newest_rows
+from specformer.experiments.tables import paper_order
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
 

@@ -2,43 +2,20 @@ r"""Tables as people read them: ours beside the paper's, models down, data sets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specformer.errors import ConfigError
 from specformer.experiments.paper import TABLE_2, TABLE_3
 from specformer.reports.numbers import error, r_squared
 from specformer.reports.style import look
 
-_ORDER = (
-    "mlp",
-    "gcn",
-    "gat",
-    "h2gcn",
-    "gcnii",
-    "lanczosnet",
-    "chebnet",
-    "gprgnn",
-    "bernnet",
-    "chebnetii",
-    "jacobiconv",
-    "transformer",
-    "gin",
-    "gatedgcn",
-    "cin",
-    "gin-ak+",
-    "gsn",
-    "dgn",
-    "pna",
-    "specgn",
-    "san",
-    "graphormer",
-    "gps",
-    "specformer",
-)
+#: Models as the paper's tables have them, Graphormer and Specformer where Table 3 does.
+_ORDER = tuple(dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3]))
 #: In place of a recipe: the figure is the paper's, nothing was run.
 CITED = "cited"
+#: In place of a table's number: Table 2 with one figure a cell.
+BRIEF = "2-brief"
 #: How Table 4 calls its variants, which stand in place of recipes.
 _VARIANTS = {
     "bare": "Medium, λ alone",
@@ -111,7 +88,7 @@ def _ablation_cell(rows: dict[str, dict[str, Any]]) -> str:
     return _node_cell(rows) if "accuracy" in rows else _graph_cell(rows)
 
 
-_STYLES = {
+_STYLES: dict[int | str, _Style] = {
     1: _Style("sse", min, _signal_cell, "Mean SSE (R²) [the paper's SSE]"),
     2: _Style(
         "accuracy",
@@ -136,16 +113,13 @@ _STYLES = {
         "Test accuracy as in Table 2, and average precision on MolPCBA as in Table 3, ± 95% "
         "interval [the paper's]",
     ),
+    BRIEF: _Style(
+        by_itself("accuracy"),
+        max,
+        _brief_cell,
+        "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
+    ),
 }
-
-
-#: Table 2 with one figure a cell.
-_BRIEF = _Style(
-    by_itself("accuracy"),
-    max,
-    _brief_cell,
-    "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
-)
 
 
 def interval(row: dict[str, Any]) -> str:
@@ -180,7 +154,7 @@ def plain_interval(row: dict[str, Any]) -> str:
     return f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
 
 
-def caption(table: int) -> str:
+def caption(table: int | str) -> str:
     """What a cell of that table holds."""
     return _STYLES[table].caption
 
@@ -199,49 +173,32 @@ def contestant_name(model: str, recipe: str) -> str:
 
 
 def table_grid(
-    table: int, rows: Sequence[dict[str, Any]]
+    table: int | str, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
     """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
-    return _grid(_STYLES[table], rows)
-
-
-def _grid(
-    style: _Style, rows: Sequence[dict[str, Any]]
-) -> tuple[list[str], list[list[str]], list[set[int]]]:
+    style = _STYLES[table]
     datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
     found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
     for row in rows:
         contestant = found.setdefault((row["model"], row["recipe"]), {})
         contestant.setdefault(row["dataset"], {})[row["metric"]] = row
+    compared = {
+        who: {name: cells[name][style.metric_of(name)] for name in datasets if name in cells}
+        for who, cells in found.items()
+    }
     best = {
-        name: style.best_of(
-            name,
-            (
-                cells[name][style.metric_of(name)]["mean"]
-                for cells in found.values()
-                if name in cells
-            ),
-        )
+        name: style.best_of(name, (own[name]["mean"] for own in compared.values() if name in own))
         for name in datasets
     }
     lines, bold = [], []
-    for (model, recipe), cells in found.items():
-        every = [
-            cells[name][style.metric_of(name)]["parameters"] for name in datasets if name in cells
-        ]
-        counts = [count for count in every if count is not None]
+    for who, own in compared.items():
+        counts = [row["parameters"] for row in own.values() if row["parameters"] is not None]
         span = sorted({min(counts), max(counts)}) if counts else []
         size = "–".join(f"{count:,}" for count in span) or "–"
-        line = [contestant_name(model, recipe), size]
-        line += [style.cell(cells[name]) if name in cells else "–" for name in datasets]
-        lines.append(line)
-        bold.append(
-            {
-                column + 2
-                for column, name in enumerate(datasets)
-                if name in cells and cells[name][style.metric_of(name)]["mean"] == best[name]
-            }
-        )
+        shown = [style.cell(found[who][name]) if name in own else "–" for name in datasets]
+        lines.append([contestant_name(*who), size, *shown])
+        columns = enumerate(datasets, start=2)
+        bold.append({at for at, name in columns if name in own and own[name]["mean"] == best[name]})
     return ["model", "parameters", *datasets], lines, bold
 
 
@@ -305,107 +262,6 @@ def _cited_row(model: str, dataset: str) -> dict[str, Any]:
         runs=0,
         paper=mean,
     )
-
-
-def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -> str:
-    """Recorded entries as one Markdown table with a line on how they were measured.
-
-    The data sets are the paper's or, with ``beyond``, the others.
-    """
-    table = entries[0]["table"]
-    entries = [
-        {**entry, "rows": kept}
-        for entry in entries
-        if (kept := [row for row in entry["rows"] if is_papers(table, row) != beyond])
-    ]
-    if not entries:
-        raise ConfigError("no recorded row belongs in this table.")
-    rows = sorted((row for entry in entries for row in entry["rows"]), key=paper_order)
-    rows = with_cited(table, rows)
-    grid = _markdown_grid(_STYLES[table], rows)
-    return "\n".join([grid, *_provenance(entries), ""])
-
-
-def brief_table_2(entries: Sequence[dict[str, Any]]) -> str:
-    """Recorded entries of Table 2 with one line a model and one figure a cell.
-
-    That of the settings found for a model on a set, where there are any; Specformer also has a line
-    with the paper's.
-    """
-    rows = [row for entry in entries for row in entry["rows"] if is_papers(2, row)]
-    if not rows:
-        raise ConfigError("no recorded row belongs in this table.")
-    shown: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in sorted(rows, key=paper_order):  # tuned settings last, so they stay
-        recipe = row["recipe"] if row["model"] == "specformer" else "default"
-        cell = row["model"], recipe, row["dataset"], row["metric"]
-        shown[cell] = {**row, "recipe": recipe}
-    return _markdown_grid(_BRIEF, list(shown.values()))
-
-
-def _markdown_grid(style: _Style, rows: Sequence[dict[str, Any]]) -> str:
-    """A table, the best in bold, and a line on what its cells hold."""
-    header, cells, bold = _grid(style, rows)
-    lines = [_markdown_line(header), "|" + "---|" * len(header)]
-    for line, strong in zip(cells, bold, strict=True):
-        shown = [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
-        lines.append(_markdown_line(shown))
-    return "\n".join([*lines, "", f"{style.caption}, {_runs(rows)}; best in bold.", ""])
-
-
-def _runs(rows: Sequence[dict[str, Any]]) -> str:
-    counts = sorted({row["runs"] for row in rows if row["recipe"] != CITED})
-    if counts == [1]:
-        return "one run"
-    return f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} runs"
-
-
-def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def is_papers(table: int, row: dict[str, Any]) -> bool:
-    """Whether a row's data set is one of the paper's table."""
-    return table != 2 or row["dataset"] in TABLE_2["specformer"]
-
-
-def _provenance(entries: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for all that was measured the same way, with the time it took together."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for entry in entries:
-        environment = entry["environment"]
-        how = (
-            f"one {environment['device']}, PyTorch {environment['packages']['torch']}, "
-            f"seed {entry['seed']}, commit {environment['commit']}"
-        )
-        groups.setdefault(how, []).append(entry)
-    lines = []
-    for how, group in groups.items():
-        rows = [row for entry in group for row in entry["rows"]]
-        names = dict.fromkeys(contestant_name(row["model"], row["recipe"]) for row in rows)
-        seconds = sum(entry["seconds"] for entry in group)
-        lines.append(f"- {'; '.join(names)}: {seconds:.0f} s on {how}.")
-    return lines
-
-
-def newest_rows(
-    entries: Sequence[Mapping[str, Any]],
-    cell: Callable[[Mapping[str, Any], Mapping[str, Any]], Hashable],
-) -> list[dict[str, Any]]:
-    """Entries without the rows whose cell, told from entry and row, a later entry has too."""
-    newest: dict[Hashable, str] = {}
-    for entry in entries:
-        for row in entry["rows"]:
-            key = cell(entry, row)
-            newest[key] = max(entry["created"], newest.get(key, ""))
-    current = (
-        {
-            **entry,
-            "rows": [row for row in entry["rows"] if newest[cell(entry, row)] == entry["created"]],
-        }
-        for entry in entries
-    )
-    return [entry for entry in current if entry["rows"]]
 
 
 def paper_order(row: dict[str, Any]) -> tuple[int, int]:
