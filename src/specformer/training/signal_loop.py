@@ -104,9 +104,9 @@ def fit_signals(
     """
     device = task.signals.device
     model = stack(models).to(device)
-    loss = _make_loss(model, task, operator, landmarks, solve_readout)
+    loss, parameters = _make_loss(model, task, operator, landmarks, solve_readout)
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
-    optimiser = schedule.optimiser(loss.parameters, device)
+    optimiser = schedule.optimiser(parameters, device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
     curves = task.signals.new_full((schedule.epochs, task.runs), float("nan"))
 
@@ -140,28 +140,18 @@ def fit_signals(
     )
 
 
-class _Loss:
-    """Squared errors of every run, ``[runs]``, and the parameters they train."""
-
-    def __init__(self, losses: Callable[[], Tensor], parameters: list[nn.Parameter]) -> None:
-        self._losses = losses
-        self.parameters = parameters
-
-    def __call__(self) -> Tensor:
-        return self._losses()
-
-
 def _make_loss(
     model: nn.Module,
     task: SignalTask,
     operator: object,
     landmarks: int | None,
     solve_readout: bool,
-) -> _Loss:
+) -> tuple[Callable[[], Tensor], list[nn.Parameter]]:
+    """What gives the squared errors of every run, ``[runs]``, and the parameters they train."""
     if not (isinstance(model, Specformer) and model.is_linear_filter):
         if solve_readout:
             raise ConfigError("variable projection needs a Specformer that is a linear filter.")
-        return _Loss(_spatial_loss(model, task, operator), list(model.parameters()))
+        return _spatial_loss(model, task, operator), list(model.parameters())
     groups = task.spectrum.distinct
     points: Keys | None = None
     if landmarks is not None and landmarks < len(groups.values):
@@ -176,8 +166,8 @@ def _make_loss(
             error = readout.gains(groups.tokens, points) - targets
             return (energy * error.square()).sum(dim=-1)
 
-        return _Loss(projected, readout.parameters())
-    return _Loss(_spectral_loss(model, task, points), list(model.parameters()))
+        return projected, readout.parameters()
+    return _spectral_loss(model, task, points), list(model.parameters())
 
 
 def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Callable[[], Tensor]:
