@@ -12,14 +12,7 @@ from specformer.nn import Specformer
 from specformer.spectrum.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
-from specformer.training.node_loop import (
-    Monitor,
-    NodeFit,
-    NodeRuns,
-    NodeTask,
-    cross_entropy,
-    mean_over,
-)
+from specformer.training.node_loop import Monitor, NodeFit, NodeRuns, NodeTask
 from specformer.training.progress import Update
 from specformer.training.schedule import Schedule
 
@@ -69,9 +62,9 @@ def fit_node_batches(
 
     def train_step(nodes: Tensor, rows: ChebyshevRows) -> None:
         optimiser.zero_grad(set_to_none=False)
-        losses = cross_entropy(model(rows.x, rows), task.y.index_select(0, nodes))
+        losses = _cross_entropy(model(rows.x, rows), task.y.index_select(0, nodes))
         chosen = task.train.index_select(1, nodes)
-        differentiate(mean_over(chosen, losses).sum())
+        differentiate(_mean_over(chosen, losses).sum())
         optimiser.step()
         sums[0] += _sum_over(chosen, losses.detach())
 
@@ -80,7 +73,7 @@ def fit_node_batches(
         logits, y = model(rows.x, rows), task.y.index_select(0, nodes)
         right = (logits.argmax(dim=-1) == y).to(logits.dtype)
         val, test = (mask.index_select(1, nodes) for mask in (task.val, task.test))
-        sums[1] += _sum_over(val, cross_entropy(logits, y))
+        sums[1] += _sum_over(val, _cross_entropy(logits, y))
         sums[2] += _sum_over(val, right)
         sums[3] += _sum_over(test, right)
 
@@ -142,6 +135,17 @@ def check_batches(models: Sequence[nn.Module]) -> None:
 def _nodes_in(masks: Tensor) -> Tensor:
     """Nodes in the mask of any run, ascending, in the host's memory."""
     return masks.any(dim=0).nonzero().squeeze(-1).cpu()
+
+
+def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of every node in every run, ``[runs, b, classes]`` to ``[runs, b]``."""
+    labels = y.expand(logits.shape[:-1])
+    return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
+    """Each run's mean over its mask, ``[runs, b]`` to ``[runs]``."""
+    return _sum_over(mask, values) / mask.sum(dim=-1).clamp_min(1)
 
 
 def _sum_over(mask: Tensor, values: Tensor) -> Tensor:

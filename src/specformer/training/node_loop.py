@@ -277,15 +277,3 @@ def fit_nodes(
     streamed = isinstance(operator, Spectrum) and operator.is_streamed
     epoch, last = (Repeated(work, device, capture=not streamed) for work in (one_epoch, evaluate))
     return runs.fit(epoch, checkpoint, on_progress, evaluate=last)
-
-
-def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of every node in every run, ``[runs, n, classes]`` to ``[runs, n]``."""
-    labels = y.expand(logits.shape[:-1])
-    return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-
-
-def mean_over(mask: Tensor, values: Tensor) -> Tensor:
-    """Each run's mean over its mask, ``[runs, n]`` to ``[runs]``."""
-    weights = mask.to(values.dtype)
-    return (values * weights).sum(dim=-1) / weights.sum(dim=-1).clamp_min(1.0)
