@@ -20,7 +20,7 @@ from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
-from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
+from specformer.spectrum.distinct import group_starts, snap
 from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers import chebyshev, dense, lanczos, slepc, subspace
 from specformer.spectrum.spectrum import SolveReport, Spectrum
@@ -221,9 +221,9 @@ def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
                 reason += f"; {len(job.mirrors)} mirror symmetries split the problem"
             return name, reason, *found
         except SpectrumError as error:
-            following = _fallback(name, job)
             if name in ("dense", "slepc"):  # a missing MPI is told, not hidden behind dense
                 raise
+            following = _fallback(name, job)
             if following is None:
                 refused = dense.refusal(job.num_nodes, job.device)
                 raise SpectrumError(f"{error} No way round it: {refused}.") from error
@@ -264,8 +264,6 @@ def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:
 
 def _fallback(name: str, job: _Job) -> str | None:
     """Whom to ask when a solver gave up: LAPACK where it fits, else the other iterative one."""
-    if name == "dense":
-        return None
     if dense.refusal(job.num_nodes, job.device) is None:
         return "dense"
     size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
@@ -308,7 +306,7 @@ def _starting_pairs(start: Spectrum, n: int) -> tuple[np.ndarray, Tensor]:
 
 
 def _whole_groups(
-    values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float = EQUAL_TOLERANCE
+    values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float
 ) -> np.ndarray:
     """Positions to keep so that no group of equal eigenvalues is cut."""
     if at_cut not in ("include", "exclude"):
