@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.distinct import Tokens, group_starts
+from specformer.spectrum.distinct import Tokens, group_starts, whole_numbers
 from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
 from specformer.spectrum.sparse import to_torch
@@ -186,6 +186,4 @@ def _merged(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nda
     starts = group_starts(values, _EQUAL)
     sums = np.add.reduceat(weights, starts)
     means = np.add.reduceat(weights * values, starts) / sums
-    for exact in (0.0, 1.0, 2.0):  # as in distinct.snap
-        means[np.abs(means - exact) <= _EQUAL] = exact
-    return means, sums
+    return whole_numbers(means, _EQUAL), sums

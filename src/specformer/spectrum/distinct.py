@@ -71,7 +71,16 @@ def snap(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndar
     starts = group_starts(eigenvalues, tolerance)
     sizes = np.diff(np.append(starts, eigenvalues.size))
     means = np.add.reduceat(eigenvalues, starts) / sizes
-    # An eigenvalue that is 0 or 2 in exact arithmetic should say so, not 3e-17.
+    return np.repeat(np.clip(whole_numbers(means, tolerance), 0.0, 2.0), sizes)
+
+
+def whole_numbers(eigenvalues: np.ndarray, tolerance: float) -> np.ndarray:
+    """Eigenvalues that are 0, 1 or 2 in exact arithmetic should say so, not 3e-17.
+
+    Example:
+        >>> whole_numbers(np.array([3e-17, 0.5, 2.0]), EQUAL_TOLERANCE)
+        array([0. , 0.5, 2. ])
+    """
     for exact in (0.0, 1.0, 2.0):
-        means[np.abs(means - exact) <= tolerance] = exact
-    return np.repeat(np.clip(means, 0.0, 2.0), sizes)
+        eigenvalues = np.where(np.abs(eigenvalues - exact) <= tolerance, exact, eigenvalues)
+    return eigenvalues
