@@ -19,6 +19,8 @@ from specformer.spectrum.sparse import to_torch
 
 #: Columns filtered at once, by kind of device: few enough that a product's rows stay in the cache.
 COLUMNS = {"cpu": 128, "cuda": 256}
+#: Random vectors that eigenvalues are estimated from, and Lanczos steps of each.
+_PROBES, _STEPS = 16, 60
 
 
 class Operator:
@@ -127,21 +129,15 @@ def growth(values: np.ndarray | float, edge: float) -> np.ndarray:
 
 
 def estimate_values(
-    operator: Operator,
-    ranks: Sequence[int],
-    generator: torch.Generator,
-    probes: int = 16,
-    steps: int = 60,
+    operator: Operator, ranks: Sequence[int], generator: torch.Generator
 ) -> list[float]:
     """About the largest eigenvalues of these ranks, from Lanczos quadrature of random vectors."""
-    n = operator.shape[0]
-    steps = min(steps, n - 1)
-    vector = torch.randn(
-        n, probes, generator=generator, dtype=operator.dtype, device=operator.device
-    )
+    n, dtype, device = operator.shape[0], operator.dtype, operator.device
+    steps = min(_STEPS, n - 1)
+    vector = torch.randn(n, _PROBES, generator=generator, dtype=dtype, device=device)
     vector = vector / vector.norm(dim=0)
-    before, size = torch.zeros_like(vector), vector.new_zeros(probes)
-    tridiagonal = torch.zeros(probes, steps, steps, dtype=torch.float64, device=operator.device)
+    before, size = torch.zeros_like(vector), vector.new_zeros(_PROBES)
+    tridiagonal = torch.zeros(_PROBES, steps, steps, dtype=torch.float64, device=device)
     for step in range(steps):
         product = torch.addcmul(operator @ vector, before, size, value=-1.0)
         along = (product * vector).sum(dim=0)
@@ -155,7 +151,7 @@ def estimate_values(
         if step + 1 < steps:
             tridiagonal[:, step, step + 1] = tridiagonal[:, step + 1, step] = size.double()
     nodes, frames = torch.linalg.eigh(tridiagonal.cpu())
-    weights = frames[:, 0].square().flatten() * (n / probes)
+    weights = frames[:, 0].square().flatten() * (n / _PROBES)
     ordered, place = nodes.flatten().sort(descending=True)
     wanted = torch.tensor(ranks, dtype=torch.float64)
     above = torch.searchsorted(weights[place].cumsum(0), wanted)
