@@ -93,10 +93,7 @@ def test_same_losses_over_fifty_epochs(dtype, apart: float, options: dict[str, A
         plain,
         lambda: plain(x, spectrum.eigenvalues, spectrum.eigenvectors),
         PlainTask.of(GRAPH.y, SPLIT, CPU),
-        epochs=50,
-        patience=60,
-        learning_rate=RATE,
-        weight_decay=5e-4,
+        schedule,
     )
     theirs = np.array([reading[:3] for reading in readings])
     assert theirs.shape == curves.shape == (50, 3)
@@ -110,10 +107,7 @@ def test_the_host_stops_the_plain_loop() -> None:
         weights,
         lambda: weights(torch.zeros(GRAPH.num_nodes, 1)) * 0.0,  # nothing to learn
         PlainTask.of(GRAPH.y, SPLIT, CPU),
-        epochs=20,
-        patience=3,
-        learning_rate=0.1,
-        weight_decay=0.0,
+        Schedule(epochs=20, patience=3, learning_rate=0.1),
     )
     assert len(readings) == 4
     share = float((GRAPH.y[SPLIT.test] == 0).mean())

@@ -84,10 +84,7 @@ def test_the_plain_loop_trains_on_one_split_after_another(
             model,
             lambda model=model: model(x, values, vectors),
             PlainTask.of(GRAPH.y, split, CPU),
-            epochs=40,
-            patience=4,
-            learning_rate=0.03,
-            weight_decay=5e-4,
+            RECIPE.schedule,
         )
         table = np.array(readings)
         by_loss.append(table[table[:, 1].argmin(), 3])

@@ -165,19 +165,10 @@ def peer(name: str, case: NodeCase, device: torch.device) -> Contestant:
 def _plain_runner(case: NodeCase, device: torch.device, model: Any, forward: Any) -> Runner:
     assert case.graph.y is not None
     task = PlainTask.of(case.graph.y, case.splits[0], device)
-    schedule = case.recipe.schedule
 
     def run(epochs: int) -> None:
         with matmul_precision("highest", device):
-            fit_plainly(
-                model,
-                forward,
-                task,
-                epochs=epochs,
-                patience=epochs + 1,
-                learning_rate=schedule.learning_rate,
-                weight_decay=schedule.weight_decay,
-            )
+            fit_plainly(model, forward, task, _endless(case.recipe.schedule, epochs))
 
     return run
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets import Split
+from specformer.training.schedule import Schedule
 
 
 class Reading(NamedTuple):
@@ -44,11 +45,7 @@ def fit_plainly(
     model: nn.Module,
     forward: Callable[[], Tensor],
     task: PlainTask,
-    *,
-    epochs: int,
-    patience: int,
-    learning_rate: float,
-    weight_decay: float,
+    schedule: Schedule,
 ) -> list[Reading]:
     """Train on one split, evaluate after every epoch on the host, stop when it says so.
 
@@ -56,15 +53,13 @@ def fit_plainly(
         model: whose parameters are trained.
         forward: the model's outputs ``[n, classes]`` for all nodes.
         task: labels and split.
-        epochs: at most this many.
-        patience: epochs without a lower validation loss after which to stop.
-        learning_rate: Adam's.
-        weight_decay: Adam's L2 penalty.
+        schedule: epochs, patience, and Adam's rate and L2 penalty; no more of it is looked at.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    rate, decay = schedule.learning_rate, schedule.weight_decay
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay)
     readings: list[Reading] = []
     best, waited = float("inf"), 0
-    for _ in range(epochs):
+    for _ in range(schedule.epochs):
         model.train()
         optimiser.zero_grad()
         loss = nn.functional.cross_entropy(forward()[task.train], task.y[task.train])
@@ -78,7 +73,7 @@ def fit_plainly(
         val, test = right[task.split.val].mean(), right[task.split.test].mean()
         readings.append(Reading(loss.item(), val_loss, float(val), float(test)))
         best, waited = (val_loss, 0) if val_loss < best else (best, waited + 1)
-        if waited >= patience:
+        if waited >= schedule.patience:
             break
     return readings
 

@@ -183,7 +183,7 @@ def plain_readings(
 ) -> list[Reading]:
     """What the host reads of every epoch of the plain loop on one split, nodes in that order."""
     assert case.graph.y is not None
-    schedule, spectrum = case.recipe.schedule, case.spectrum.to(device, dtype)
+    spectrum = case.spectrum.to(device, dtype)
     order = np.arange(len(case.graph.y)) if order is None else order
     x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device, dtype)
     vectors = spectrum.eigenvectors[torch.from_numpy(order).to(device)]
@@ -195,10 +195,7 @@ def plain_readings(
             model,
             lambda: cast(Tensor, model(x, spectrum.eigenvalues, vectors)),
             PlainTask.of(case.graph.y[order], split, device),
-            epochs=schedule.epochs,
-            patience=schedule.patience,
-            learning_rate=schedule.learning_rate,
-            weight_decay=schedule.weight_decay,
+            case.recipe.schedule,
         )
 
 
