@@ -73,17 +73,16 @@ def learn_filters(
     study = Study()
     study.arrays.update(task_pictures(signals, task, filters))
     for contestant in contestants:
-        started = time.perf_counter()
+        label, started = contestant.label, time.perf_counter()
         fits = _fit(contestant, task, signals, seed, progress)
         seconds = time.perf_counter() - started
         _record(study, signals, filters, contestant, fits, seconds)
-        study.arrays.update(fit_pictures(contestant.label, signals, task, filters, fits))
+        study.arrays.update(fit_pictures(label, signals, task, filters, fits))
         if contestant.model == "specformer":
             template = signal_model("specformer", contestant.recipe)
             assert isinstance(template, Specformer)
             trained = [unstack(fits[0].model, run, template) for run in range(task.runs)]
-            study.models[contestant.label] = trained
-            label = contestant.label
+            study.models[label] = trained
             study.arrays.update(attention_pictures(label, spectrum, filters, trained))
     return study
 

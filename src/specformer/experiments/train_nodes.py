@@ -28,7 +28,6 @@ from specformer.experiments.nodes import (
     predict_nodes,
 )
 from specformer.files import replacing
-from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
@@ -94,7 +93,7 @@ def train_nodes(
         "parameters": row["parameters"],
         "seconds": time.perf_counter() - started,
         "settings": asdict(recipe),
-        "classes": _class_names(graph),
+        "classes": row["classes"],
         "num_features": graph.num_features,
         "nodes": [{**row, **kept, "recipe": chosen}],
     }
@@ -212,7 +211,3 @@ def _prediction_recipe(
     if degree is not None and recipe.spectrum != "density":
         raise ConfigError(f"--degree {degree}: add --spectrum density, whose filters have one.")
     return recipe
-
-
-def _class_names(graph: Graph) -> list[str]:
-    return list(graph.class_names or (str(number) for number in range(graph.num_classes)))
