@@ -237,8 +237,8 @@ def losses_apart(case: NodeCase, device: torch.device) -> dict[str, float | None
     reference = plain(alone)
     # Solved anew: ours relies on orthogonal eigenvectors, which float32 has only up to rounding.
     double = torch.float64
-    k: Any = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
-    solved = replace(alone, spectrum=decompose(case.graph, k=k, dtype=double, device=device))
+    anew = decompose(case.graph, k=recipe.pairs, dtype=double, device=device)
+    solved = replace(alone, spectrum=anew)
     return {
         "losses_apart": apart(ours(alone), reference),
         "losses_apart_by_order": apart(plain(alone, moved), reference),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -112,6 +112,11 @@ class NodeRecipe:
         if self.spectrum == "density":
             return f"density {self.degree}"
         return f"pairs {self.k} {self.vectors} {self.storage} {self.precision}"
+
+    @property
+    def pairs(self) -> Any:
+        """``k`` as :func:`specformer.decompose` takes it."""
+        return tuple(self.k) if isinstance(self.k, list) else self.k
 
     @property
     def stored(self) -> torch.dtype:

@@ -66,15 +66,17 @@ def node_spectrum(
     """The eigenpairs a recipe asks for, or the density, which is not cached."""
     if recipe.spectrum == "density":
         return approximate(graph, degree=recipe.degree, device=device)
-    k: Any = tuple(recipe.k) if isinstance(recipe.k, list) else recipe.k
-    size = graph.num_nodes, k
+    size = graph.num_nodes, recipe.pairs
     too_large = recipe.vectors == "auto" and not vectors_fit(*size, device, recipe.stored)
     if too_large:
         gib = vector_bytes(*size, recipe.stored) / 2**30
         logger.warning("eigenvectors of %.1f GiB are streamed: %s is too small", gib, device)
     if too_large or recipe.vectors == "streamed":
-        return decompose_streamed(graph, k=k, device=device, storage=recipe.stored, cache=cache)
-    return kept_spectrum(decompose(graph, k=k, device=device, cache=cache), recipe, device)
+        return decompose_streamed(
+            graph, k=recipe.pairs, device=device, storage=recipe.stored, cache=cache
+        )
+    whole = decompose(graph, k=recipe.pairs, device=device, cache=cache)
+    return kept_spectrum(whole, recipe, device)
 
 
 def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) -> Spectrum:
@@ -88,11 +90,9 @@ def node_operator(
     model: str, graph: Graph, spectrum: AnySpectrum | None, device: torch.device
 ) -> AnySpectrum | Propagation:
     """What a model of that name takes beside the features."""
-    return (
-        spectrum
-        if spectrum is not None and model == "specformer"
-        else Propagation(graph.adjacency, device=device)
-    )
+    if spectrum is not None and model == "specformer":
+        return spectrum
+    return Propagation(graph.adjacency, device=device)
 
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
