@@ -58,6 +58,7 @@ def test_a_setting_of_another_model_is_refused():
 
 @pytest.mark.parametrize("name", ["gprgnn", "bernnet", "chebnetii", "jacobiconv"])
 def test_filters_learn_at_a_rate_of_their_own(name):
+    torch.manual_seed(0)
     blocks = csbm(0.6, num_nodes=40, num_features=4, seed=1)
     model = node_baseline(name, NodeBaseline(hidden_channels=4, dropout=0.0), 4, 2)
     task = NodeTask.from_splits(
