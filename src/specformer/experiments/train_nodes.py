@@ -28,6 +28,7 @@ from specformer.experiments.nodes import (
     predict_nodes,
 )
 from specformer.files import replacing
+from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
@@ -108,12 +109,12 @@ def _warn_of_untested(graph: Graph, splits: Sequence[Split]) -> None:
     tested = np.logical_or.reduce([split.test for split in splits])
     untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
     if untested.size:
-        names = _class_names(graph)
+        names = graph.class_names or range(graph.num_classes)
         logger.warning(
             "%s: no test node is of %s, so that accuracy says nothing of it; a rare class trains "
             "whole, unless masks of your own (split=official) say otherwise",
             graph.name,
-            " or ".join(repr(names[label]) for label in untested),
+            " or ".join(repr(str(names[label])) for label in untested),
         )
 
 
