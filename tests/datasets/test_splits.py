@@ -121,6 +121,15 @@ def test_one_official_split_serves_every_run():
     assert {split.fingerprint for split in splits} == {splits[0].fingerprint}
 
 
+@pytest.mark.parametrize(("held", "given"), [(1, 10), (5, 5), (12, 10)])
+def test_without_a_number_there_are_ten_splits_or_those_of_the_file(held, given):
+    graph = masked("penn94", splits=held)
+    splits = make_splits(graph, "official", None, seed=0)
+    assert len(splits) == given
+    np.testing.assert_array_equal(splits[-1].train, graph.train_mask[:, (given - 1) % held])
+    assert len(make_splits(graph, "random-60-20-20", None, seed=0)) == 10
+
+
 def test_nodes_without_a_label_are_in_no_part():
     for split in make_splits(masked("penn94", splits=5, unlabelled=7), "official", 5, seed=0):
         assert not np.any([part[:7] for part in parts(split)])

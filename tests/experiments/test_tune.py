@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -68,6 +70,23 @@ def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):
         progress=Silent(),
     )
     assert outcome.row["val_by_accuracy"]["values"] == pytest.approx(result["val"]["values"])
+
+
+def test_finalists_train_on_the_splits_that_a_file_holds(tmp_path):
+    part = (np.arange(80)[:, None] + np.arange(4)) % 3
+    masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
+    path = tmp_path / "masked.npz"
+    write_npz(path, replace(csbm(0.6, num_nodes=80, num_features=8, seed=3), **masks))
+    tune(
+        str(path),
+        assignments=["schedule.epochs=2", "split=official"],
+        trials=1,
+        splits=2,
+        finalists=1,
+        folder=tmp_path / "search",
+        device=CPU,
+    )
+    assert [trial["splits"] for trial in trials(tmp_path / "search")] == [2, 4]
 
 
 def test_test_nodes_leave_no_trace(graph, tmp_path):

@@ -83,7 +83,10 @@ def train(
         typer.Option(help="paper, best, default or a .yaml file; for signals paper, projected."),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Splits, or images. (default: 10; molecules 1; all images)")
+        int | None,
+        typer.Option(
+            help="Splits, or images. (default: 10, or the file's; molecules 1; all images)"
+        ),
     ] = None,
     task: Annotated[
         str | None,

@@ -65,7 +65,11 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     return Split(train, val, test)
 
 
-def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Split]:
+#: How many there are unless someone says, or the file holds fewer.
+_USUAL = 10
+
+
+def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> list[Split]:
     """``count`` splits of a graph's labelled nodes by a named protocol.
 
     Args:
@@ -74,7 +78,8 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
             ``seed``, ``seed + 1``, …; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
             with: Penn94's five, ogbn-arxiv's one, those of a file of your own.
-        count: how many. Where the file holds a single split, all runs are given that one.
+        count: how many; None for ten, or all of the file's where it holds fewer. Where it holds a
+            single split, all runs are given that one.
         seed: of the first drawn.
 
     Example:
@@ -82,13 +87,13 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
         >>> [split.fingerprint for split in make_splits(csbm(0.5), "random-60-20-20", 2, seed=0)]
         ['...', '...']
     """
-    if count < 1:
+    if count is not None and count < 1:
         raise ConfigError(f"{count} runs asked for; at least one is needed.")
     if protocol not in PROTOCOLS:
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
         assert graph.y is not None
-        drawn = [random_60_20_20(graph.y, seed + number) for number in range(count)]
+        drawn = [random_60_20_20(graph.y, seed + number) for number in range(count or _USUAL)]
         if not all(split.is_whole for split in drawn):
             labelled = int((graph.y >= 0).sum())
             raise ConfigError(f"{graph.name}: {labelled} labelled nodes are too few to split.")
@@ -96,7 +101,9 @@ def make_splits(graph: Graph, protocol: str, count: int, seed: int) -> list[Spli
     _check_protocol(graph, protocol)
     known = _splits_of_masks(graph)
     if len(known) == 1:
-        return known * count
+        return known * (count or _USUAL)
+    if count is None:
+        return known[:_USUAL]
     if count > len(known):
         raise ConfigError(f"{graph.name}: {count} runs asked for, {len(known)} splits in it.")
     return known[:count]

@@ -72,6 +72,12 @@ class NodeTrials:
         """The recipe with these changes."""
         return node_recipe(self.start, self.source, changes, self.model)[1]
 
+    @property
+    def runs(self) -> int:
+        """Splits that finalists train on unless someone says."""
+        split = self.recipe(self.assignments).split
+        return len(make_splits(self.graph, split, None, self.seed))
+
     def size(self, recipe: NodeRecipe) -> int:
         """Parameters of a recipe's model."""
         fresh = node_model(self.model, recipe, self.graph.num_features, self.graph.num_classes)

@@ -49,26 +49,35 @@ TABLE_1: dict[str, dict[str, dict[str, float]]] = {
     )
 }
 
-_NODE_SETS = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
+#: Table 2's data sets in the paper's order, heterophilic ones first.
+_NODE_SETS = (
+    "chameleon", "squirrel", "actor", "penn94", "cora", "citeseer", "photo", "ogbn-arxiv",
+)  # fmt: skip
+_TABLE_2: tuple[tuple[str, tuple[float | None, ...]], ...] = (
+    ("gcn", (59.61, 46.78, 33.23, 82.47, 87.14, 79.86, 88.26, 71.74)),
+    ("gat", (63.13, 44.49, 33.93, 81.53, 88.03, 80.52, 90.94, 71.82)),
+    ("h2gcn", (57.11, 36.42, 35.86, None, 86.92, 77.07, 93.02, None)),
+    ("gcnii", (63.44, 41.96, 36.89, 82.92, 88.46, 79.97, 89.94, 72.04)),
+    ("lanczosnet", (64.81, 48.64, 38.16, 81.55, 87.77, 80.05, 93.21, 71.46)),
+    ("chebnet", (59.28, 40.55, 37.61, 81.09, 86.67, 79.11, 93.77, 71.12)),
+    ("gprgnn", (67.28, 50.15, 39.92, 81.38, 88.57, 80.12, 93.85, 71.78)),
+    ("bernnet", (68.29, 51.35, 41.79, 82.47, 88.52, 80.09, 93.63, 71.96)),
+    ("chebnetii", (71.37, 57.72, 41.75, 83.12, 88.71, 80.53, 94.92, 72.32)),
+    ("jacobiconv", (74.20, 57.38, 41.17, 83.35, 88.98, 80.78, 95.43, 72.14)),
+    ("transformer", (46.39, 31.90, 39.95, None, 71.83, 70.55, 90.05, None)),
+    ("graphormer", (54.49, 36.96, 38.45, None, 67.71, 73.30, 85.20, None)),
+    ("specformer", (74.72, 64.64, 41.93, 84.32, 88.57, 81.49, 95.48, 72.37)),
+)
 
-#: Table 2: mean test accuracy as a fraction of 1.
+#: Table 2: mean test accuracy as a fraction of 1; a set on which a model ran out of the paper's
+#: memory is left out.
 TABLE_2: dict[str, dict[str, float]] = {
-    model: dict(zip(_NODE_SETS, (round(value / 100, 4) for value in values), strict=True))
-    for model, values in (
-        ("gcn", (59.61, 46.78, 33.23, 87.14, 79.86, 88.26)),
-        ("gat", (63.13, 44.49, 33.93, 88.03, 80.52, 90.94)),
-        ("h2gcn", (57.11, 36.42, 35.86, 86.92, 77.07, 93.02)),
-        ("gcnii", (63.44, 41.96, 36.89, 88.46, 79.97, 89.94)),
-        ("lanczosnet", (64.81, 48.64, 38.16, 87.77, 80.05, 93.21)),
-        ("chebnet", (59.28, 40.55, 37.61, 86.67, 79.11, 93.77)),
-        ("gprgnn", (67.28, 50.15, 39.92, 88.57, 80.12, 93.85)),
-        ("bernnet", (68.29, 51.35, 41.79, 88.52, 80.09, 93.63)),
-        ("chebnetii", (71.37, 57.72, 41.75, 88.71, 80.53, 94.92)),
-        ("jacobiconv", (74.20, 57.38, 41.17, 88.98, 80.78, 95.43)),
-        ("transformer", (46.39, 31.90, 39.95, 71.83, 70.55, 90.05)),
-        ("graphormer", (54.49, 36.96, 38.45, 67.71, 73.30, 85.20)),
-        ("specformer", (74.72, 64.64, 41.93, 88.57, 81.49, 95.48)),
-    )
+    model: {
+        name: round(figure / 100, 4)
+        for name, figure in zip(_NODE_SETS, figures, strict=True)
+        if figure is not None
+    }
+    for model, figures in _TABLE_2
 }
 
 _GRAPH_SETS = ("zinc", "molhiv", "molpcba")

@@ -44,7 +44,7 @@ def train_nodes(
     model: str,
     recipe_name: str | None,
     assignments: Sequence[str] = (),
-    runs: int = 10,
+    runs: int | None = None,
     data: str | Path | None = None,
     cache: str | Path | None = None,
     device: torch.device,
@@ -54,7 +54,8 @@ def train_nodes(
 ) -> tuple[dict[str, Any], NodeOutcome]:
     """Train one model a split; returns the result, with ``train``'s JSON keys, and the outcome.
 
-    ``begin`` is called once the input has been found good; it may name a checkpoint file.
+    ``runs`` is as ``count`` of :func:`specformer.datasets.make_splits`. ``begin`` is called once
+    the input has been found good; it may name a checkpoint file.
     """
     check_known("model", NODE_MODELS, model)
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
@@ -86,7 +87,7 @@ def train_nodes(
         "model": model,
         "recipe": chosen,
         "split": recipe.split,
-        "runs": runs,
+        "runs": len(splits),
         "metric": "accuracy",
         **kept,  # of the models that are kept; then of both rules
         "test_by_loss": row["test"],

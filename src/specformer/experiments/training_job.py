@@ -19,8 +19,9 @@ from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import CHECKPOINT, RunFolder
 
-#: How many runs there are unless someone says; None for all signals.
-RUNS: dict[Kind, int | None] = {"filters": None, "nodes": 10, "molecules": 1}
+#: How many runs there are unless someone says; None for all signals, and for ten splits of nodes
+#: or those that a file holds.
+RUNS: dict[Kind, int | None] = {"filters": None, "nodes": None, "molecules": 1}
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,9 @@ def tune(
     if kind == "filters":
         raise ConfigError(f"{source}: signals are fitted, so there is nothing to validate on.")
     splits = SPLITS[kind][0] if splits is None else splits
-    runs = max(SPLITS[kind][1], splits) if runs is None else runs
     counted = {"trials": trials, "splits": splits, "finalists": finalists, "explore": explore}
     for name, value in {**counted, "runs": runs}.items():
-        if value < 1:
+        if value is not None and value < 1:
             raise ConfigError(f"--{name} {value}: at least one is needed.")
     subject = (NodeTrials if kind == "nodes" else GraphTrials)(
         source,
@@ -85,6 +84,8 @@ def tune(
         device=device,
         seed=seed,
     )
+    if runs is None:  # a file may hold fewer splits
+        runs = max(subject.runs if isinstance(subject, NodeTrials) else SPLITS[kind][1], splits)
     search = Search(subject, folder, seed=seed, explore=explore, parameters=parameters)
     started = time.perf_counter()
     winner = search.run(
