@@ -256,6 +256,7 @@ def test_train_on_photographs(call, here):
     assert config["command"] == "train"
     assert config["seed"] == 5
     assert config["set"] == ["schedule.epochs=3"]
+    assert config["settings"] == json.loads((folder / "result.json").read_text())["settings"]
     readings = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert readings
     result = json.loads((folder / "result.json").read_text())

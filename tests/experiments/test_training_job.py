@@ -9,7 +9,7 @@ import torch
 from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError
-from specformer.experiments.training_job import RUNS, Trained, train_source
+from specformer.experiments.training_job import RUNS, Trained, job_settings, train_source
 from specformer.graphs import write_graph_set
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Silent
@@ -47,6 +47,32 @@ def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
         trained.save(run)
         assert (run.path / "model" / "000" / "model.safetensors").is_file()
     assert (tmp_path / "molecules" / "run" / "checkpoint-000.safetensors").is_file()
+
+
+QUICK = {
+    "csbm": ["schedule.epochs=3", "model.hidden_channels=8", "model.num_heads=2"],
+    "photographs": ["schedule.epochs=2", "model.hidden_channels=8", "landmarks=32"],
+    "many.npz": [*FAST, "schedule.learning_rate=0.003"],
+}
+
+
+@pytest.mark.parametrize("source", QUICK)
+def test_a_run_is_repeated_from_its_configuration_alone(tmp_path: Path, source: str) -> None:
+    if source == "many.npz":
+        source = str(tmp_path / source)
+        write_graph_set(Path(source), small_set())
+    job = {"source": source, "model": "specformer", "recipe": None, "set": QUICK[Path(source).name]}
+    first = train(tmp_path / "first", source, set=job["set"], settings=job_settings(job))
+    written = tmp_path / "first" / "run" / "config.yaml"
+    again = train(tmp_path / "again", source, recipe=str(written), set=[])
+    assert again.result["settings"] == first.result["settings"]
+    assert again.result["test"] == first.result["test"]
+
+
+def test_the_settings_kept_are_those_trained_with(tmp_path: Path) -> None:
+    job = {"source": "csbm", "model": "gcn", "recipe": None, "set": ["schedule.epochs=2"]}
+    trained = train(tmp_path, "csbm", model="gcn", set=job["set"])
+    assert job_settings(job) == trained.result["settings"]
 
 
 def test_only_many_graphs_train_in_several_processes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from specformer.errors import ConfigError
-from specformer.training.recipe import build, override
+from specformer.training.recipe import build, override, read_settings
 
 
 @dataclass(frozen=True)
@@ -134,3 +134,14 @@ def test_yaml_as_a_file_holds_it():
     assert build(Outer, yaml.safe_load(text), "file") == Outer(
         "a", Inner(0.001, 5), None, None, True
     )
+
+
+def test_settings_of_a_file_or_of_a_run(tmp_path):
+    recipe, run, table = (tmp_path / name for name in ("recipe.yaml", "config.yaml", "table.yaml"))
+    recipe.write_text("name: a\n")
+    run.write_text("command: train\nsource: cora\nsettings: {name: b}\n")
+    table.write_text("command: table\ntable: 1\n")
+    assert read_settings(recipe) == {"name": "a"}
+    assert read_settings(run) == {"name": "b"}
+    with pytest.raises(ConfigError, match=r"table\.yaml: of a run that has no settings"):
+        read_settings(table)

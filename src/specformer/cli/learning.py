@@ -117,7 +117,7 @@ def train(
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
     from specformer.experiments.source_kind import source_kind
-    from specformer.experiments.training_job import RUNS
+    from specformer.experiments.training_job import RUNS, job_settings
     from specformer.training.environment import choose_device
 
     refuse_taken(out)
@@ -132,7 +132,7 @@ def train(
         "filters": {"filter": filter_name or "comb"},
         "molecules": {"task": _checked_task(task), "lanes": 1 if lanes is None else lanes},
     }
-    config = {
+    config: dict[str, Any] = {
         "command": "train",
         "source": source,
         "model": model,
@@ -145,6 +145,7 @@ def train(
         **({"tensorboard": True} if tensorboard else {}),
         "repeat": repeat_command(),
     }
+    config["settings"] = job_settings(config)
     started: list[RunFolder] = []
 
     def begin() -> RunFolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -12,7 +13,7 @@ from specformer.baselines import BASELINES, signal_baseline
 from specformer.errors import ConfigError, check_known
 from specformer.experiments.recipe_book import shipped
 from specformer.nn import Specformer
-from specformer.training.recipe import build, override
+from specformer.training.recipe import build, override, read_settings
 from specformer.training.schedule import Schedule
 
 #: The models of Table 1, in the paper's order.
@@ -64,13 +65,15 @@ def recipe_settings() -> dict[str, dict[str, Any]]:
 
 
 def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
-    """The recipe of that name with ``key=value`` changes.
+    """The recipe of that name, or in that ``.yaml`` file, with ``key=value`` changes.
 
     Example:
         >>> signal_recipe("paper", ["schedule.epochs=10"]).schedule.epochs
         10
     """
     known = recipe_settings()
+    if name.endswith(".yaml"):
+        known[name] = read_settings(Path(name))
     check_known("recipe", known, name)
     settings: Mapping[str, Any] = override(known[name], assignments)
     return build(SignalRecipe, settings, f"recipe {name}")

@@ -35,6 +35,11 @@ def signal_source(source: str, data: str | Path | None = None) -> SignalSet:
     return image_signal(source)
 
 
+def usual_recipe(model: str) -> str:
+    """The recipe of a model that none was named for."""
+    return "projected" if model == "specformer" else "paper"
+
+
 def train_filter(
     source: str,
     *,
@@ -51,10 +56,10 @@ def train_filter(
 ) -> tuple[dict[str, Any], Study]:
     """Train one model a signal; returns the result, with ``train``'s JSON keys, and the study.
 
-    Without a recipe's name: ``projected`` for Specformer, ``paper`` for the others.
+    Without a recipe's name, it is the :func:`usual_recipe`.
     """
     check_known("model", MODELS, model)
-    recipe_name = recipe_name or ("projected" if model == "specformer" else "paper")
+    recipe_name = recipe_name or usual_recipe(model)
     recipe = signal_recipe(recipe_name, assignments)
     signals = signal_source(source, data).first(images)
     started = time.perf_counter()

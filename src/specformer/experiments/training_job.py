@@ -2,8 +2,8 @@ r"""What ``specformer train`` does, from a run's configuration: the source decid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,11 @@ import numpy as np
 import torch
 
 from specformer.errors import ConfigError
+from specformer.experiments.graph_recipe import graph_recipe
+from specformer.experiments.node_recipe import node_recipe
+from specformer.experiments.signal_recipe import signal_recipe
 from specformer.experiments.source_kind import Kind, source_kind
-from specformer.experiments.train_filter import train_filter
+from specformer.experiments.train_filter import train_filter, usual_recipe
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
 from specformer.experiments.train_nodes import save_models, train_nodes
 from specformer.training.distributed import ALONE, Workers
@@ -32,6 +35,25 @@ class Trained:
     result: dict[str, Any]
     arrays: dict[str, np.ndarray]
     save: Callable[[RunFolder], None]
+
+
+def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting of the recipe that a configuration names, with its changes.
+
+    A run keeps them, so that it can be repeated when recipes have changed.
+
+    Example:
+        >>> job = {"source": "cora", "model": "gcn", "recipe": None, "set": ["schedule.epochs=9"]}
+        >>> job_settings(job)["schedule"]["epochs"]
+        9
+    """
+    source, model, name = config["source"], config["model"], config["recipe"]
+    kind, changes = source_kind(source), config["set"]
+    if kind == "filters":
+        return asdict(signal_recipe(name or usual_recipe(model), changes))
+    if kind == "nodes":
+        return asdict(node_recipe(name, source, changes, model)[1])
+    return asdict(graph_recipe(name, source, changes, model, config.get("task"))[1])
 
 
 def train_source(

@@ -95,7 +95,7 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings that a YAML file holds."""
+    """The settings that a YAML file holds: a recipe's, or a training run's ``config.yaml``."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -104,7 +104,12 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid YAML.") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
-    return content
+    if "command" not in content:
+        return content
+    settings = content.get("settings")
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path}: of a run that has no settings; name one of specformer train.")
+    return settings
 
 
 def _suggestion(key: str, known: Iterable[str]) -> str:
