@@ -361,7 +361,7 @@ def test_table_from_data_to_ledger(call, here):
     write_grid_images(here / "data")
     shown = only_json(
         call(
-            "table", 1, "--data", here / "data", "--images", 2, "--models", "specformer,gcn",
+            "table", 1, "--data", here / "data", "--images", "1,0", "--models", "specformer,gcn",
             "--recipes", "projected", "--filters", "comb", "--set", "schedule.epochs=2", "--json",
             "--out", "run",
         )
@@ -374,7 +374,8 @@ def test_table_from_data_to_ledger(call, here):
         ("gcn", "paper", "r2"),
     ]
     assert all(row.keys() >= ROW_KEYS and row["runs"] == 2 for row in shown["rows"])
-    assert (here / "run" / "report.html").is_file()
+    page = (here / "run" / "report.html").read_text()
+    assert page.index("comb, image 1") < page.index("comb, image 0")
     result = json.loads((here / "run" / "result.json").read_text())
     assert "--data" not in result["command"]
     assert str(here) not in result["command"]
@@ -425,6 +426,8 @@ ERRORS = {
     "black image": (["train", "black.png"], "black.png: of one grey"),
     "unknown device": (["train", "mine.png", "--device", "tpu"], "--device tpu"),
     "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
+    "no such image": (["table", "1", "--data", "images", "--images", "7,"], "image 7 asked for"),
+    "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
     "table in words": (["table", "one"], "table one is not here; 1, 2, 3, 4 and overhead are"),

@@ -105,7 +105,7 @@ def test_commands_exist(page: Path) -> None:
         "specformer fly",
         "specformer demo --fast",
         "specformer results forget",
-        "specformer table 1 --images few",
+        "specformer table 2 --runs few",
     ],
 )
 def test_a_wrong_command_is_noticed(wrong: str) -> None:

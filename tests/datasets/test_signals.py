@@ -80,6 +80,17 @@ def test_first_images(tmp_path):
             images.first(count)
 
 
+def test_images_by_number(tmp_path):
+    write_grid_images(tmp_path, count=4, side=4)
+    images = paper_images(tmp_path)
+    some = images.numbered([3, 1])
+    np.testing.assert_array_equal(some.signals, images.signals[[3, 1]])
+    assert some.titles == ("image 3", "image 1")
+    for number in (-1, 4):
+        with pytest.raises(ConfigError, match=f"image {number} asked for.*0 to 3"):
+            images.numbered([0, number])
+
+
 PIXELS = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
 MASK = np.ones((3, 3), dtype=bool)
 BAD = {

@@ -136,6 +136,25 @@ def test_images_and_errors_belong_to_the_same_recipe():
     assert [text for text in texts(picture.svg) if "SSE" in text] == ["SSE 9.00", "SSE 0.00360"]
 
 
+def test_a_single_filter_is_drawn_on_every_image_kept():
+    rng = np.random.default_rng(2)
+    true = rng.random((3, 6, 6))
+    arrays = {"filters/titles": np.array(["image 19", "image 28", "image 4"])}
+    for name in ("comb", "low-pass"):
+        arrays |= {f"filters/{name}/true": true, f"filters/{name}/gprgnn (paper)/image": true}
+    entries = [
+        {"filter": name, "model": "gprgnn", "recipe": "paper", "sse": statistics(np.zeros(3))}
+        for name in ("comb", "low-pass")
+    ]
+
+    def drawn(shown):
+        pictures = figures.filtered_images(shown, arrays)
+        return [next(text for text in texts(p.svg) if "image" in text) for p in pictures]
+
+    assert drawn(entries) == ["comb, image 19", "low-pass, image 28"]
+    assert drawn(entries[:1]) == ["comb, image 19", "comb, image 28", "comb, image 4"]
+
+
 def test_the_page_has_one_key_for_all_lines(run, tmp_path):
     result, arrays = run
     page = render_report(write_run(tmp_path / "run", result, arrays))

@@ -61,6 +61,18 @@ def test_heads_plot_has_a_line_a_head():
     assert labels(figure)[0] == "head 1"
 
 
+def test_encodings_are_drawn_as_they_are():
+    values = np.linspace(0, 2, 5)
+    encodings = {scale: np.sin(np.outer(values, scale * np.arange(1, 5))) for scale in (1, 100)}
+    figure = plots.encoding_plot(values, encodings)
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["ε = 1", "ε = 100"]
+    for axis, waves in zip(figure.axes, encodings.values(), strict=True):
+        (image,) = axis.images
+        np.testing.assert_array_equal(image.get_array(), waves)
+        assert image.get_extent() == [0, 4, 0, 2]
+        assert image.get_clim() == (-1, 1)
+
+
 def test_image_grid_shares_scales_and_prints_errors():
     rng = np.random.default_rng(0)
     raw, true = rng.random((2, 6, 8))

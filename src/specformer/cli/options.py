@@ -58,6 +58,19 @@ def parse_pair(text: str | None) -> int | tuple[int, int] | None:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
+def parse_images(text: str | None) -> int | list[int] | None:
+    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.rstrip(",").split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"--images {text}: expected how many, or numbers with a comma after each."
+        ) from None
+    return numbers if "," in text else numbers[0]
+
+
 def refuse_taken(out: Path | None) -> None:
     """Refuse, before any work is done, an ``--out`` that no run can be written to."""
     from specformer.training.run_folder import RunFolder

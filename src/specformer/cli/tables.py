@@ -23,6 +23,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    parse_images,
     print_json,
     refuse_taken,
     repeat_command,
@@ -52,7 +53,8 @@ def table(
         str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
     ] = None,
     images: Annotated[
-        int | None, typer.Option(help="Table 1: the first N images. (default: all)")
+        str | None,
+        typer.Option(help="Table 1: the first N images, or some by number: 19,28. (default: all)"),
     ] = None,
     filters: Annotated[
         str | None, typer.Option(help="Table 1: comma-separated. (default: all five)")
@@ -91,7 +93,7 @@ def table(
     from specformer.training.environment import choose_device
 
     given = {
-        "images": images,
+        "images": parse_images(images),
         "filters": filters,
         "datasets": datasets,
         "runs": runs,

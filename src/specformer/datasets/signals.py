@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,18 @@ class SignalSet:
             raise ConfigError(
                 f"{count} images asked for; {self.name} has 1 to {len(self.signals)}."
             )
-        return SignalSet(
-            self.name, self.graph, self.signals[:count], self.mask, self.shape, self.titles[:count]
+        return self.numbered(range(count))
+
+    def numbered(self, numbers: Sequence[int]) -> SignalSet:
+        """The signals of these numbers, from 0, in this order."""
+        for number in numbers:
+            if not 0 <= number < len(self.signals):
+                last = len(self.signals) - 1
+                raise ConfigError(f"image {number} asked for; {self.name} has 0 to {last}.")
+        return replace(
+            self,
+            signals=self.signals[list(numbers)],
+            titles=tuple(self.titles[number] for number in numbers),
         )
 
 

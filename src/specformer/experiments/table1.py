@@ -24,7 +24,7 @@ from specformer.training.progress import Progress
 
 def table1(
     *,
-    images: int | None = None,
+    images: int | Sequence[int] | None = None,
     filters: Sequence[str] = tuple(FILTERS),
     models: Sequence[str] = MODELS,
     recipes: Sequence[str] | None = None,
@@ -37,7 +37,8 @@ def table1(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
 
-    Every model trains by the recipe ``paper``; Specformer also by each other recipe.
+    Every model trains by the recipe ``paper``; Specformer also by each other recipe. ``images`` is
+    how many of them, from the first, or the numbers of some.
 
     Returns the result (with the contract's ``rows``) and the arrays of a report.
     """
@@ -45,7 +46,11 @@ def table1(
         target_filter(name)
     names = list(recipe_settings()) if recipes is None else list(recipes)
     contestants = _contestants(models, names, assignments)
-    signals = paper_images(data).first(images)
+    signals = paper_images(data)
+    if images is None or isinstance(images, int):
+        signals = signals.first(images)
+    else:
+        signals = signals.numbered(images)
     started = time.perf_counter()
     with progress.stage("spectrum of the grid", 1, "seconds") as update:
         spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)

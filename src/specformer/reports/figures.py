@@ -80,25 +80,26 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 
 def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Images as filtered by each model, one picture a filter, each of another image."""
+    """Images as filtered by each model: one a filter, each another; of a single filter all."""
     raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
     looks = contestant_looks(entries)
-    for number, (name, group) in enumerate(entries_by(entries, "filter").items()):
+    groups = entries_by(entries, "filter")
+    for number, (name, group) in enumerate(groups.items()):
         true = arrays.get(f"filters/{name}/true")
         learned = arrays_of(arrays, f"filters/{name}", group, "image", looks)
         if true is None or not learned:
             continue
-        index = number % len(true)
-        title = f"{name}, {titles[index]}" if titles is not None else name
-        figure = plots.image_grid(
-            None if raw is None else raw[index],
-            true[index],
-            {model: images[index] for model, images in learned.items()},
-            sse=_errors_on(group, index, looks),
-            title=title,
-        )
-        alt = f"{title}: the image, filtered truly and by {model_names(learned)}, and their errors."
-        yield picture(figure, alt, wide=True)
+        for index in range(len(true)) if len(groups) == 1 else [number % len(true)]:
+            title = f"{name}, {titles[index]}" if titles is not None else name
+            figure = plots.image_grid(
+                None if raw is None else raw[index],
+                true[index],
+                {model: images[index] for model, images in learned.items()},
+                sse=_errors_on(group, index, looks),
+                title=title,
+            )
+            whose = f"filtered truly and by {model_names(learned)}"
+            yield picture(figure, f"{title}: the image, {whose}, and their errors.", wide=True)
 
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

@@ -60,6 +60,7 @@ __all__ = [
     "attention_heatmap",
     "confusion_plot",
     "curves_plot",
+    "encoding_plot",
     "errors_plot",
     "figure_svg",
     "filter_plot",
@@ -122,6 +123,26 @@ def filter_plot(
     titled(axis, title, formula)
     if legend:
         keyed(figure, axis)
+    return figure
+
+
+@styled
+def encoding_plot(eigenvalues: np.ndarray, encodings: Mapping[float, np.ndarray]) -> Figure:
+    """What becomes of eigenvalues at several ε, as in the paper's figure of their encoding.
+
+    Args:
+        eigenvalues: ascending and evenly spaced, ``[q]``.
+        encodings: by ε, sines and cosines of them, ``[q, d]``.
+    """
+    figure, axes = panels(2.9 * len(encodings), 2.6, len(encodings))
+    ends = float(eigenvalues[0]), float(eigenvalues[-1])
+    for axis, (epsilon, waves) in zip(axes, encodings.items(), strict=True):
+        spread = (0.0, float(waves.shape[1]), *ends)
+        axis.imshow(
+            waves, cmap="RdBu_r", vmin=-1, vmax=1, origin="lower", aspect="auto", extent=spread
+        )
+        axis.set(xlabel="channel", ylabel="eigenvalue λ")
+        titled(axis, f"ε = {epsilon:g}")
     return figure
 
 
