@@ -13,7 +13,7 @@ from specformer.errors import ConfigError
 from specformer.experiments.ledger import add, check, recorded_rows
 from specformer.experiments.paper import TABLE_3
 from specformer.experiments.recorded_tables import markdown_table
-from specformer.experiments.table3 import _table_rows, table3
+from specformer.experiments.table3 import DATASETS, _table_rows, table3
 from specformer.experiments.tables import table_grid, with_cited
 from specformer.graphs import GraphSet, write_graph_set
 from specformer.training.metrics import summary
@@ -85,6 +85,35 @@ def test_lower_wins_on_zinc_and_higher_on_the_others() -> None:
     strong = {line[0]: columns for line, columns in zip(cells, bold, strict=True)}
     assert strong["Specformer"] == {2, 3}
     assert strong["Spec-GN, cited"] == {4}
+
+
+def test_pcqm4mv2_runs_beside_its_own_table(tmp_path: Path, data: Path) -> None:
+    """It is no column of the table's own: nothing runs it unless asked for."""
+    assert DATASETS == ("zinc", "molhiv", "molpcba")
+    (data / "zinc.npz").rename(data / "pcqm4mv2.npz")
+    result, _ = table3(
+        datasets=["pcqm4mv2"],
+        models=["specformer", "gin", "pna"],
+        runs=1,
+        assignments=["model.hidden_channels=8", "model.num_layers=1", "schedule.epochs=1"],
+        data=data,
+        **COMMON,
+    )
+    rows = [found for found in result["rows"] if found["metric"] == "mae"]
+    assert [(found["model"], found["paper"]) for found in rows] == [
+        ("specformer", 0.0916),
+        ("gin", 0.1195),
+        ("pna", None),
+    ]
+    shown = with_cited(3, result["rows"])
+    cited = {found["model"]: found for found in shown if found["recipe"] == "cited"}
+    assert {model: found["mean"] for model, found in cited.items()} == {
+        "gcn": 0.1379, "gcn-vn": 0.1153, "gin-vn": 0.1083, "gps-small": 0.0938,
+        "grpe": 0.0890, "egt": 0.0869, "graphormer": 0.0864, "gps-medium": 0.0858,
+    }  # fmt: skip
+    assert cited["egt"]["parameters"] == 89_300_000
+    _, cells, _ = table_grid(3, shown)
+    assert ["GIN-VN, cited", "6,700,000", "[0.1083]"] in cells
 
 
 def test_all_epochs_that_differ() -> None:

@@ -114,6 +114,13 @@ _LOOKS: dict[str, Look] = {
     "gin-ak+": Look("GIN-AK+", "olive", (1, 1.2), "P"),
     "gsn": Look("GSN", "pink", (2, 1), "s"),
     "dgn": Look("DGN", "green", (3, 1.2), "^"),
+    # Of the paper's table of PCQM4Mv2, which we only cite.
+    "gcn-vn": Look("GCN-VN", "olive"),
+    "gin-vn": Look("GIN-VN", "olive"),
+    "gps-small": Look("GPS-small", "blue"),
+    "gps-medium": Look("GPS-medium", "blue"),
+    "grpe": Look("GRPE", "plum"),
+    "egt": Look("EGT", "plum"),
 }
 _SPARE_HUES = ("blue", "green", "pink", "olive", "sky", "plum", "slate")
 
