@@ -426,6 +426,8 @@ ERRORS = {
     "black image": (["train", "black.png"], "black.png: of one grey"),
     "unknown device": (["train", "mine.png", "--device", "tpu"], "--device tpu"),
     "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
+    "torn molecules": (["table", "3", "--data", "torn", "--datasets", "zinc"], "zinc.npz: "),
+    "torn ablation": (["table", "4", "--data", "torn", "--datasets", "molpcba"], "molpcba.npz: "),
     "no such image": (["table", "1", "--data", "images", "--images", "7,"], "image 7 asked for"),
     "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
@@ -497,6 +499,9 @@ def scene(here, image) -> Path:
     (here / "theirs").mkdir()
     (here / "theirs" / "config.yaml").write_text("seed: 3\n")
     write_grid_images(here / "images")
+    (here / "torn").mkdir()
+    (here / "torn" / "zinc.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    (here / "torn" / "molpcba.npz").write_bytes(b"PK\x03\x04 and then nothing")
     ring = np.stack([np.arange(20), np.roll(np.arange(20), 1)])
     graph = {"edge_index": ring, "num_nodes": 20, "x": np.eye(20)}
     np.savez(here / "mine.npz", y=np.arange(20) % 2, **graph)

@@ -25,8 +25,9 @@ from specformer.cli.options import (
     repeat_command,
     spectra_folder,
     start_run,
+    withdrawn_if_refused,
 )
-from specformer.errors import ConfigError, RunError, SpecformerError
+from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from specformer.training.run_folder import RunFolder
@@ -152,12 +153,8 @@ def train(
         started.append(start_run(out, f"{Path(source).stem}-{model}", config))
         return started[0]
 
-    try:
+    with withdrawn_if_refused(started):
         _train(config, begin, data, cache, json_output, quiet)
-    except SpecformerError:  # what was asked for cannot be: leave no folder of it
-        for run in started:
-            run.withdraw()
-        raise
 
 
 def _checked_task(task: str | None) -> str | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, SpecformerError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,6 +86,17 @@ def start_run(out: Path | None, name: str, config: dict[str, Any]) -> RunFolder:
     from specformer.training.run_folder import RunFolder
 
     return RunFolder.create(out, config) if out else RunFolder.fresh("runs", name, config)
+
+
+@contextmanager
+def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
+    """Leave no folder of a run where what was asked for cannot be."""
+    try:
+        yield
+    except SpecformerError:
+        for run in started:
+            run.withdraw()
+        raise
 
 
 def finish_run(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,8 +29,12 @@ from specformer.cli.options import (
     spectra_folder,
     split_names,
     start_run,
+    withdrawn_if_refused,
 )
 from specformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specformer.training.run_folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
 _OPTIONS = {
@@ -129,7 +132,13 @@ def table(
         "device": str(target),
         "repeat": repeat_command(),
     }
-    begin = functools.cache(lambda: start_run(out, f"table-{number}", config))
+    started: list[RunFolder] = []
+
+    def begin() -> RunFolder:
+        if not started:
+            started.append(start_run(out, f"table-{number}", config))
+        return started[0]
+
     # What is not given is left to the table's own defaults.
     parts: dict[str, Any] = {
         option: split_names(value) if isinstance(value, str) else value
@@ -139,7 +148,7 @@ def table(
     if number in _CHECKPOINTED:
         settings["begin"] = lambda: begin().path
     run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
-    with progress_bars(quiet or json_output) as progress:
+    with withdrawn_if_refused(started), progress_bars(quiet or json_output) as progress:
         result, arrays = run_table(
             **settings,
             assignments=assignments or [],

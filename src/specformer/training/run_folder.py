@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,10 +87,9 @@ class RunFolder:
         return (self.path / RESULT).exists()
 
     def withdraw(self) -> None:
-        """Remove a run that came to nothing: its folder, if that holds only the configuration."""
-        if [path.name for path in self.path.iterdir()] == [CONFIG]:
-            (self.path / CONFIG).unlink()
-            self.path.rmdir()
+        """Remove a run that came to nothing: its folder, if the only file in it is the config."""
+        if [path for path in self.path.rglob("*") if not path.is_dir()] == [self.path / CONFIG]:
+            shutil.rmtree(self.path)
 
     def refuse_taken(self) -> None:
         """Raise if no run can start here; worth asking before hours of training."""
