@@ -16,6 +16,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+import typer
 import yaml
 from PIL import Image
 from tests.datasets.grid_images import write_grid_images
@@ -98,6 +99,16 @@ def test_every_command_has_help(command, call):
     status, out, err = call(command, "--help")
     assert (status, err) == (0, "")
     assert "Usage" in out
+
+
+def test_every_command_takes_json():
+    waiting = [typer.main.get_command(cli.app)]
+    while waiting:
+        command = waiting.pop()
+        inner = list(getattr(command, "commands", {}).values())
+        waiting += inner
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert inner or "--json" in options, command.name
 
 
 def test_without_arguments_it_helps(call):
@@ -388,6 +399,9 @@ def test_table_from_data_to_ledger(call, here):
     assert json.loads((here / "results/table-1/small.json").read_text())["rows"] == shown["rows"]
     assert call("results", "check")[0] == 1  # the README shows no table yet
     assert call("results", "tables")[1] == "updated README.md\n"
+    assert json.loads(call("results", "tables", "--json")[1]) == {"updated": []}
+    recorded = json.loads(call("results", "add", "run", "--name", "small", "--json")[1])
+    assert recorded == {"recorded": "results/table-1/small.json"}
     assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
     assert only_json(call("results", "check", "--json")) == {"entries": 1, "problems": []}
     rows = only_json(call("table", 1, "--recorded", "--json"))["rows"]

@@ -36,11 +36,16 @@ def results_check(
 @app.command("tables")
 def results_tables(
     results: Results = None,
+    json_output: Json = False,
 ) -> None:
     """Rewrite the tables of README and docs from the ledger."""
     from specformer.experiments.ledger import results_folder, write_tables
 
-    for path in write_tables(results_folder(results)):
+    updated = write_tables(results_folder(results))
+    if json_output:
+        print_json({"updated": [str(path) for path in updated]})
+        return
+    for path in updated:
         typer.echo(f"updated {path}")
 
 
@@ -54,11 +59,14 @@ def results_add(
         str | None, typer.Option(help="Record only these recipes, comma-separated.")
     ] = None,
     results: Results = None,
+    json_output: Json = False,
 ) -> None:
     """Record a run in the ledger."""
     from specformer.experiments.ledger import add, results_folder
     from specformer.training.run_folder import RunFolder
 
-    typer.echo(
-        f"recorded {add(RunFolder.open(run), results_folder(results), name, split_names(recipes))}"
-    )
+    entry = add(RunFolder.open(run), results_folder(results), name, split_names(recipes))
+    if json_output:
+        print_json({"recorded": str(entry)})
+    else:
+        typer.echo(f"recorded {entry}")
