@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.spectrum.known_graphs import SMALL, adjacency
 from torch import Tensor
+from torch_geometric.data import Data
 
 import specformer as sf
 from specformer.errors import SpectrumError
@@ -25,6 +26,14 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 def both(graph=GRAPH, **options) -> tuple[sf.Spectrum, sf.ImplicitSpectrum]:
     shared = {"dtype": torch.float64, "isolated": options.pop("isolated", "one")}
     return sf.decompose(graph, **shared), sf.approximate(graph, **shared, **options)
+
+
+def test_it_moves_with_the_data_it_belongs_to() -> None:
+    """PyG passes ``non_blocking``, and leaves in silence what it cannot move."""
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    data.spectrum = sf.approximate(data, degree=4)
+    moved = data.apply(lambda part: part.to(torch.float64, non_blocking=True))
+    assert moved.spectrum.dtype == moved.spectrum.operator.dtype == torch.float64
 
 
 def polynomial(values: Tensor, coefficients: Tensor) -> Tensor:

@@ -120,6 +120,9 @@ def test_to_another_precision() -> None:
     double = spectrum.to(dtype=torch.float64)
     assert double.dtype == double.distinct.values.dtype == torch.float64
     assert double.report == spectrum.report
+    positional = spectrum.to(torch.float64)
+    assert torch.equal(positional.eigenvectors, double.eigenvectors)
+    assert positional.to("cpu", torch.float32).dtype == torch.float32
     assert spectrum.to("cpu").device == torch.device("cpu")
 
 

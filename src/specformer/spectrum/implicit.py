@@ -98,11 +98,17 @@ class ImplicitSpectrum:
         return self.operator.dtype
 
     def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+        self,
+        device: torch.device | str | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
     ) -> ImplicitSpectrum:
-        """The same on another device or in another precision."""
-        tokens = Tokens(*(part.to(device=device, dtype=dtype) for part in self.tokens))
-        return replace(self, operator=self.operator.to(device=device, dtype=dtype), tokens=tokens)
+        """The same on another device or in another precision, as :meth:`Spectrum.to`."""
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        options: dict[str, Any] = {"device": device, "dtype": dtype, "non_blocking": non_blocking}
+        tokens = Tokens(*(part.to(**options) for part in self.tokens))
+        return replace(self, operator=self.operator.to(**options), tokens=tokens)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ImplicitSpectrum:
         # PyTorch cannot copy a matrix of compressed rows so, but clone it.

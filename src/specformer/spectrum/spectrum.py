@@ -132,7 +132,7 @@ class Spectrum:
 
     def to(
         self,
-        device: torch.device | str | None = None,
+        device: torch.device | str | torch.dtype | None = None,
         dtype: torch.dtype | None = None,
         non_blocking: bool = False,
         *,
@@ -141,7 +141,7 @@ class Spectrum:
         """The same spectrum, all of it, on another device or in another precision.
 
         Args:
-            device: where everything goes.
+            device: where everything goes; a dtype in its place is ``dtype``, as PyTorch has it.
             dtype: precision of eigenvalues and eigenvectors, and of the signals to filter.
             non_blocking: see :meth:`torch.Tensor.to`.
             storage: precision to keep eigenvectors in, where it is another.
@@ -152,6 +152,8 @@ class Spectrum:
             tensor([[ 2.],
                     [-1.]])
         """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
         vectors, work = self.eigenvectors, dtype or self.dtype
         kept = _stored(storage or dtype or vectors.dtype)
         if kept == work:
