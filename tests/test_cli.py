@@ -22,6 +22,7 @@ from PIL import Image
 from tests.datasets.grid_images import write_grid_images
 
 import specformer
+from specformer import cli
 from specformer.datasets import photographs, target_filter
 
 COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
