@@ -6,18 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.experiments.test_graph_models import sample
 from tests.training.small_graphs import small_set, three_classes
 
-from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import (
     GraphRecipe,
-    cardinalities,
     chosen_targets,
-    graph_model,
     graph_recipe,
     graph_recipes_for,
-    num_outputs,
 )
 from specformer.graphs import GraphSet
 
@@ -45,34 +42,6 @@ def test_the_papers_hyperparameters(name: str) -> None:
     # Where text and released code differ, the recipes follow the code.
     assert (schedule.beta1, schedule.beta2, recipe.matrix) == (0.9, 0.999, "adjacency-with-loops")
     assert (model.pooling, recipe.split, recipe.standardise) == ("mean", "official", False)
-
-
-def sample(name: str) -> GraphSet:
-    """One atom of a named set."""
-    entry = GRAPH_SETS[name]
-    columns, y = len(entry.atom_cardinalities), np.zeros((1, 1))
-    return GraphSet(
-        [1], [0], [], np.zeros((1, columns), int),
-        np.zeros((0, len(entry.bond_cardinalities)), int), y, name=name,
-    )  # fmt: skip
-
-
-def test_zinc_has_the_papers_number_of_parameters() -> None:
-    recipe = graph_recipe("paper", "zinc")[1]
-    model = graph_model("specformer", recipe, *cardinalities(sample("zinc"), recipe), 1)
-    assert sum(parameter.numel() for parameter in model.parameters()) == 529_609
-
-
-@pytest.mark.parametrize(
-    ("name", "tasks", "paper"), [("molhiv", 1, 226_645), ("molpcba", 128, 3_025_048)]
-)
-def test_the_authors_recipes_have_the_papers_number_of_parameters(name, tasks, paper) -> None:
-    recipe = graph_recipe("authors", name)[1]
-    (elements, chirality, *others), bonds = cardinalities(sample(name), recipe)
-    assert chirality == 5  # OGB had four kinds when the paper was written
-    model = graph_model("specformer", recipe, [elements, 4, *others], bonds, tasks)
-    assert sum(parameter.numel() for parameter in model.parameters()) == paper
-    assert (recipe.matrix, recipe.schedule.beta1) == ("adjacency-with-loops", 0.9)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +96,6 @@ def test_a_target_of_several_classes() -> None:
     recipe = classes.settled(three_classes())
     settled = (recipe.task, recipe.metric, recipe.loss, recipe.standardise)
     assert settled == ("classification", "accuracy", "ce", False)
-    assert num_outputs(three_classes(), recipe) == 3
     # Whole numbers may as well be counts: without a word they are numbers.
     assert GraphRecipe().settled(three_classes()).task == "regression"
     for change, message in (
@@ -152,16 +120,6 @@ def test_no_targets_are_refused() -> None:
         GraphRecipe().settled(GraphSet([1], [0], []))
 
 
-def test_atoms_make_room_or_are_refused() -> None:
-    graphs = small_set()
-    assert cardinalities(graphs, GraphRecipe()) == ([3], [2])
-    assert cardinalities(graphs, GraphRecipe(atoms=[9])) == ([9], [2])
-    with pytest.raises(ConfigError, match="beyond"):
-        cardinalities(graphs, GraphRecipe(atoms=[2]))
-    with pytest.raises(ConfigError, match="1 columns"):
-        cardinalities(graphs, GraphRecipe(atoms=[3, 3]))
-
-
 def test_assignments_and_names(tmp_path) -> None:
     assert graph_recipe(None, "mine")[0] == "default"
     changed = graph_recipe(None, "molhiv", ["schedule.beta1=0.99", "matrix=laplacian"])[1]
@@ -175,8 +133,6 @@ def test_assignments_and_names(tmp_path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             graph_recipe(name, dataset)
-    with pytest.raises(ConfigError, match="unknown model 'odd'"):
-        graph_model("odd", changed, [3], [2], 1)
 
 
 def test_several_targets_that_nobody_chose_are_named(caplog) -> None:

@@ -14,7 +14,8 @@ from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError
 from specformer.experiments import graph_search
-from specformer.experiments.graph_recipe import GRAPH_MODELS, graph_model, graph_recipe
+from specformer.experiments.graph_models import GRAPH_MODELS, graph_model
+from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.search import search_space
 from specformer.experiments.train_molecules import train_molecules

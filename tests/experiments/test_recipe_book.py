@@ -12,12 +12,8 @@ from specformer.datasets import GRAPH_SETS, NODE_SETS, csbm
 from specformer.errors import ConfigError
 from specformer.experiments import graph_recipe as many_recipes
 from specformer.experiments import node_recipe as recipes
-from specformer.experiments.graph_recipe import (
-    GRAPH_MODELS,
-    graph_model,
-    graph_recipe,
-    graph_recipes_for,
-)
+from specformer.experiments.graph_models import GRAPH_MODELS, graph_model
+from specformer.experiments.graph_recipe import graph_recipe, graph_recipes_for
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.experiments.recipe_book import NAMED, RecipeBook
 from specformer.experiments.table2 import table2

@@ -16,12 +16,8 @@ from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, m
 from specformer.benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
 from specformer.benchmarks.plain_loop import step_plainly
 from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
-from specformer.experiments.graph_recipe import (
-    GraphRecipe,
-    cardinalities,
-    graph_model,
-    graph_recipe,
-)
+from specformer.experiments.graph_models import cardinalities, graph_model
+from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
 from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
 from specformer.training.capture import RepeatedByShape, differentiate

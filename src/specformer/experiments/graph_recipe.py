@@ -2,24 +2,20 @@ r"""Settings of learning from many small graphs."""
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch import nn
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError
 from specformer.experiments.recipe_book import RecipeBook
 from specformer.graphs import GraphSet
-from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
-from specformer.nn import GraphSpecformer
 from specformer.training.graph_evaluation import GraphPrecision
-from specformer.training.graph_loop import GraphMonitor
+from specformer.training.graph_history import GraphMonitor
 from specformer.training.graph_losses import Loss
 from specformer.training.graph_metrics import metric_named
 from specformer.training.graph_schedule import GraphSchedule
@@ -27,8 +23,6 @@ from specformer.training.recipe import build, merged, override
 
 logger = logging.getLogger(__name__)
 
-#: Models of many graphs, ours first.
-GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
 _BOOK = RecipeBook("molecules.yaml")
 #: Targets that a notice names.
 _NAMED = 8
@@ -191,20 +185,6 @@ def _check_classes(name: str, targets: np.ndarray) -> None:
         )
 
 
-def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
-    """How many numbers a model puts out: one a target or, if that has several classes, one a class.
-
-    Example:
-        >>> graphs = GraphSet([1] * 3, [0] * 3, [], y=[[0.0], [1.0], [2.0]])
-        >>> num_outputs(graphs, GraphRecipe(task="classification").settled(graphs))
-        3
-    """
-    if recipe.loss != "ce":
-        return graphs.num_tasks
-    assert graphs.y is not None
-    return int(np.nanmax(graphs.y)) + 1
-
-
 def graph_recipe(
     name: str | None,
     dataset: str,
@@ -291,79 +271,3 @@ def _say_targets(graphs: GraphSet) -> None:
         "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
         graphs.name, len(names), ", ".join(map(repr, names[:_NAMED])), more,
     )  # fmt: skip
-
-
-def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], list[int]]:
-    """How many values each column of atoms and bonds may take.
-
-    Those of a named set, of OGB's lists for SMILES, or of the graphs themselves. Graphs beyond what
-    a recipe says are refused.
-    """
-    named = GRAPH_SETS.get(graphs.name)
-    if named and len(named.atom_cardinalities) == graphs.node_feat.shape[1]:
-        atoms, bonds = named.atom_cardinalities, named.bond_cardinalities
-    elif graphs.smiles is not None and graphs.node_feat.shape[1] == len(ATOM_CARDINALITIES):
-        atoms, bonds = ATOM_CARDINALITIES, BOND_CARDINALITIES
-    else:
-        atoms, bonds = graphs.node_cardinalities, graphs.edge_cardinalities
-    columns = list(recipe.atoms or atoms)
-    if len(columns) != graphs.node_feat.shape[1]:
-        raise ConfigError(
-            f"atoms={columns}: {graphs.name} has {graphs.node_feat.shape[1]} columns of atoms."
-        )
-    beyond = graphs.outside(columns, bonds)
-    if len(beyond):
-        raise ConfigError(
-            f"{graphs.name}: graph {beyond[0]} has an atom or bond beyond atoms={columns}, "
-            f"bonds={list(bonds)}."
-        )
-    return columns, list(bonds)
-
-
-def graph_model(
-    name: str,
-    recipe: GraphRecipe,
-    atoms: Sequence[int],
-    bonds: Sequence[int],
-    outputs: int,
-    in_channels: int = 0,
-) -> nn.Module:
-    """A fresh model of that name."""
-    if name not in GRAPH_MODELS:
-        raise ConfigError(f"unknown model {name!r}; choose from {', '.join(GRAPH_MODELS)}.")
-    data: dict[str, Any] = {
-        "node_cardinalities": atoms,
-        "edge_cardinalities": bonds,
-        "out_channels": outputs,
-        "in_channels": in_channels,
-    }
-    options = asdict(recipe.model)
-    if name in GRAPH_BASELINES:
-        return _baseline(name, options, data)
-    return GraphSpecformer(**data, **options)
-
-
-def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
-    """Atoms of the largest rings that a model asks for; None where it asks for none.
-
-    Example:
-        >>> largest_ring("gsn", BaselineRecipe()), largest_ring("gin", BaselineRecipe())
-        (8, None)
-    """
-    if name not in GRAPH_BASELINES:
-        return None
-    known = inspect.signature(GRAPH_BASELINES[name]).parameters
-    if "max_ring" not in known:
-        return None
-    assert isinstance(recipe, BaselineRecipe)
-    return recipe.model.max_ring or int(known["max_ring"].default)
-
-
-def _baseline(name: str, options: dict[str, Any], data: dict[str, Any]) -> nn.Module:
-    kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
-    known = inspect.signature(kind).parameters
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
-        if option not in known:
-            raise ConfigError(f"model.{option}: {name} has no such setting.")
-    return kind(**data, **given)

@@ -13,13 +13,8 @@ import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split
-from specformer.experiments.graph_recipe import (
-    GraphRecipe,
-    cardinalities,
-    graph_model,
-    largest_ring,
-    num_outputs,
-)
+from specformer.experiments.graph_models import largest_ring, model_for
+from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra
 from specformer.training.checkpoint import Checkpoint
@@ -53,10 +48,8 @@ def fit_run(
     assert recipe.loss is not None
     assert recipe.metric is not None
     own_seed = 100_003 * seed + run
-    atoms, bonds = cardinalities(graphs, recipe)
     torch.manual_seed(own_seed)
-    outputs = num_outputs(graphs, recipe)
-    fresh = graph_model(model, recipe, atoms, bonds, outputs, graphs.num_features).to(device)
+    fresh = model_for(graphs, model, recipe).to(device)
     parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
     task = GraphTask(
         store,

@@ -10,17 +10,9 @@ import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split, graph_set
-from specformer.errors import ConfigError, RunError
-from specformer.experiments.graph_recipe import (
-    GRAPH_MODELS,
-    GraphRecipe,
-    cardinalities,
-    chosen_targets,
-    graph_model,
-    graph_recipe,
-    largest_ring,
-    num_outputs,
-)
+from specformer.errors import RunError, check_known
+from specformer.experiments.graph_models import GRAPH_MODELS, largest_ring, model_for
+from specformer.experiments.graph_recipe import GraphRecipe, chosen_targets, graph_recipe
 from specformer.experiments.graph_run import fit_run
 from specformer.experiments.molecules import graph_spectra, graph_splits
 from specformer.experiments.search import Measured, search_space, sustained
@@ -59,8 +51,7 @@ class GraphTrials:
         device: torch.device,
         seed: int,
     ) -> None:
-        if model not in GRAPH_MODELS:
-            raise ConfigError(f"unknown model {model!r}; choose from {', '.join(GRAPH_MODELS)}.")
+        check_known("model", GRAPH_MODELS, model)
         self.source, self.model, self.start = source, model, recipe
         self.device, self.seed, self.cache = device, seed, cache
         self.assignments = ["monitor=metric", *assignments]
@@ -79,9 +70,7 @@ class GraphTrials:
 
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
-        columns = cardinalities(self.graphs, recipe)
-        outputs = num_outputs(self.graphs, recipe)
-        fresh = graph_model(self.model, recipe, *columns, outputs, self.graphs.num_features)
+        fresh = model_for(self.graphs, self.model, recipe)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import GraphRecipe, num_outputs
+from specformer.experiments.graph_models import num_outputs
+from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
@@ -26,7 +27,8 @@ from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, Work
-from specformer.training.graph_loop import GraphFit, GraphMonitor
+from specformer.training.graph_history import GraphMonitor
+from specformer.training.graph_loop import GraphFit
 from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
 from specformer.training.progress import Progress, Silent

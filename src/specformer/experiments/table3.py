@@ -13,12 +13,8 @@ import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
-from specformer.experiments.graph_recipe import (
-    GRAPH_MODELS,
-    GraphRecipe,
-    graph_recipe,
-    graph_recipes_for,
-)
+from specformer.experiments.graph_models import GRAPH_MODELS
+from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from specformer.datasets import GRAPH_SETS, Split, graph_set
-from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import GRAPH_MODELS, chosen_targets, graph_recipe
+from specformer.errors import ConfigError, check_known
+from specformer.experiments.graph_models import GRAPH_MODELS
+from specformer.experiments.graph_recipe import chosen_targets, graph_recipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import (
@@ -56,8 +57,7 @@ def train_molecules(
 
     ``begin`` is called once the input has been found good; it may name a checkpoint file a run.
     """
-    if model not in GRAPH_MODELS:
-        raise ConfigError(f"unknown model {model!r}; choose from {', '.join(GRAPH_MODELS)}.")
+    check_known("model", GRAPH_MODELS, model)
     if runs < 1:
         raise ConfigError(f"--runs {runs}: at least one, please.")
     check_lanes(lanes, workers)

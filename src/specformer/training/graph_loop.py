@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError
 from specformer.graphs.graph_set import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.spectrum.packed import PackedGraphs
@@ -26,6 +26,7 @@ from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, GraphPrecision, Work
+from specformer.training.graph_history import GraphMonitor, History, diverged
 from specformer.training.graph_losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.graph_metrics import Metric, metric_named
 from specformer.training.graph_schedule import GraphSchedule
@@ -34,8 +35,6 @@ from specformer.training.schedule import moments, settle_moments
 from specformer.training.stacking import trained_state
 from specformer.training.weight_average import WeightAverage
 
-#: What picks the epoch whose model is kept.
-GraphMonitor = Literal["metric", "loss", "last"]
 #: Seconds between checkpoints; an epoch may take half of one or half an hour.
 SAVE_EVERY = 30.0
 
@@ -148,7 +147,7 @@ def fit_graphs(
     training = _Training(work, task, schedule, seed, capture)
     judged = replace(work, model=training.judged)
     validation = Evaluation(judged, task.store, task.val, schedule.batch_size)
-    history = _History(judged.model, schedule.epochs)
+    history = History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
         checkpoint.restore(state)
@@ -174,7 +173,7 @@ def fit_graphs(
         testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
         picked = history.picked(judged.model)
         if monitor not in picked:
-            raise _diverged("the last epoch has no")
+            raise diverged("the last epoch has no")
         chosen = {}
         for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
             best = picked[rule]
@@ -332,80 +331,3 @@ class _Training:
             for name, tensor in trained_state(model).items()
         }
         return {"steps": self.steps, **weights, **moments(self.optimiser)}
-
-
-class _History:
-    """How training went so far, and the best epochs of it."""
-
-    def __init__(self, model: nn.Module, epochs: int) -> None:
-        self.epochs = torch.zeros((), dtype=torch.long)
-        self.curves = torch.full((epochs, 3), float("nan"), dtype=torch.float64)
-        self.seconds = torch.zeros((), dtype=torch.float64)
-        self.best: dict[GraphMonitor, _Best] = {"loss": _Best(model), "metric": _Best(model)}
-
-    def add(self, reading: list[float], metric: Metric, seconds: float) -> None:
-        """One epoch's training loss, validation loss and validation figure."""
-        epoch = int(self.epochs)
-        self.curves[epoch] = torch.tensor(reading, dtype=torch.float64)
-        _, loss, figure = reading
-        self.best["loss"].update(loss, figure, epoch)
-        self.best["metric"].update(metric.score(figure), figure, epoch)
-        self.epochs += 1
-        self.seconds += seconds
-
-    def picked(self, model: nn.Module) -> dict[GraphMonitor, _Best]:
-        """The epochs of all rules; the last, which ``model`` is of, only with a finite loss."""
-        last, epoch = _Best(model), int(self.epochs) - 1
-        _, loss, figure = self.curves[epoch].tolist()
-        if not math.isfinite(loss):
-            return self.best
-        last.update(loss, figure, epoch)
-        return {**self.best, "last": last}
-
-    def state(self) -> dict[str, Tensor]:
-        """All of it by name, for a checkpoint."""
-        best = {
-            f"best.{rule}.{name}": tensor
-            for rule, kept in self.best.items()
-            for name, tensor in kept.state().items()
-        }
-        return {"epochs": self.epochs, "curves": self.curves, "seconds": self.seconds, **best}
-
-
-def _diverged(what: str) -> RunError:
-    return RunError(
-        f"training diverged: {what} finite validation loss; lower schedule.learning_rate or set "
-        "schedule.clip."
-    )
-
-
-class _Best:
-    """The lowest score so far, the validation figure then, and what the model then was."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._trained = trained_state(model)
-        self._kept = {name: tensor.detach().clone() for name, tensor in self._trained.items()}
-        self.score = torch.full((), float("inf"), dtype=torch.float64)
-        self.val = torch.full((), float("nan"), dtype=torch.float64)
-        self.epoch = torch.full((), -1, dtype=torch.long)
-
-    @torch.no_grad()
-    def update(self, score: float, val: float, epoch: int) -> None:
-        if not score < float(self.score):
-            return
-        for tensor, value in ((self.score, score), (self.val, val), (self.epoch, epoch)):
-            tensor.fill_(value)
-        for name, tensor in self._trained.items():
-            self._kept[name].copy_(tensor)
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Put the best model back."""
-        if int(self.epoch) < 0:
-            raise _diverged("no epoch had a")
-        for name, tensor in self._trained.items():
-            tensor.copy_(self._kept[name])
-
-    def state(self) -> dict[str, Tensor]:
-        kept = {f"kept.{name}": tensor for name, tensor in self._kept.items()}
-        return {"score": self.score, "val": self.val, "epoch": self.epoch, **kept}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 
 Numbers = NDArray[np.floating]
 
@@ -157,6 +157,5 @@ def metric_named(name: str) -> Metric:
         >>> metric_named("mae").lower
         True
     """
-    if name not in METRICS:
-        raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}.")
+    check_known("metric", METRICS, name)
     return METRICS[name]
