@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,19 @@ def test_a_gpu_takes_the_iterative_solver_for_more_pairs(
 ) -> None:
     monkeypatch.setattr(dense, "available_bytes", lambda device: 2**50)
     assert module._choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
+
+
+@pytest.mark.parametrize("solver", ["dense", "chebyshev"])
+def test_much_memory_is_told_before_it_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, solver: Any
+) -> None:
+    graph = nx.grid_2d_graph(12, 12)
+    decompose(graph, k=5, solver=solver)
+    assert not caplog.records
+    monkeypatch.setattr(module, "_MUCH", 2**17)
+    decompose(graph, k=5, solver=solver)
+    (told,) = caplog.messages
+    assert re.fullmatch(rf"solver {solver}: as asked for; about 0\.\d GiB on cpu", told)
 
 
 def test_memory_is_refused_with_the_figure_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

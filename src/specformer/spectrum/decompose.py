@@ -34,6 +34,8 @@ _SMALL = 2_500
 #: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted. On a GPU
 #: products are cheaper: of 18,660 nodes 6,000 pairs take 2.0 seconds, and a dense solve 4.9.
 _MANY = {"cpu": 4, "cuda": 3}
+#: Memory that is worth a word before it is taken: all pairs of some 12,000 nodes on a CPU.
+_MUCH = 4 * 2**30
 #: Up to this many numbers in all eigenvectors wanted, ``chebyshev`` works in float64 whatever is
 #: asked for: it takes seconds, and repeated eigenvalues agree to twelve digits.
 _PRECISE = 2**23
@@ -213,7 +215,7 @@ def _solve(job: _Job, solver: str, at_cut: str) -> Spectrum:
 def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     """The name of the solver that succeeded, why it was asked, and what it found."""
     name, reason = _choose(solver, job.num_nodes, job.lowest + job.highest, job.device)
-    logger.info("solver %s: %s", name, reason)
+    _announce(name, reason, job)
     while True:
         try:
             found = _ask(name, job)
@@ -229,6 +231,23 @@ def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
                 raise SpectrumError(f"{error} No way round it: {refused}.") from error
             name, reason = following, f"{name} gave up: {error}"
             logger.warning("solver %s: %s", name, reason)
+
+
+def _announce(name: str, reason: str, job: _Job) -> None:
+    """Say who will solve and how much memory that takes, aloud if it is much."""
+    need = _required_bytes(name, job)
+    size = f"; about {need / 2**30:.1f} GiB on {job.device}" if need >= _MUCH else ""
+    logger.log(logging.WARNING if size else logging.INFO, "solver %s: %s%s", name, reason, size)
+
+
+def _required_bytes(name: str, job: _Job) -> int:
+    """Peak memory of a solve, as far as it is known beforehand."""
+    if name == "dense":
+        return dense.required_bytes(job.num_nodes, job.dense_dtype)
+    if name == "chebyshev":
+        size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
+        return chebyshev.required_bytes(*size, job.working_dtype)
+    return 0
 
 
 def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:

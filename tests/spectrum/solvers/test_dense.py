@@ -62,7 +62,8 @@ def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_more_nodes_than_lapack_counts_are_refused() -> None:
     assert dense.refusal(32_701, CPU) == (
-        "LAPACK on the CPU takes at most 32,700 nodes, the graph has 32,701"
+        "LAPACK on the CPU takes at most 32,700 nodes, the graph has 32,701 and would need about "
+        "31.9 GiB"
     )
 
 

@@ -47,9 +47,12 @@ def _installed_bytes() -> int:
 
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
     """Why a dense solve is out of the question here, or None if it is not."""
-    if device.type == "cpu" and num_nodes > CPU_LIMIT:
-        return f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,}"
     need, free = required_bytes(num_nodes, dtype), available_bytes(device)
+    if device.type == "cpu" and num_nodes > CPU_LIMIT:
+        return (
+            f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,} and "
+            f"would need about {need / 2**30:.1f} GiB"
+        )
     if need > free:
         return (
             f"a dense decomposition of {num_nodes:,} nodes needs about {need / 2**30:.1f} GiB "
