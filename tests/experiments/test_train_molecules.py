@@ -214,6 +214,35 @@ def test_one_of_several_classes(tmp_path: Path) -> None:
     np.testing.assert_allclose([float(line["spread"]) for line in found], spread, rtol=1e-2)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
+    source = molecule_file(tmp_path / "mine.csv")
+    header, *rows = source.read_text().splitlines()
+    words = ("short", "long", "middle") if several else ("short", "long")
+    named = [f"{row},{words[n % len(words)]}" for n, row in enumerate(rows)]
+    source.write_text("\n".join([f"{header},kind", *named]) + "\n")
+    settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    run = RunFolder.create(tmp_path / "run", {"source": str(source)})
+    chosen = [*FAST, "targets=[kind]"]
+    result, outcome = train_molecules(str(source), assignments=chosen, runs=2, **settings)
+    save_graph_models(run, outcome.models)
+    run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
+    assert result["classes"] == sorted(words)
+    assert (result["task"], result["settings"]["loss"]) == (
+        "classification", "ce" if several else "bce"
+    )  # fmt: skip
+    found = rows_of(predict_molecules(run, smiles=["CCO", "C1C", "CCCCOO"], device=CPU).text)
+    columns = [f"probability({word})" for word in sorted(words)]
+    assert list(found[0]) == ["id", "smiles", "prediction", *columns, "spread", "error"]
+    assert not found[1]["prediction"]
+    for line in (found[0], found[2]):
+        shares = [float(line[column]) for column in columns]
+        assert sum(shares) == pytest.approx(1.0, abs=1e-5)
+        assert line["prediction"] == sorted(words)[int(np.argmax(shares))]
+    with pytest.raises(ConfigError, match="mine: words are classes, which no regression learns"):
+        train_molecules(str(source), assignments=chosen, task="regression", **settings)
+
+
 @pytest.mark.parametrize("model", ["specformer", "graphormer"])
 def test_graphs_whose_nodes_have_numbers(model: str, tmp_path: Path, graphs_file: Path) -> None:
     source = tmp_path / "numbers.npz"

@@ -100,6 +100,11 @@ def test_numbers_of_nodes() -> None:
         ({"y": [1.0, 2.0]}, r"y must have shape \[3, tasks\], not \[2\]"),
         ({"y": [1.0, np.inf, 2.0]}, r"y\[1, 0\] is inf"),
         ({"y": [1.0, 1e300, 2.0]}, r"y\[1, 0\] is 1e\+300"),
+        ({"class_names": ("a", "b")}, "class_names are those of one target"),
+        (
+            {"y": [0.0, 2.0, 1.0], "class_names": ("a", "b")},
+            r"y\[1, 0\] is 2.0, but the classes are 0\.\.1",
+        ),
         ({"train_idx": [0, 3]}, r"train_idx\[1\] is 3, but there are graphs 0\.\.2"),
         ({"train_idx": [0, 0]}, "train_idx names graph 0 more than once"),
         ({"train_idx": [0], "test_idx": [1, 0]}, r"test_idx\[1\] is 0, which is in another part"),

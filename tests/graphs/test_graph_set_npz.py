@@ -15,7 +15,7 @@ COUNTS: dict[str, Any] = {"num_nodes_list": [2, 1], "num_edges_list": [1, 0]}
 PAIR: dict[str, Any] = COUNTS | {"edge_index": [[0], [1]]}
 ARRAYS = ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "x", "y")
 SPLITS = ("train_idx", "valid_idx", "test_idx")
-TEXTS = ("ids", "smiles", "task_names")
+TEXTS = ("ids", "smiles", "task_names", "class_names")
 
 SETS = {
     "bare": GraphSet([2, 1], [1, 0], [[0], [1]]),
@@ -35,6 +35,7 @@ SETS = {
         ids=("a", "b", "ç"),
         smiles=("CO", "N", "CC[Lv]"),
         task_names=("toxic",),
+        class_names=("no", "yes"),
         x=np.arange(12.0).reshape(6, 2) / 7,
     ),
 }

@@ -70,6 +70,21 @@ def test_true_and_false_are_classes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.y, [[1, 1], [0, 2], [np.nan, 3]])
 
 
+def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
+    rows = ["CCO,yes", "C,no", "N,", "C1C,yes", "O,no", "CC,NA", "CN,yes"]
+    path = table(tmp_path, "\n".join(["smiles,Active", *rows]))
+    assert read_molecule_csv(path).graphs.y is None  # nobody said that these words are targets
+    found = read_molecule_csv(path, target_columns=["Active"]).graphs
+    assert (found.task_names, found.class_names) == (("Active",), ("no", "yes"))
+    np.testing.assert_array_equal(found.y[:, 0], np.float32([1, 0, np.nan, 0, np.nan, 1]))
+    different = table(tmp_path, "smiles,name\nC,a\nN,b\nO,a\nCC,c\nCN,d\n")
+    with pytest.raises(GraphError, match="column 'name': 4 different words in 5 rows are no class"):
+        read_molecule_csv(different, target_columns=["name"])
+    mixed = table(tmp_path, "smiles,a,b\nC,x,1\nN,x,2\nO,y,3\n")
+    with pytest.raises(GraphError, match="column 'a', row 2: 'x' is not a number"):
+        read_molecule_csv(mixed, target_columns=["a", "b"])
+
+
 def test_molecules_without_targets(tmp_path: Path) -> None:
     found = read_molecule_csv(table(tmp_path, "smiles\nCCO\nN\n"))
     assert found.graphs.y is None

@@ -97,7 +97,8 @@ class GraphRecipe:
         description: one sentence for tables and reports.
         model: Specformer's settings.
         schedule: epochs, batches, rates.
-        task: None for a named set's own, else classification where all targets are 0 or 1.
+        task: None for a named set's own, else classification where all targets are 0 or 1, or
+            words.
         loss: None for L1 in regression, binary cross-entropy for targets of 0 and 1, and
             cross-entropy for a target of more classes.
         metric: None for a named set's own, else RMSE, ROC-AUC or, of more classes, accuracy.
@@ -136,12 +137,15 @@ class GraphRecipe:
         if graphs.y is None:
             raise ConfigError(
                 f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
-                "and classes are written 0 and 1."
+                "classes are written 0 and 1, and a column of words is named by --set targets=[…]."
             )
         known = graphs.y[~np.isnan(graphs.y)]
         binary = bool(np.isin(known, (0.0, 1.0)).all())
         named = GRAPH_SETS.get(graphs.name)
-        task = self.task or (named.task if named else _task(binary))
+        words = graphs.class_names is not None
+        task = self.task or (named.task if named else _task(binary or words))
+        if words and task == "regression":
+            raise ConfigError(f"{graphs.name}: words are classes, which no regression learns.")
         kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
         if kind is _CLASSES:
             _check_classes(graphs.name, graphs.y)
@@ -164,8 +168,8 @@ class BaselineRecipe(GraphRecipe):
     model: BaselineModel = field(default_factory=BaselineModel)  # type: ignore[assignment]
 
 
-def _task(binary: bool) -> Task:
-    return "classification" if binary else "regression"
+def _task(classes: bool) -> Task:
+    return "classification" if classes else "regression"
 
 
 def _check_classes(name: str, targets: np.ndarray) -> None:

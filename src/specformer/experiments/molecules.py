@@ -259,7 +259,9 @@ def _by_target(
 
 
 def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
-    """What the classes of a target that has several are called."""
+    """What the classes of the only target are called, where they have names or are several."""
+    if graphs.class_names is not None:
+        return {"classes": list(graphs.class_names)}
     if recipe.loss != "ce":
         return {}
     return {"classes": [str(number) for number in range(num_outputs(graphs, recipe))]}

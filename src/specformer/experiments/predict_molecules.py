@@ -75,9 +75,9 @@ def predict_molecules(
 ) -> Predictions:
     """Predictions for SMILES, for a file of molecules or graphs, or for those trained on.
 
-    A column ``prediction`` a target, with ``probability`` where it is a class, that of 1 or, of
-    several classes, of each; ``spread``, the standard deviation over the models, where there are
-    several; and ``error``.
+    A column ``prediction`` a target, with ``probability`` where it is a class, that of 1; classes
+    that have names, or are several, have a column each. Then ``spread``, the standard deviation
+    over the models, where there are several; and ``error``.
     """
     result = run.result()
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
@@ -98,7 +98,9 @@ def predict_molecules(
         if known:
             found = predict_graphs(models, graphs.subset(known), recipe, device, cache)
     places = {number: place for place, number in enumerate(known)}
-    text = _csv(lines, _columns(found, result["targets"], recipe), places)
+    names = result.get("classes")
+    columns = _of_classes(found, names) if names else _columns(found, result["targets"], recipe)
+    text = _csv(lines, columns, places)
     return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
 
 
@@ -178,18 +180,27 @@ def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
     return found
 
 
+def _of_classes(found: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
+    """By name, the cells of all graphs, of probabilities ``[models, G, classes]`` or of the second.
+
+    The spread is that of the predicted class's.
+    """
+    if found.shape[2] == 1:
+        found = torch.cat([1.0 - found, found], dim=2)
+    mean = found.mean(dim=0)
+    best = mean.argmax(dim=1, keepdim=True)
+    columns = {"prediction": [names[number] for number in best[:, 0].tolist()]}
+    for number, name in enumerate(names):
+        columns[f"probability({name})"] = _cells(mean[:, number], ".6f")
+    if len(found) > 1:
+        columns["spread"] = _cells(found.std(dim=0).gather(1, best)[:, 0], ".3g")
+    return columns
+
+
 def _columns(found: Tensor, targets: Sequence[str], recipe: GraphRecipe) -> dict[str, list[str]]:
-    """By name, the cells of all graphs, of predictions ``[models, G, tasks]`` or by class."""
+    """By name, the cells of all graphs, of predictions ``[models, G, tasks]``."""
     mean = found.mean(dim=0)
     spread = found.std(dim=0) if len(found) > 1 else None
-    if recipe.loss == "ce":
-        best = mean.argmax(dim=1, keepdim=True)
-        columns = {"prediction": _cells(best[:, 0], "d")}
-        for number in range(mean.shape[1]):
-            columns[f"probability({number})"] = _cells(mean[:, number], ".6f")
-        if spread is not None:  # of the class that is predicted
-            columns["spread"] = _cells(spread.gather(1, best)[:, 0], ".3g")
-        return columns
     columns = {}
     for number, target in enumerate(targets):
         name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]

@@ -32,7 +32,7 @@ from specformer.training.run_folder import MODEL, RunFolder
 
 #: Keys of a result that its one row has.
 _FIGURES = (
-    "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_by_target"
+    "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_by_target"
 )  # fmt: skip
 
 

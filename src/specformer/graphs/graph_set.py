@@ -36,6 +36,7 @@ class GraphSet:
         ids: the graphs' names in their source [G].
         smiles: the graphs as SMILES [G], where they are molecules.
         task_names: the name of each column of ``y``.
+        class_names: the name of class 0, 1, … where the only target is a class.
         x: numbers of the nodes [ΣN, features], float32, where they have any.
         name: what to call the set in reports.
 
@@ -56,6 +57,7 @@ class GraphSet:
     ids: tuple[str, ...] | None = None
     smiles: tuple[str, ...] | None = None
     task_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     x: NDArray[np.float32] | None = None
     name: str = "graphs"
 
@@ -79,6 +81,8 @@ class GraphSet:
                 put(field, _texts(texts, field, len(self)))
         if self.task_names is not None:
             put("task_names", check_names(self.task_names, "task_names", self.num_tasks))
+        if self.class_names is not None:
+            put("class_names", _class_names(self.class_names, self.y))
         for field, value in _splits(self).items():
             put(field, value)
 
@@ -162,6 +166,7 @@ class GraphSet:
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
             smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
             task_names=self.task_names,
+            class_names=self.class_names,
             name=self.name,
         )
 
@@ -289,6 +294,15 @@ def _targets(value: Any, count: int) -> NDArray[np.float32]:
         checked: NDArray[np.float32] = targets.astype(np.float32)
     refuse(np.isinf(checked), targets, "y", "but targets must be finite in float32, or NaN")
     return checked
+
+
+def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[str, ...]:
+    names = check_names(value, "class_names")
+    if y is None or y.shape[1] != 1:
+        raise GraphError("class_names are those of one target, and there are none or several")
+    rule = f"but the classes are 0..{len(names) - 1}, those of class_names"
+    refuse(~np.isnan(y) & ~np.isin(y, np.arange(len(names))), y, "y", rule)
+    return names
 
 
 def _texts(texts: Sequence[str], name: str, count: int) -> tuple[str, ...]:

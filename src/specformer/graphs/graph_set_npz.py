@@ -3,10 +3,10 @@
 Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
 [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat`` [ΣN, ·],
 ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·], targets as ``y`` [G, tasks] (NaN is
-missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles`` and ``task_names``. Binary
-targets may instead be packed, eight a byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with
-``y_shape``. Bonds may be listed once or in both directions; either way a :class:`GraphSet` holds
-them once. Other keys are left alone.
+missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles``, ``task_names`` and
+``class_names``. Binary targets may instead be packed, eight a byte, as ``y_known`` and
+``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed once or in both directions;
+either way a :class:`GraphSet` holds them once. Other keys are left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from specformer.graphs.npz_archive import naming, read_arrays, texts
 
 _REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
 _AS_STORED = ("node_feat", "edge_feat", "x", "y", *SPLITS)
-_TEXTS = ("ids", "smiles", "task_names")
+_TEXTS = ("ids", "smiles", "task_names", "class_names")
 _PACKED = ("y_known", "y_positive")
 _KNOWN = {*_REQUIRED, *_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
 

@@ -35,8 +35,8 @@ def read_molecule_csv(
     Args:
         path: the file, ``.csv`` or ``.csv.gz``; its name becomes the set's.
         smiles_column: column of the SMILES; by default the one called smiles, in any case.
-        target_columns: columns of the targets, numbers all; by default every other named column
-            that holds a number.
+        target_columns: columns of the targets, numbers all, or a single one of words, which are
+            then the names of classes; by default every other named column that holds a number.
 
     Example:
         >>> import tempfile
@@ -53,7 +53,7 @@ def read_molecule_csv(
     if not table.lines:
         raise GraphError(f"{path}: there are no rows below the header")
     column = _smiles_column(table, smiles_column)
-    targets = _targets(table, column, target_columns)
+    targets, class_names = _targets(table, column, target_columns)
     position = {line: i for i, line in enumerate(table.lines)}
     ids = _named(table, _ID)
 
@@ -73,6 +73,7 @@ def read_molecule_csv(
         found.graphs,
         y=np.stack(list(targets.values()), axis=1)[kept] if targets else None,
         task_names=tuple(targets) or None,
+        class_names=class_names,
         ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
     )
     return replace(found, graphs=graphs, problems=identified(found.problems))
@@ -100,14 +101,33 @@ def _smiles_column(table: CsvTable, asked: str | None) -> str:
 
 def _targets(
     table: CsvTable, smiles_column: str, asked: Sequence[str] | None
-) -> dict[str, NDArray[np.float32]]:
-    if asked is not None:
-        return {name: _numbers(table, name) for name in asked}
-    not_targets = (smiles_column, _named(table, _ID), "")
-    others = [name for name in table.columns if name not in not_targets]
-    return {
-        name: _numbers(table, name) for name in others if any(map(_is_number, table.columns[name]))
-    }
+) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
+    """Return the targets by name and, if the only one is of words, its classes."""
+    if asked is None:
+        not_targets = (smiles_column, _named(table, _ID), "")
+        others = [name for name in table.columns if name not in not_targets]
+        asked = [name for name in others if any(map(_is_number, table.columns[name]))]
+    elif len(asked) == 1 and _is_of_words(table.column(asked[0])):
+        numbers, class_names = _classes(table, asked[0])
+        return {asked[0]: numbers}, class_names
+    return {name: _numbers(table, name) for name in asked}, None
+
+
+def _is_of_words(cells: Sequence[str]) -> bool:
+    written = [cell for cell in cells if cell.casefold() not in _MISSING]
+    return bool(written) and not any(map(_is_number, written))
+
+
+def _classes(table: CsvTable, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """Return the number of every cell's word, NaN where there is none, and the words by number."""
+    cells = table.column(name)
+    written = [cell for cell in cells if cell.casefold() not in _MISSING]
+    words = sorted(set(written))
+    if 2 * len(words) > len(written):
+        different = f"{len(words)} different words in {len(written)} rows are no classes"
+        raise GraphError(f"{table.path}: column {name!r}: {different}")
+    number = {word: float(place) for place, word in enumerate(words)}
+    return np.array([number.get(cell, np.nan) for cell in cells], dtype=np.float32), tuple(words)
 
 
 def _is_number(cell: str) -> bool:
