@@ -295,6 +295,25 @@ def test_what_was_measured_of_speed_is_checked_and_shown(results):
     ]
 
 
+def test_the_brief_table_of_molecules_has_our_figures_alone(tmp_path):
+    cells = [("authors", "molhiv", 0.75), ("paper", "molhiv", 0.5), ("paper", "zinc", 0.25)]
+    rows = [
+        {**row("specformer", recipe, mean, {"zinc": "mae"}.get(name, "rocauc")), "dataset": name}
+        for recipe, name, mean in cells
+    ]
+    run = finished_run(tmp_path / "run", table=3, rows=rows, recipes={"paper": {}, "authors": {}})
+    ledger.add(run, tmp_path / "results")
+    text = "<!-- results:table-3-brief -->\n<!-- /results -->\n"
+    lines = ledger.rendered(text, tmp_path / "results").splitlines()
+    assert lines[1:6] == [
+        "| model | parameters | zinc | molhiv |",
+        "|---|---|---|---|",
+        "| Specformer | 2,001 | **0.2500 [0.5000]** | 0.5000 [0.5000] |",
+        "| Specformer, authors | 2,001 | – | **0.7500 [0.5000]** |",
+        "",
+    ]
+
+
 def test_the_brief_table_has_each_model_once(tmp_path):
     cells = [
         ("gcn", "default", "cora", 0.8),  # not shown, so it is not the best either

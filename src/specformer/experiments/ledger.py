@@ -12,7 +12,7 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.experiments import bench_tables
-from specformer.experiments.recorded_tables import brief_table_2, markdown_table, newest_rows
+from specformer.experiments.recorded_tables import brief_table, markdown_table, newest_rows
 from specformer.experiments.tables import paper_order
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
@@ -166,8 +166,8 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:table-2-brief`` one figure a cell, ``results:bench`` what was measured of speed and
-    memory. What was measured again is shown once.
+    ``results:table-N-brief`` our figures alone, of Table 2 one a cell, ``results:bench`` what was
+    measured of speed and memory. What was measured again is shown once.
     """
 
     def block(match: re.Match[str]) -> str:
@@ -177,8 +177,8 @@ def rendered(text: str, folder: Path) -> str:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
         if found[0].get("schema") == bench_tables.SCHEMA:
             return f"{match[1]}{bench_tables.bench_markdown(found)}{match[4]}"
-        if match["name"] == "table-2-brief":
-            return f"{match[1]}{brief_table_2(latest(found))}{match[4]}"
+        if match["name"].endswith("-brief"):
+            return f"{match[1]}{brief_table(latest(found))}{match[4]}"
         table = markdown_table(latest(found), beyond=name != match["name"])
         return f"{match[1]}{table}{match[4]}"
 

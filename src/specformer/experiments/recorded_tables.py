@@ -35,15 +35,18 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
     return "\n".join([_grid(table, with_cited(table, rows)), *_provenance(entries), ""])
 
 
-def brief_table_2(entries: Sequence[dict[str, Any]]) -> str:
-    """Recorded entries of Table 2 with one line a model and one figure a cell.
+def brief_table(entries: Sequence[dict[str, Any]]) -> str:
+    """Recorded entries of a table without what is not ours, nor how they were measured.
 
-    That of the settings found for a model on a set, where there are any; Specformer also has a line
-    with the paper's.
+    Table 2 has one line a model and one figure a cell: that of the settings found for a model on a
+    set, where there are any; Specformer also has a line with the paper's.
     """
-    rows = [row for entry in entries for row in entry["rows"] if _is_papers(2, row)]
+    table = entries[0]["table"]
+    rows = [row for entry in entries for row in entry["rows"] if _is_papers(table, row)]
     if not rows:
         raise ConfigError("no recorded row belongs in this table.")
+    if table != 2:
+        return _grid(table, [row for row in with_cited(table, rows) if row["recipe"] != CITED])
     shown: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in sorted(rows, key=paper_order):  # tuned settings last, so they stay
         recipe = row["recipe"] if row["model"] == "specformer" else "default"
