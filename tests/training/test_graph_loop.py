@@ -310,6 +310,36 @@ def test_captured_steps_are_the_called_ones(options, average: float | None) -> N
     np.testing.assert_allclose(curves[0], curves[2], rtol=1e-4)  # spectra are float32
 
 
+def classes_by_numbers(dtype: torch.dtype) -> tuple[GraphSpecformer, GraphTask]:
+    """A model for graphs of three classes whose nodes have two numbers, and the task."""
+    torch.manual_seed(0)
+    model = GraphSpecformer([1], [2], 8, 3, 2, 2, in_channels=2).to(dtype)
+    graphs = with_numbers(three_classes(200))
+    return model, small_task(graphs, dtype=dtype, loss="ce", metric="accuracy")
+
+
+def test_a_step_over_numbers_and_classes_does_not_wait() -> None:
+    model, task = classes_by_numbers(torch.float32)
+    work = Work(model, "highest", CPU)
+    training = _Training(work, task, GraphSchedule(batch_size=6), seed=0, capture=True)
+    training.optimiser.step = lambda: None  # type: ignore[method-assign,assignment]
+    batch = training.batches.epoch(0)[0]
+    with Watch() as watch:
+        training.repeated(batch.index, batch.shape)
+    assert not watch.names & {"_local_scalar_dense", "nonzero", "masked_select", "unique"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_captured_steps_over_numbers_and_classes_are_the_called_ones() -> None:
+    curves = []
+    for device, capture in (("cuda", True), ("cuda", False), ("cpu", False)):
+        model, task = classes_by_numbers(torch.float64)
+        fit = fit_graphs(model.to(device), task, SCHEDULE, capture=capture)
+        curves.append(fit.curves[:, :2])
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-8)
+    np.testing.assert_allclose(curves[0], curves[2], rtol=1e-4)  # spectra are float32
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_captured_run_goes_on_where_it_was(tmp_path: Path) -> None:
     def fit(path: str, **options: Any) -> GraphFit:
