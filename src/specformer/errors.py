@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Collection, Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a mistyped one is most like, if it is like any.
+def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """The known name that a mistyped one is most like, if it is at least ``alike`` to any.
 
     Example:
         >>> nearest("crao", ["cora", "photo"])
         'cora'
     """
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
 
 
 class SpecformerError(Exception):

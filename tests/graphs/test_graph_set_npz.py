@@ -101,6 +101,18 @@ def test_a_wrong_file_is_refused_by_name(
         read_graph_set(saved(tmp_path, **arrays))
 
 
+def test_a_key_that_looks_mistyped_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved(tmp_path, **PAIR, train_idx=[0], val_idx=[1], notes=[0])
+    read_graph_set(path)
+    told = [f"{path}: the key 'val_idx' is left alone; did you mean 'valid_idx'?"]
+    assert caplog.messages == told
+    caplog.clear()
+    read_graph_set(saved(tmp_path, **PAIR, valid_idx=[0], val_idx=[1], bonds_once=True))
+    assert not caplog.messages
+
+
 def test_a_missing_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.npz"
     with pytest.raises(GraphError, match="there is no such file"):

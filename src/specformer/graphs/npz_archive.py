@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from specformer.errors import GraphError
+from specformer.errors import GraphError, nearest
+
+logger = logging.getLogger(__name__)
 
 # What NumPy and zipfile raise on a file that was cut or altered.
 _DAMAGE = (
@@ -50,10 +53,19 @@ def read_arrays(
                 if key not in archive.files:
                     needs = f"{', '.join(required[:-1])} and {required[-1]}"
                     raise GraphError(f"has no {key!r}; a file of {holding} needs {needs}")
+            _warn_of_mistyped(path, archive.files, known)
             return {key: _array(archive, key) for key in archive.files if key in known}
     except _DAMAGE as error:
         reason = str(error).partition("\n")[0]
         raise GraphError(f"the file is damaged: {reason}") from None
+
+
+def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -> None:
+    """Say which keys are left alone that look like one that is looked for and not there."""
+    for key in keys:
+        meant = None if key in known else nearest(key, known, alike=0.8)
+        if meant is not None and meant not in keys:
+            logger.warning("%s: the key %r is left alone; did you mean %r?", path, key, meant)
 
 
 def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
