@@ -10,6 +10,7 @@ from tests.experiments.test_graph_models import sample
 from tests.training.small_graphs import small_set, three_classes
 
 from specformer.errors import ConfigError
+from specformer.experiments.graph_models import num_outputs
 from specformer.experiments.graph_recipe import (
     GraphRecipe,
     chosen_targets,
@@ -113,6 +114,21 @@ def test_classes_are_numbered_without_a_gap(targets: list[float], strange: str) 
     graphs = GraphSet([1] * 4, [0] * 4, [], y=[[y] for y in (*targets, np.nan)], name="odd")
     with pytest.raises(ConfigError, match=f"odd: classes are numbered .* a target is {strange};"):
         GraphRecipe(task="classification").settled(graphs)
+
+
+def test_names_say_how_many_classes_there_are() -> None:
+    known = GraphSet([1] * 4, [0] * 4, [], y=[0, 2, 2, np.nan], class_names=("a", "b", "c", "d"))
+    recipe = GraphRecipe().settled(known)  # nobody is of b, nor of d
+    assert (recipe.task, recipe.loss, num_outputs(known, recipe)) == ("classification", "ce", 4)
+    two = replace(known, y=[0, 0, 0, np.nan], class_names=("a", "b"))
+    recipe = GraphRecipe().settled(two)
+    assert (recipe.loss, num_outputs(two, recipe)) == ("bce", 1)
+    for y, names, message in (
+        (np.zeros(4), ("a",), "the only class is 'a'; there is nothing to tell apart"),
+        (np.full(4, np.nan), (), "no graph has a class"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            GraphRecipe(metric="accuracy").settled(replace(known, y=y, class_names=names))
 
 
 def test_no_targets_are_refused() -> None:

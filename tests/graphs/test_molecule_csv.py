@@ -77,6 +77,12 @@ def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     found = read_molecule_csv(path, target_columns=["Active"]).graphs
     assert (found.task_names, found.class_names) == (("Active",), ("no", "yes"))
     np.testing.assert_array_equal(found.y[:, 0], np.float32([1, 0, np.nan, 0, np.nan, 1]))
+    lost = table(
+        tmp_path, "smiles,a\nC,x\nC1C,m\nN,z\nO,x\nC1C,m\nCC,\nCN,z\n"
+    )  # m is no molecule's
+    found = read_molecule_csv(lost, target_columns=["a"]).graphs
+    assert found.class_names == ("x", "z")
+    np.testing.assert_array_equal(found.y[:, 0], np.float32([0, 1, 0, np.nan, 1]))
     different = table(tmp_path, "smiles,name\nC,a\nN,b\nO,a\nCC,c\nCN,d\n")
     with pytest.raises(GraphError, match="column 'name': 4 different words in 5 rows are no class"):
         read_molecule_csv(different, target_columns=["name"])

@@ -38,6 +38,8 @@ def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
     """
     if recipe.loss != "ce":
         return graphs.num_tasks
+    if graphs.class_names is not None:
+        return len(graphs.class_names)
     assert graphs.y is not None
     return int(np.nanmax(graphs.y)) + 1
 

@@ -139,15 +139,13 @@ class GraphRecipe:
                 f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
                 "classes are written 0 and 1, and a column of words is named by --set targets=[…]."
             )
-        known = graphs.y[~np.isnan(graphs.y)]
-        binary = bool(np.isin(known, (0.0, 1.0)).all())
+        binary, words = _is_binary(graphs, graphs.y), graphs.class_names is not None
         named = GRAPH_SETS.get(graphs.name)
-        words = graphs.class_names is not None
         task = self.task or (named.task if named else _task(binary or words))
         if words and task == "regression":
             raise ConfigError(f"{graphs.name}: words are classes, which no regression learns.")
         kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
-        if kind is _CLASSES:
+        if kind is _CLASSES and not words:
             _check_classes(graphs.name, graphs.y)
         metric = self.metric or (named.metric if named and named.task == task else kind.metric)
         if (of := metric_named(metric).task) != task:
@@ -170,6 +168,17 @@ class BaselineRecipe(GraphRecipe):
 
 def _task(classes: bool) -> Task:
     return "classification" if classes else "regression"
+
+
+def _is_binary(graphs: GraphSet, targets: np.ndarray) -> bool:
+    """Whether targets are 0 and 1: all that are known or, where classes have names, those two."""
+    names = graphs.class_names
+    if names is None:
+        return bool(np.isin(targets[~np.isnan(targets)], (0.0, 1.0)).all())
+    if len(names) < 2:
+        told = f"the only class is {names[0]!r}" if names else "no graph has a class"
+        raise ConfigError(f"{graphs.name}: {told}; there is nothing to tell apart.")
+    return len(names) == 2
 
 
 def _check_classes(name: str, targets: np.ndarray) -> None:

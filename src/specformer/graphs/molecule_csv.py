@@ -69,9 +69,12 @@ def read_molecule_csv(
         message = f"{path}: column {column!r}: {error}"
         raise NoMoleculeError(message, identified(error.problems)) from None
     kept = [position[row] for row in found.rows]
+    y = np.stack(list(targets.values()), axis=1)[kept] if targets else None
+    if y is not None and class_names is not None:
+        y, class_names = _in_use(y, class_names)
     graphs = replace(
         found.graphs,
-        y=np.stack(list(targets.values()), axis=1)[kept] if targets else None,
+        y=y,
         task_names=tuple(targets) or None,
         class_names=class_names,
         ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
@@ -128,6 +131,17 @@ def _classes(table: CsvTable, name: str) -> tuple[NDArray[np.float32], tuple[str
         raise GraphError(f"{table.path}: column {name!r}: {different}")
     number = {word: float(place) for place, word in enumerate(words)}
     return np.array([number.get(cell, np.nan) for cell in cells], dtype=np.float32), tuple(words)
+
+
+def _in_use(
+    y: NDArray[np.float32], names: tuple[str, ...]
+) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """Number the classes that some molecule has; rows that are none may have had the others."""
+    used = [number for number in range(len(names)) if (y == number).any()]
+    numbered = np.full_like(y, np.nan)
+    for place, number in enumerate(used):
+        numbered[y == number] = place
+    return numbered, tuple(names[number] for number in used)
 
 
 def _is_number(cell: str) -> bool:
