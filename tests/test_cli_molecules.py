@@ -58,6 +58,15 @@ def test_train_json_and_the_run_folder(trained: dict) -> None:
     assert "drawn at 1 − μ" not in report  # eigenvalues of the Laplacian as they are
 
 
+def test_train_json_names_the_classes(call, chains: Path) -> None:
+    header, *rows = chains.read_text().splitlines()
+    named = [f"{row},{('mild', 'hot', 'cold')[place % 3]}" for place, row in enumerate(rows)]
+    chains.write_text("\n".join([f"{header},taste", *named]) + "\n")
+    status, out, err = call("train", chains, "--set", "targets=[taste]", *FAST, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["classes"] == ["cold", "hot", "mild"]
+
+
 @pytest.mark.slow
 def test_runs_in_lanes(call, chains: Path) -> None:
     words = ("train", chains, "--runs", "2", *FAST, "--json")

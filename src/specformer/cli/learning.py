@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
-    "environment", "settings", "filters", "nodes", "molecules", "spectra", "classes", "targets",
-    "seen",
+    "environment", "settings", "filters", "nodes", "molecules", "spectra", "targets", "seen",
 )  # fmt: skip
 
 #: What a run's configuration must say for it to go on.
