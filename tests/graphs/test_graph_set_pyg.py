@@ -87,6 +87,14 @@ def test_bare_data_and_single_data() -> None:
     assert graph_set_to_pyg(graphs)[0].y is None
 
 
+def test_categories_may_be_in_z_alone() -> None:
+    data = Data(edge_index=torch.tensor([[0], [1]]), z=torch.tensor([6, 8]), num_nodes=2)
+    for source in (data, Batch.from_data_list([data])):
+        graphs = graph_set_from_pyg(source)
+        assert graphs.x is None
+        assert graphs.node_feat.tolist() == [[6], [8]]
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -105,14 +113,14 @@ def test_bare_data_and_single_data() -> None:
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.ones(1, 1).long()),
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=1),
             ],
-            "only 1 of 2 graphs have 'x'",
+            "only 1 of 2 graphs have 'x or z'",
         ),
         (
             [
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=torch.ones(1, width).long())
                 for width in (1, 2)
             ],
-            "x has a different number of columns",
+            "x or z has a different number of columns",
         ),
     ],
 )

@@ -17,8 +17,8 @@ from specformer.graphs.graph_set import GraphSet
 def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
     """Return the graphs of a PyG ``Batch``, or of a list or data set of ``Data``.
 
-    Whole numbers in ``x`` are categories, others are numbers; beside those ``z`` may hold
-    categories. ``edge_attr`` must hold categories; of the rest only ``y`` is taken.
+    Whole numbers in ``x`` are categories, others are numbers; beside those, or without ``x``, ``z``
+    may hold categories. ``edge_attr`` must hold categories; of the rest only ``y`` is taken.
 
     Example:
         >>> import torch
@@ -104,13 +104,15 @@ def _of_batch(batch: Any) -> dict[str, Any]:
 def _of_nodes(data: Any, rows: int, where: str) -> dict[str, NDArray[Any]]:
     """Return the categories of nodes, their numbers, or both, each if they are there."""
     x, z = getattr(data, "x", None), getattr(data, "z", None)
-    if x is None:
-        return {}
-    array = as_array(x, f"x{where}")
-    if array.dtype.kind != "f":
-        return {"node_feat": _kinds(x, f"x{where}", rows)}
-    found = {"x": _a_row_each(array, f"x{where}", rows)}
-    return found if z is None else {**found, "node_feat": _kinds(z, f"z{where}", rows)}
+    found = {}
+    if x is not None:
+        array = as_array(x, f"x{where}")
+        if array.dtype.kind != "f":
+            return {"node_feat": _kinds(x, f"x{where}", rows)}
+        found["x"] = _a_row_each(array, f"x{where}", rows)
+    if z is not None:
+        found["node_feat"] = _kinds(z, f"z{where}", rows)
+    return found
 
 
 def _ends(value: Any, name: str) -> NDArray[Any]:
@@ -175,7 +177,7 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
-    names = {"node_feat": "z" if parts["x"] else "x"}
+    names = {"node_feat": "z" if parts["x"] else "x or z"}
     joined = {key: _joined(parts[key], names.get(key, key), count) for key in keys}
     return {
         "num_nodes": np.array(num_nodes),
