@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specformer.reports import molecule_figures
+from specformer.reports import figures, molecule_figures
 from specformer.reports.findings import summary
 
 CURVE = np.abs(np.random.default_rng(0).standard_normal((5, 2, 3))) + 0.1
@@ -13,8 +13,8 @@ ARRAYS = {"molecules/zinc/specformer/curve": CURVE, "molecules/hiv/specformer/cu
 
 
 def entry(dataset: str, metric: str, **test) -> dict:
-    figures = {"mean": 0.5, "ci95": None, "values": [0.5], **test}
-    return {"dataset": dataset, "model": "specformer", "metric": metric, "test": figures}
+    reached = {"mean": 0.5, "ci95": None, "values": [0.5], **test}
+    return {"dataset": dataset, "model": "specformer", "metric": metric, "test": reached}
 
 
 ENTRIES = [entry("zinc", "mae"), entry("hiv", "rocauc"), entry("other", "mae")]
@@ -87,8 +87,8 @@ def test_filters_and_attention_of_ours() -> None:
         "molecules/zinc/specformer/attention": np.full((2, 3, 3), 1 / 3),
         "molecules/hiv/specformer/attention": np.empty((0, 3, 3)),
     }
-    (drawn,) = molecule_figures.filters(ENTRIES, arrays)
+    (drawn,) = figures.heads(ENTRIES, arrays, "molecules", points=True)
     assert "zinc: the response of each head of Specformer" in drawn.svg
     assert len(drawn.svg) < 500_000  # a part of the points
-    (attention,) = molecule_figures.dependencies(ENTRIES, arrays)
+    (attention,) = figures.attention(ENTRIES, arrays, "molecules", "dataset")
     assert "Low draws on Low 0.33" in attention.svg

@@ -107,10 +107,7 @@ def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, "filter").items():
         curves = arrays_of(arrays, f"filters/{name}", group, "curve", looks)
-        if curves:
-            figure = plots.curves_plot(curves, ylabel="training loss", title=name, legend=False)
-            alt = f"{name}: training loss of {model_names(curves)} by epoch."
-            yield picture(figure, alt, key=curves)
+        yield from by_epoch(curves, name, "training loss")
 
 
 def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
@@ -174,11 +171,19 @@ def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     for name, group in entries_by(entries, "dataset").items():
         found = arrays_of(arrays, f"nodes/{name}", group, "curve", looks)
         curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
-        if curves:
-            ylabel = "validation accuracy (%)"
-            figure = plots.curves_plot(curves, ylabel=ylabel, log=False, title=name, legend=False)
-            alt = f"{name}: validation accuracy of {model_names(curves)} by epoch."
-            yield picture(figure, alt, key=curves)
+        yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", log=False)
+
+
+def by_epoch(
+    curves: Mapping[Look, np.ndarray], name: str, what: str, *, unit: str = "", log: bool = True
+) -> Iterator[Picture]:
+    """What models had after every epoch, ``[epochs]`` or ``[epochs, runs]``; if there are any."""
+    if curves:
+        figure = plots.curves_plot(
+            curves, ylabel=f"{what}{unit}", log=log, title=name, legend=False
+        )
+        alt = f"{name}: {what} of {model_names(curves)} by epoch."
+        yield picture(figure, alt, key=curves)
 
 
 def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:

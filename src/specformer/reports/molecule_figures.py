@@ -8,38 +8,32 @@ import numpy as np
 
 from specformer.reports import plots
 from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
-from specformer.reports.figures import (
-    Picture,
-    attention,
-    entries_by,
-    heads,
-    model_names,
-    picture,
-)
+from specformer.reports.figures import Picture, by_epoch, entries_by, model_names, picture
 from specformer.reports.style import Look
-from specformer.training.graph_metrics import metric_named
-
-
-def filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """What Specformer's heads make of some graphs' eigenvalues, a picture a data set and recipe."""
-    yield from heads(entries, arrays, "molecules", points=True)
-
-
-def dependencies(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Condensed attention within those graphs, a picture a data set and recipe."""
-    yield from attention(entries, arrays, "molecules", "dataset")
+from specformer.training.graph_metrics import Metric, metric_named
 
 
 def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Training losses, one picture a data set."""
+    for name, _, curves in _curves(entries, arrays, column=0):
+        yield from by_epoch(curves, name, "training loss")
+
+
+def validation(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Validation figures, one picture a data set."""
+    for name, metric, curves in _curves(entries, arrays, column=2):
+        yield from by_epoch(curves, name, f"validation {metric.label}", log=metric.lower)
+
+
+def _curves(
+    entries: Sequence[Entry], arrays: Arrays, column: int
+) -> Iterator[tuple[str, Metric, dict[Look, np.ndarray]]]:
+    """Of every data set its name, its metric, and one column of the models' readings by epoch."""
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
         found = arrays_of(arrays, f"molecules/{name}", group, "curve", looks)
-        curves = {style: curve[..., 0] for style, curve in found.items()}
-        if curves:
-            figure = plots.curves_plot(curves, ylabel="training loss", title=name, legend=False)
-            alt = f"{name}: training loss of {model_names(curves)} by epoch."
-            yield picture(figure, alt, key=curves)
+        curves = {style: curve[..., column] for style, curve in found.items()}
+        yield name, metric_named(str(group[0]["metric"])), curves
 
 
 def predictions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
@@ -77,22 +71,3 @@ def _parted(
     figure = plots.parting_plot(pairs, precision=precision, title=heading)
     alt = f"{heading}: how well {model_names(pairs)} parts the test graphs' classes."
     return picture(figure, alt, key=pairs)
-
-
-def validation(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Validation figures, one picture a data set."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"molecules/{name}", group, "curve", looks)
-        curves = {style: curve[..., 2] for style, curve in found.items()}
-        if curves:
-            metric = metric_named(str(group[0]["metric"]))
-            figure = plots.curves_plot(
-                curves,
-                ylabel=f"validation {metric.label}",
-                log=metric.lower,
-                title=name,
-                legend=False,
-            )
-            alt = f"{name}: validation {metric.label} of {model_names(curves)} by epoch."
-            yield picture(figure, alt, key=curves)

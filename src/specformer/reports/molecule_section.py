@@ -52,13 +52,13 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             Figure(
                 "What was learned",
                 _told_by_filters(entries),
-                tuple(molecule_figures.filters(entries, arrays)),
+                tuple(figures.heads(entries, arrays, "molecules", points=True)),
             ),
             Figure(
                 "Attention",
                 "Specformer’s attention between low, medium and high frequencies of those graphs, "
                 "the mean of its heads. Each row adds up to one.",
-                tuple(molecule_figures.dependencies(entries, arrays)),
+                tuple(figures.attention(entries, arrays, "molecules", "dataset")),
             ),
             Figure(
                 "Validation",
