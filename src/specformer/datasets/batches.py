@@ -21,6 +21,8 @@ from specformer.spectrum import PackedGraphs
 GROWTH = 1.1
 #: The largest graph of a batch is rounded up to a power of two from this on.
 _SMALL_GRAPH = 64
+#: Batches that a stream has ready before they are asked for.
+_AHEAD = 2
 #: A batch and its targets ``[B, tasks]``.
 Loaded: TypeAlias = tuple[PackedGraphs, Tensor | None]
 
@@ -226,18 +228,18 @@ def size_batches(
 
 
 def batch_stream(
-    store: GraphStore, batches: Iterable[Batch], device: torch.device | str, depth: int = 2
+    store: GraphStore, batches: Iterable[Batch], device: torch.device | str
 ) -> Iterator[Loaded]:
     """Batches and their targets on ``device``, wherever the store is.
 
-    From a store on another device they are put together and sent ahead by a thread, ``depth`` of
-    them at most.
+    From a store on another device they are put together and sent ahead by a thread, two of them at
+    most.
     """
     target = torch.device(device)
     if store.device.type == target.type:
         yield from (_assembled(store, batch) for batch in batches)
         return
-    ready: queue.Queue[_Sent | BaseException | None] = queue.Queue(maxsize=depth)
+    ready: queue.Queue[_Sent | BaseException | None] = queue.Queue(maxsize=_AHEAD)
     stop = threading.Event()
 
     def offer(item: _Sent | BaseException | None) -> None:

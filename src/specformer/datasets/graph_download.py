@@ -38,14 +38,14 @@ PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcq
 _CHUNK = 50_000
 
 
-def graph_set_from_ogb(folder: str | Path, name: str, split: str = "scaffold") -> GraphSet:
+def graph_set_from_ogb(folder: str | Path, name: str) -> GraphSet:
     """Read the unpacked archive of one of OGB's sets of molecules.
 
     ``raw/`` holds ``edge``, ``node-feat``, ``edge-feat``, ``num-node-list``, ``num-edge-list`` and
     ``graph-label`` as ``.csv.gz`` without header, an empty label being a missing one;
-    ``split/SPLIT/`` holds ``train``, ``valid`` and ``test``.
+    ``split/scaffold/`` holds ``train``, ``valid`` and ``test``.
     """
-    raw, parts = Path(folder) / "raw", Path(folder) / "split" / split
+    raw, parts = Path(folder) / "raw", Path(folder) / "split" / "scaffold"
     return GraphSet(
         num_nodes=_csv(raw / "num-node-list.csv.gz", np.int64)[:, 0],
         num_edges=_csv(raw / "num-edge-list.csv.gz", np.int64)[:, 0],

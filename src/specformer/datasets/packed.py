@@ -125,14 +125,14 @@ class GraphStore:
         hosts = {"host_sizes": self.host_sizes, "host_cells": self.host_cells}
         return GraphStore(**{"y": None, **moved, **hosts})
 
-    def placed(self, device: torch.device | str, share: float = 0.5) -> GraphStore:
-        """The store on ``device`` if it takes at most this share of the memory free there.
+    def placed(self, device: torch.device | str) -> GraphStore:
+        """The store on ``device`` if it takes at most half of the memory free there.
 
         Otherwise it stays where it is, and :func:`~specformer.datasets.batches.batch_stream`
         carries batch after batch over.
         """
         target = torch.device(device)
-        if target.type == "cuda" and self.nbytes > share * torch.cuda.mem_get_info(target)[0]:
+        if target.type == "cuda" and 2 * self.nbytes > torch.cuda.mem_get_info(target)[0]:
             return self
         return self.to(target)
 
