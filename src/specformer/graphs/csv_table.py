@@ -114,12 +114,18 @@ class CsvTable:
                 values[row] = float(cell)
             except ValueError:
                 raise self.error(name, row, f"{cell!r} is not a number") from None
+        return self.finite(name, values, dtype)
+
+    def finite(
+        self, name: str, values: NDArray[np.float64], dtype: type[Any], *, missing: bool = False
+    ) -> NDArray[Any]:
+        """Return a column's numbers in ``dtype``, finite there or, where some may be, missing."""
         with np.errstate(over="ignore"):  # what overflows is refused below
             numbers: NDArray[Any] = values.astype(dtype)
-        bad = ~np.isfinite(numbers)
+        bad = np.isinf(numbers) if missing else ~np.isfinite(numbers)
         if bad.any():
             row = int(bad.argmax())
-            raise self.error(name, row, f"{cells[row]!r} is not a finite number")
+            raise self.error(name, row, f"{self.columns[name][row]!r} is not a finite number")
         return numbers
 
     def weights(self, name: str) -> NDArray[np.float64]:

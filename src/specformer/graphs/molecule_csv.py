@@ -169,10 +169,4 @@ def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
         except ValueError:
             hint = "leave it empty if it is missing, write classes as 0 and 1, or set targets=[…]"
             raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
-    with np.errstate(over="ignore"):  # what overflows is refused below
-        numbers = values.astype(np.float32)
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = int(infinite.argmax())
-        raise table.error(name, row, f"{cells[row]!r} is not a finite number")
-    return numbers
+    return table.finite(name, values, np.float32, missing=True)
