@@ -126,8 +126,14 @@ def test_it_learns_one_of_several_classes() -> None:
     known = ~targets.isnan()
     right = (logits.argmax(dim=1) == targets)[known].double().mean()
     assert fit.by_metric.val == pytest.approx(right.item())
-    with pytest.raises(ConfigError, match="a target is 2, the model's classes are 0 to 1"):
+    with pytest.raises(ConfigError, match="loss=ce: a target is 2, the classes are 0 to 1"):
         fit_graphs(small_model(), task, schedule)
+    for changes, message in (
+        ({"loss": "bce"}, "loss=bce: a target is 2, the classes are 0 to 1"),
+        ({"standardise": True}, "loss=ce: classes are learned as they are"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            fit_graphs(small_model(), replace(task, **changes), GraphSchedule(epochs=1, warmup=0))
 
 
 @pytest.mark.parametrize("average", [None, 1.5])

@@ -138,9 +138,8 @@ def fit_graphs(
     """
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
+    _check_classes(task, cast(nn.Linear, model.readout).out_features)
     task, scale = _prepared(task, metric, device)
-    if task.loss == "ce":
-        _check_classes(task.store, cast(nn.Linear, model.readout).out_features)
     _standardise_inputs(model, task)
     workers.synchronise(model)
     work = Work(model, precision, device, workers)
@@ -214,14 +213,18 @@ def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
             module.standardise(learned)
 
 
-def _check_classes(store: GraphStore, classes: int) -> None:
-    """Refuse targets that are no class of the model's; a GPU would only stop somewhere later."""
-    assert store.y is not None
-    known = store.y[~store.y.isnan()]
-    wrong = known[(known < 0) | (known >= classes) | (known != known.round())]
+def _check_classes(task: GraphTask, outputs: int) -> None:
+    """Refuse targets that are no class: a loss may fall below 0, or a GPU stop somewhere later."""
+    if task.loss not in ("bce", "ce") or task.store.y is None:
+        return
+    if task.standardise:
+        raise ConfigError(f"loss={task.loss}: classes are learned as they are; standardise=False.")
+    known = task.store.y[~task.store.y.isnan()]
+    last = outputs - 1 if task.loss == "ce" else 1
+    wrong = known[(known < 0) | (known > last) | (known != known.round())]
     if len(wrong):
         raise ConfigError(
-            f"loss=ce: a target is {wrong[0].item():g}, the model's classes are 0 to {classes - 1}."
+            f"loss={task.loss}: a target is {wrong[0].item():g}, the classes are 0 to {last}."
         )
 
 
