@@ -86,6 +86,9 @@ def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     different = table(tmp_path, "smiles,name\nC,a\nN,b\nO,a\nCC,c\nCN,d\n")
     with pytest.raises(GraphError, match="column 'name': 4 different words in 5 rows are no class"):
         read_molecule_csv(different, target_columns=["name"])
+    unsaid = table(tmp_path, "smiles,risk\nC,low\nN,low\nO,None\nCC,high\nCN,high\n")
+    with pytest.raises(GraphError, match="column 'risk', row 4: 'None' may be a class or a miss"):
+        read_molecule_csv(unsaid, target_columns=["risk"])
     mixed = table(tmp_path, "smiles,a,b\nC,x,1\nN,x,2\nO,y,3\n")
     with pytest.raises(GraphError, match="column 'a', row 2: 'x' is not a number"):
         read_molecule_csv(mixed, target_columns=["a", "b"])

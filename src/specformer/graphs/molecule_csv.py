@@ -124,6 +124,10 @@ def _is_of_words(cells: Sequence[str]) -> bool:
 def _classes(table: CsvTable, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """Return the number of every cell's word, NaN where there is none, and the words by number."""
     cells = table.column(name)
+    for row, cell in enumerate(cells):
+        if cell.casefold() == "none":
+            either = "may be a class or a missing one; write another word, or leave the cell empty"
+            raise table.error(name, row, f"{cell!r} {either}")
     written = [cell for cell in cells if cell.casefold() not in _MISSING]
     words = sorted(set(written))
     if 2 * len(words) > len(written):
