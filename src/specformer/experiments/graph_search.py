@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split, graph_set
-from specformer.errors import RunError, check_known
+from specformer.errors import RunError
 from specformer.experiments.graph_models import GRAPH_MODELS, largest_ring, model_for
 from specformer.experiments.graph_recipe import GraphRecipe, chosen_targets, graph_recipe
 from specformer.experiments.graph_run import fit_run
 from specformer.experiments.molecules import graph_spectra, graph_splits
-from specformer.experiments.search import Measured, search_space, sustained
+from specformer.experiments.search import Measured, Trials, sustained
 from specformer.training.graph_loop import GraphFit
 from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
@@ -24,40 +24,19 @@ from specformer.training.metrics import summary
 _SUSTAINED = 5
 
 
-class GraphTrials:
+class GraphTrials(Trials):
     """One model on one set of graphs, a :class:`~specformer.experiments.search.Subject`.
 
     A score is the :func:`~specformer.experiments.search.sustained` validation metric, the mean over
     splits, or over initial weights where the split is fixed. Spectra and the packed graphs are made
     once for all trials, by matrix. Test graphs are not looked at.
-
-    Args:
-        source: a data set's name or a file.
-        model: what to tune.
-        recipe: where to start, and ``assignments`` what is not searched.
-        data, cache, device, seed: as in
-            :func:`specformer.experiments.train_molecules.train_molecules`.
     """
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        model: str,
-        recipe: str | None,
-        assignments: Sequence[str],
-        data: str | Path | None,
-        cache: str | Path | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        check_known("model", GRAPH_MODELS, model)
-        self.source, self.model, self.start = source, model, recipe
-        self.device, self.seed, self.cache = device, seed, cache
-        self.assignments = ["monitor=metric", *assignments]
-        self.space = search_space("graph_search.yaml", model, self.assignments)
-        first = graph_recipe(recipe, source, self.assignments, model)[1]  # before a long download
-        self.graphs = chosen_targets(graph_set(source, data, first.targets), first.targets)
+    models, space_file, monitor = GRAPH_MODELS, "graph_search.yaml", "metric"
+
+    def _load(self, data: str | Path | None) -> None:
+        first = graph_recipe(self.start, self.source, self.assignments, self.model)[1]
+        self.graphs = chosen_targets(graph_set(self.source, data, first.targets), first.targets)
         self.name = self.graphs.name
         self.metric = str(self.recipe(self.assignments).metric)
         self.lower = metric_named(self.metric).lower

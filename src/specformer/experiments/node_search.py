@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
-from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
 from specformer.experiments.nodes import (
     fit_task,
@@ -19,7 +16,7 @@ from specformer.experiments.nodes import (
     node_spectrum,
     node_task,
 )
-from specformer.experiments.search import Measured, search_space, sustained
+from specformer.experiments.search import Measured, Trials, sustained
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
 from specformer.training.metrics import summary
@@ -30,40 +27,19 @@ from specformer.training.precision import matmul_precision
 _SUSTAINED = 20
 
 
-class NodeTrials:
+class NodeTrials(Trials):
     """One model on the nodes of one graph, a :class:`~specformer.experiments.search.Subject`.
 
     A score is the :func:`~specformer.experiments.search.sustained` validation accuracy, the mean
     over splits; test nodes are not looked at.
-
-    Args:
-        source: a data set's name, a file or a folder.
-        model: what to tune.
-        recipe: where to start, and ``assignments`` what is not searched.
-        data, cache, device, seed: as in :func:`specformer.experiments.table2.table2`.
     """
 
+    models, space_file, monitor = NODE_MODELS, "node_search.yaml", "accuracy"
     metric, lower = "accuracy", False
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        model: str,
-        recipe: str | None,
-        assignments: Sequence[str],
-        data: str | Path | None,
-        cache: str | Path | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        check_known("model", NODE_MODELS, model)
-        self.source, self.model, self.start = source, model, recipe
-        self.device, self.seed, self.cache = device, seed, cache
-        self.assignments = ["monitor=accuracy", *assignments]
-        self.space = search_space("node_search.yaml", model, self.assignments)
-        self.recipe(self.assignments)  # refuses a wrong one before a long download
-        self.graph: Graph = node_graph(source, data)
+    def _load(self, data: str | Path | None) -> None:
+        self.recipe(self.assignments)
+        self.graph: Graph = node_graph(self.source, data)
         self.name = self.graph.name
         self._tasks: dict[tuple[str, int], NodeTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}

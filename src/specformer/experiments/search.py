@@ -6,16 +6,17 @@ import gc
 import json
 import math
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, RunError, check_known
 from specformer.experiments.recipe_book import shipped
 from specformer.files import write_text
 from specformer.training.progress import Progress
@@ -70,6 +71,45 @@ class Subject(Protocol):
     def measure(self, recipe: Any, splits: int) -> Measured:
         """Train on that many splits and look at the validation part of each."""
         ...
+
+
+class Trials(ABC):
+    """A subject as ``specformer tune`` names it.
+
+    Args:
+        source: a data set's name, a file or a folder.
+        model: what to tune, one of ``models``.
+        recipe: where to start, and ``assignments`` what is not searched.
+        data, cache, device, seed: as in training.
+    """
+
+    models: ClassVar[Collection[str]]
+    #: The file of the lists to draw from, and the validation figure that keeps an epoch.
+    space_file: ClassVar[str]
+    monitor: ClassVar[str]
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        model: str,
+        recipe: str | None,
+        assignments: Sequence[str],
+        data: str | Path | None,
+        cache: str | Path | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        check_known("model", self.models, model)
+        self.source, self.model, self.start = source, model, recipe
+        self.device, self.seed, self.cache = device, seed, cache
+        self.assignments = [f"monitor={self.monitor}", *assignments]
+        self.space = search_space(self.space_file, model, self.assignments)
+        self._load(data)
+
+    @abstractmethod
+    def _load(self, data: str | Path | None) -> None:
+        """Read the data, once a wrong recipe has been refused: a download may be long."""
 
 
 class Search:
