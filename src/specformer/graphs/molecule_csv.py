@@ -110,10 +110,14 @@ def _targets(
         not_targets = (smiles_column, _named(table, _ID), "")
         others = [name for name in table.columns if name not in not_targets]
         asked = [name for name in others if any(map(_is_number, table.columns[name]))]
-    elif len(asked) == 1 and _is_of_words(table.column(asked[0])):
-        numbers, class_names = _classes(table, asked[0])
-        return {asked[0]: numbers}, class_names
-    return {name: _numbers(table, name) for name in asked}, None
+    words = next((name for name in asked if _is_of_words(table.column(name))), None)
+    if words is None:
+        return {name: _numbers(table, name) for name in asked}, None
+    if len(asked) > 1:
+        alone = f"its words are classes, which are learned alone: targets=[{words}]"
+        raise GraphError(f"{table.path}: column {words!r}: {alone}")
+    numbers, class_names = _classes(table, words)
+    return {words: numbers}, class_names
 
 
 def _is_of_words(cells: Sequence[str]) -> bool:
