@@ -30,7 +30,7 @@ from specformer.training.graph_evaluation import Evaluation, Work
 from specformer.training.graph_history import GraphMonitor
 from specformer.training.graph_loop import GraphFit
 from specformer.training.graph_metrics import metric_named
-from specformer.training.metrics import summary
+from specformer.training.metrics import confusion, summary
 from specformer.training.progress import Progress, Silent
 
 logger = logging.getLogger(__name__)
@@ -215,10 +215,8 @@ def _tested(where: str, fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[s
     )
     if recipe.loss == "ce":
         known = ~np.isnan(measured[:, 0])
-        counts = np.zeros((predicted.shape[1],) * 2, dtype=np.int64)
-        pairs = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
-        np.add.at(counts, pairs, 1)
-        return {f"{where}/confusion": counts}
+        true, taken_for = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
+        return {f"{where}/confusion": confusion(true, taken_for, predicted.shape[1])}
     shown = _in_words(torch.from_numpy(predicted[:, :_SHOWN].astype(np.float32)), recipe)
     both = np.stack([shown.numpy(), measured[:, :_SHOWN].astype(np.float32)])
     return {f"{where}/tested": both}

@@ -33,7 +33,7 @@ from specformer.spectrum.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
 from specformer.training.checkpoint import Checkpoint
-from specformer.training.metrics import summary
+from specformer.training.metrics import confusion, summary
 from specformer.training.node_batches import check_batches, fit_node_batches
 from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes
 from specformer.training.precision import matmul_precision
@@ -261,9 +261,9 @@ def _confusion(
     """Test nodes of all runs, true class by predicted, ``[classes, classes]``."""
     points = () if landmarks is None else (landmarks,)
     scores: Tensor = model.eval()(task.x, operator, *points)
-    classes = scores.shape[-1]
-    pairs = (classes * task.y + scores.argmax(dim=-1))[task.test]
-    return torch.bincount(pairs.cpu(), minlength=classes**2).view(classes, classes).numpy()
+    predicted = scores.argmax(dim=-1)
+    true, taken_for = task.y.expand_as(predicted)[task.test], predicted[task.test]
+    return confusion(true.cpu().numpy(), taken_for.cpu().numpy(), scores.shape[-1])
 
 
 def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int) -> str:

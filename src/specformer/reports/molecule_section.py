@@ -11,6 +11,7 @@ from specformer.reports.sections import (
     Figure,
     Section,
     confusions,
+    described,
     mean_over,
     median_over,
     most,
@@ -26,7 +27,6 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
     entries: Sequence[Entry] = result.get("molecules") or ()
     if not entries:
         return
-    described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
     over = median_over(most(entries, "runs"), "runs")
     yield Section(
         anchor="molecules",
@@ -35,7 +35,7 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             "Each graph, a molecule say, has targets of its own; a model learns them from some of "
             "the graphs, validation picks its best epoch, and it is measured on the others."
         ),
-        notes=tuple((name, text) for name, text in described.items() if text),
+        notes=described(entries),
         blocks=present(
             *(
                 table

@@ -11,6 +11,7 @@ from specformer.reports.sections import (
     Figure,
     Section,
     confusions,
+    described,
     mean_over,
     median_over,
     most,
@@ -24,7 +25,6 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     entries: Sequence[Entry] = result.get("nodes") or ()
     if not entries:
         return
-    described = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
     runs, many = most(entries, "runs"), len(contestant_looks(entries)) > 1
     yield Section(
         anchor="nodes",
@@ -33,7 +33,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             "Some nodes of a graph carry a label; each model predicts the labels of the others "
             "from the nodes’ features and the graph."
         ),
-        notes=tuple((name, text) for name, text in described.items() if text),
+        notes=described(entries),
         blocks=present(
             Figure(
                 "Accuracy",

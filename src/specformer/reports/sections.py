@@ -44,6 +44,12 @@ def most(entries: Sequence[Entry], key: str) -> int:
     return max(int(entry.get(key) or 0) for entry in entries)
 
 
+def described(entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+    """The data sets that have a description, with it."""
+    found = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    return tuple((name, text) for name, text in found.items() if text)
+
+
 def mean_over(count: int, what: str) -> str:
     """What a table's figures are of several runs or images."""
     return f", mean over {count} {what} ± 95% interval" if count > 1 else ""

@@ -1,4 +1,4 @@
-r"""Summaries of several runs."""
+r"""Summaries of several runs, and of which classes were taken for which."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
     """
     numbers = [float(value) for value in values]
     return {"mean": float(np.mean(numbers)), "ci95": ci95(numbers), "values": numbers}
+
+
+def confusion(true: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+    """How often each class was taken for each, true by predicted ``[classes, classes]``.
+
+    Example:
+        >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+        [[1, 0], [1, 1]]
+    """
+    pairs = np.bincount(classes * true + predicted, minlength=classes**2)
+    return pairs.reshape(classes, classes)
 
 
 def ci95(values: Sequence[float]) -> float | None:

@@ -101,8 +101,8 @@ class GPS(PooledBaseline):
         walk_channels: int = 28,
         pooling: Pooling = "sum",
         dropout: float = 0.0,
-        in_channels: int = 0,
         attention_dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         arguments = given(locals())
         if not 0 < walk_channels < hidden_channels:

@@ -85,8 +85,8 @@ class GraphGraphormer(GraphBaseline):
         max_distance: int = 20,
         max_hops: int = 5,
         dropout: float = 0.0,
-        in_channels: int = 0,
         attention_dropout: float = 0.0,
+        in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
         for name in ("max_degree", "max_distance", "max_hops"):
