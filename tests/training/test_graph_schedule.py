@@ -59,6 +59,7 @@ def test_it_is_adamw_with_its_settings() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
         ({"clip": -1.0}, "clip=-1.0 must be positive"),
         ({"average": 0.0}, "average=0.0 must be positive"),
+        ({"recalibrate": 0}, "recalibrate=0 must be positive"),
         ({"warmup": -1}, "warmup=-1 must not be negative"),
         ({"beta1": 1.0}, "beta1=1.0 must be at least 0 and below 1"),
     ],

@@ -247,7 +247,7 @@ class GraphBases(nn.Module):
 
     def moments(self, entries: Tensor, layout: Layout) -> Moments | None:
         """Those of the entries, if the first layer's normalisation needs them."""
-        if self.first_norm is None or not self.training:
+        if self.first_norm is None or not self.first_norm.training:
             return None
         return self.first_norm.moments(entries, layout.pairs)
 

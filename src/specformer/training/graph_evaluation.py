@@ -17,9 +17,9 @@ from specformer.training.distributed import ALONE, Workers
 #: float32; products in TF32; that and the layers' work in bfloat16. Only on a GPU.
 GraphPrecision = Literal["highest", "high", "bf16"]
 #: Batches are this many times larger than in training: nothing is kept for a backward pass.
-_WIDER = 4
+WIDER = 4
 #: More batches than these are large enough work not to be captured.
-_MOST_CAPTURED = 64
+MOST_CAPTURED = 64
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Evaluation:
 
     def __init__(self, work: Work, store: GraphStore, index: Any, batch_size: int) -> None:
         self.work, self.store = work, store
-        every = size_batches(store, index, _WIDER * batch_size)
+        every = size_batches(store, index, WIDER * batch_size)
         self.order = torch.cat([batch.index for batch in every])
         ends = torch.tensor([len(batch.index) for batch in every]).cumsum(0).tolist()
         spans = [slice(end - len(b.index), end) for b, end in zip(every, ends, strict=True)]
@@ -62,7 +62,7 @@ class Evaluation:
         self._targets = None if store.y is None else store.labels(self.order).double().cpu()
         here = store.device.type == work.device.type
         self._repeated = Repeated(
-            self._run, work.device, capture=here and len(self._batches) <= _MOST_CAPTURED
+            self._run, work.device, capture=here and len(self._batches) <= MOST_CAPTURED
         )
 
     @property

@@ -22,6 +22,7 @@ from specformer.errors import ConfigError
 from specformer.graphs.graph_set import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.spectrum.packed import PackedGraphs
+from specformer.training.calibration import Calibration
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
@@ -146,6 +147,13 @@ def fit_graphs(
     training = _Training(work, task, schedule, seed, capture)
     judged = replace(work, model=training.judged)
     validation = Evaluation(judged, task.store, task.val, schedule.batch_size)
+    calibration = (
+        None
+        if schedule.recalibrate is None
+        else Calibration(
+            judged, task.store, task.train, schedule.batch_size, schedule.recalibrate, seed
+        )
+    )
     history = History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
@@ -159,6 +167,8 @@ def fit_graphs(
         while (epoch := int(history.epochs)) < schedule.epochs:
             began = time.perf_counter()
             training.epoch(epoch)
+            if calibration:
+                calibration()
             outputs = validation.outputs()
             loss = mean_error(task.loss, outputs, validation.targets)
             figure = _figure(metric, *_in_units(scale, outputs, validation.targets))

@@ -35,6 +35,9 @@ class GraphSchedule:
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
         average: judge and keep the :class:`~specformer.training.weight_average.WeightAverage` of
             about this many epochs; None for the weights themselves.
+        recalibrate: before every validation, take the averages of batch norms anew from so many
+            training graphs (:class:`~specformer.training.calibration.Calibration`); None for those
+            that training keeps.
     """
 
     epochs: int = 100
@@ -47,12 +50,13 @@ class GraphSchedule:
     beta2: float = 0.999
     clip: float | None = None
     average: float | None = None
+    recalibrate: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
-        for name in ("learning_rate", "clip", "average"):
+        for name in ("learning_rate", "clip", "average", "recalibrate"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name}={value} must be positive.")
