@@ -19,6 +19,8 @@ from specformer.reports.style import HEAT, INK, MUTED, RC, RULE, Look, Named
 _Parameters = ParamSpec("_Parameters")
 #: Of either edge of a tint.
 _EDGE_POINTS = 160
+#: Below this ratio of its ends an axis may hold only one of 1, 2, 5, 10, ….
+_FEW_ROUND = 5.0
 
 
 def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
@@ -202,7 +204,10 @@ def logarithmic(axis: Axes) -> None:
     axis.set_yscale("log")
     bottom, top = np.log10(axis.get_ylim())
     narrow = np.floor(top) - np.ceil(bottom) < 1  # one power of ten, or none
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
+    if top - bottom < np.log10(_FEW_ROUND):
+        axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    else:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
     axis.yaxis.set_major_formatter(FuncFormatter(plain if narrow else power))
     axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
