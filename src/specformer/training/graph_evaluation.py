@@ -50,7 +50,8 @@ class Evaluation:
 
     def __init__(self, work: Work, store: GraphStore, index: Any, batch_size: int) -> None:
         self.work, self.store = work, store
-        every = size_batches(store, index, WIDER * batch_size)
+        # The largest first: what it frees holds all that come after.
+        every = size_batches(store, index, WIDER * batch_size)[::-1]
         self.order = torch.cat([batch.index for batch in every])
         ends = torch.tensor([len(batch.index) for batch in every]).cumsum(0).tolist()
         spans = [slice(end - len(b.index), end) for b, end in zip(every, ends, strict=True)]
