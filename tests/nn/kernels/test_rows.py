@@ -109,6 +109,32 @@ def test_normalised(
     assert_averages(averages, x[mask])
 
 
+@pytest.mark.parametrize("most", [4096, 4])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_normalised_keeps_what_is_no_number(
+    activation: Literal["relu", "gelu"],
+    most: int,
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(normalise, "_ROWS", most)
+    x = random(6, 3, seed=0)
+    x[2, 1] = torch.nan
+    averages = averages_of(3, device)
+    share, number = torch.ones(6, 1, device=device), torch.tensor(6.0, device=device)
+
+    def fused(x, weight, bias):
+        given = averages._replace(shift=torch.zeros(3, device=device))
+        return kernels.normalised(x, share, number, weight, bias, given, 1e-5, activation)
+
+    def plain(x, weight, bias):
+        normal = torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+        return getattr(torch.nn.functional, activation)(normal)
+
+    assert_same(fused, plain, [x, *random(2, 3, seed=1)], device)
+    assert averages.mean.isnan().tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("mean", [0.0, 100.0])
 def test_column_moments(mean: float, device: torch.device) -> None:
     rows, channels = 300, 35
@@ -152,3 +178,14 @@ def test_folded_norm(narrow: int, wide: int, device: torch.device) -> None:
     inputs = [x, weight, *random(2, wide, seed=2), averages.shift]
     assert_same(fused, plain, inputs, device, atol=1e-4)
     assert_averages(averages, x @ weight.mT)
+
+
+def test_folded_norm_keeps_what_is_no_number(device: torch.device) -> None:
+    averages = averages_of(2, device)._replace(shift=torch.zeros(2, device=device))
+    weight, mean = torch.ones(2, 3, device=device), torch.zeros(3, device=device)
+    covariance = torch.full((3, 3), torch.nan, device=device)
+    scale, shift = torch.ones(2, 2, device=device)
+    number = torch.tensor(9.0, device=device)
+    folded, _ = kernels.folded_norm(weight, mean, covariance, scale, shift, number, averages, 1e-5)
+    assert folded.isnan().all()
+    assert averages.var.isnan().all()

@@ -117,7 +117,8 @@ def _variances(weight, covariance, w, row, entry, rows, NARROW: tl.constexpr):
         line = tl.load(covariance + i * NARROW + entry, mask=known, other=0.0)
         column = tl.load(weight + row * NARROW + i, mask=row < rows, other=0.0)
         product += column[:, None] * line[None, :]
-    return product, tl.maximum(tl.sum(product * w, axis=1), 0.0)
+    var = tl.sum(product * w, axis=1)
+    return product, tl.where(var < 0.0, 0.0, var)  # a maximum would make zero of what is no number
 
 
 @jit

@@ -146,8 +146,8 @@ def _counted(share, start, rows, ROWS: tl.constexpr):
 
 @jit
 def _activated(x, SMOOTH: tl.constexpr):
-    """GELU, or ReLU."""
-    return gelu(x) if SMOOTH else tl.maximum(x, 0.0)
+    """GELU, or ReLU; what is no number stays so, where a maximum would make it zero."""
+    return gelu(x) if SMOOTH else tl.where(x < 0.0, 0.0, x)
 
 
 @jit
@@ -212,7 +212,7 @@ def _passed(
     if SMOOTH:
         g *= gelu_slope(scaled)
     else:
-        g = tl.where(scaled > 0.0, g, 0.0)
+        g = tl.where(scaled <= 0.0, 0.0, g)
     return g, normal, place, mask
 
 
