@@ -165,3 +165,41 @@ def test_two_workers_with_the_same_rows_are_one_with_them_twice(after: bool) -> 
         found.append([out[:7], *half, norm.running_mean, norm.running_var])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("after", [False, True])
+def test_fewer_rows_than_two_leave_the_averages(count: int, after: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    norm, linear = BatchNorm(3).double(), nn.Linear(3, 3).double()
+    norm(torch.randn(20, 3, dtype=torch.float64) + 5.0)
+    before = [average.clone() for average in (norm.running_mean, norm.running_var)]
+    rows = CountedRows.of(torch.arange(4) < count, x.dtype)
+    out = _after(norm, linear, x, rows) if after else norm(x, rows)
+    norm(x[:1])
+    assert torch.equal(norm.running_mean, before[0])
+    assert torch.equal(norm.running_var, before[1])
+    torch.testing.assert_close(out[:count], norm.bias.expand(count, -1))
+    (gradient,) = torch.autograd.grad((out**2 * rows.share).sum(), x)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient))
+
+
+def test_a_worker_without_rows_takes_those_of_the_others() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 3, dtype=torch.float64)
+    sums: list[torch.Tensor] = []
+
+    def kept(tensor: torch.Tensor) -> torch.Tensor:
+        sums.append(tensor.clone())
+        return tensor
+
+    norms = [BatchNorm(3).double() for _ in range(3)]
+    norms[0](x)
+    for norm, mask, across in (
+        (norms[1], torch.arange(6) < 6, kept),
+        (norms[2], torch.arange(6) < 0, lambda tensor: tensor.add_(sums.pop(0))),
+    ):
+        norm.across = across
+        norm(x if mask.any() else 1e3 * x, mask)
+        _assert_same_averages(norm, norms[0])

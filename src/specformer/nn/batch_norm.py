@@ -22,7 +22,7 @@ class CountedRows:
 
     Args:
         share: ``[tokens, 1]`` one for a row that counts and zero for padding.
-        number: ``[]`` how many count.
+        number: ``[]`` how many count; there may be none.
     """
 
     share: Tensor
@@ -31,22 +31,39 @@ class CountedRows:
     @classmethod
     def of(cls, mask: Tensor, dtype: torch.dtype) -> CountedRows:
         """From a mask ``[tokens]``, true for rows that count."""
-        return cls(mask.to(dtype).unsqueeze(-1), mask.sum().clamp_min(1).to(dtype))
+        return cls(mask.to(dtype).unsqueeze(-1), mask.sum().to(dtype))
 
     @cached_property
-    def unbiased(self) -> Tensor:
-        """``[]`` n / (n − 1)."""
-        return _unbiased(self.number)
+    def sample(self) -> Sample:
+        """What averages take of them."""
+        return Sample.of(self.number)
 
     @cached_property
     def ratio(self) -> Tensor:
         """``[]`` all rows over those that count."""
-        return len(self.share) / self.number
+        return len(self.share) / self.number.clamp_min(1.0)
 
     @cached_property
     def surplus(self) -> Tensor:
         """``[]`` the ratio less one."""
         return self.ratio - 1.0
+
+
+class Sample(NamedTuple):
+    """How running averages take the statistics of n rows.
+
+    Args:
+        unbiased: ``[]`` the variance's factor, n / (n − 1).
+        counts: ``[]`` one, or zero for fewer rows than two, which have no variance.
+    """
+
+    unbiased: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, number: Tensor) -> Sample:
+        """That of so many rows."""
+        return cls(number / (number - 1.0).clamp_min(1.0), (number > 1.0).to(number.dtype))
 
 
 class Moments(NamedTuple):
@@ -63,7 +80,8 @@ class BatchNorm(nn.Module):
     In training the statistics are the batch's own and a running average of them is kept; in
     evaluation that average is used. Unlike ``torch.nn.BatchNorm1d`` it can leave padding rows out
     of the statistics, and its parameters and averages may carry a leading run axis
-    (:mod:`specformer.nn.linear`).
+    (:mod:`specformer.nn.linear`). Fewer rows than two leave the averages as they are: a batch of
+    molecules may have no ring.
 
     Args:
         channels: width.
@@ -109,13 +127,15 @@ class BatchNorm(nn.Module):
             mean, var = self.running_mean, self.running_var
         elif mask is None:
             var, mean = torch.var_mean(x, dim=-2, correction=0)
-            self._average(mean, var, x.shape[-2] / max(x.shape[-2] - 1, 1))
+            if (number := x.shape[-2]) > 1:
+                self._average(mean, var * (number / (number - 1)), self.momentum)
         else:
             rows = CountedRows.of(mask, x.dtype) if isinstance(mask, Tensor) else mask
             out, mean, var, number = _Masked.apply(
                 x, rows, self.weight, self.bias, self.eps, self.across
             )
-            self._average(mean, var, rows.unbiased if self.across is None else _unbiased(number))
+            sample = rows.sample if self.across is None else Sample.of(number)
+            self._average(mean, var * sample.unbiased, self.momentum * sample.counts)
             return cast(Tensor, out)
         scale = self.weight * (var + self.eps).rsqrt()
         return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)
@@ -146,9 +166,10 @@ class BatchNorm(nn.Module):
         """Mean and covariance of the rows that count, of all workers."""
         with torch.autocast(x.device.type, enabled=False):
             number = self._whole(rows.number)
-            mean = self._whole((x * rows.share).sum(dim=0)) / number
+            some = number.clamp_min(1.0)
+            mean = self._whole((x * rows.share).sum(dim=0)) / some
             centred = (x - mean) * rows.share
-            return Moments(mean, self._whole(centred.mT @ centred) / number, number)
+            return Moments(mean, self._whole(centred.mT @ centred) / some, number)
 
     def folded(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
         r"""Weight and bias of the linear map that is ``linear`` and then this normalisation.
@@ -187,7 +208,8 @@ class BatchNorm(nn.Module):
         mean = linear.weight @ moments.mean + linear.bias
         product = linear.weight @ moments.covariance
         var = (product * linear.weight).sum(dim=-1).clamp_min(0.0)
-        self._average(mean, var, _unbiased(moments.number))
+        sample = Sample.of(moments.number)
+        self._average(mean, var * sample.unbiased, self.momentum * sample.counts)
         return mean, var
 
     def _averages(self, shift: Tensor) -> Averages:
@@ -198,18 +220,14 @@ class BatchNorm(nn.Module):
         return part if self.across is None else cast(Tensor, _Sum.apply(part, self.across))
 
     @torch.no_grad()
-    def _average(self, mean: Tensor, var: Tensor, unbiased: Tensor | float) -> None:
-        """Blend a batch's mean and unbiased variance into the averages."""
-        var = var * unbiased
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-        self.running_var.lerp_(var.to(self.running_var.dtype), self.momentum)
+    def _average(self, mean: Tensor, var: Tensor, share: Tensor | float) -> None:
+        """Blend a batch's mean and unbiased variance into the averages, so much of them."""
+        for average, newest in ((self.running_mean, mean), (self.running_var, var)):
+            weight: Any = share.to(average.dtype) if isinstance(share, Tensor) else share
+            average.lerp_(newest.to(average.dtype), weight)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, momentum={self.momentum}, eps={self.eps}"
-
-
-def _unbiased(number: Tensor) -> Tensor:
-    return number / (number - 1.0).clamp_min(1.0)
 
 
 class _Sum(torch.autograd.Function):
@@ -270,8 +288,9 @@ class _Masked(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Number, mean and variance of all workers' rows from those of each one's own."""
         total = across(number.clone())
-        overall = across(number * mean) / total
-        return total, overall, across(number * (var + (mean - overall).square())) / total
+        some = total.clamp_min(1.0)
+        overall = across(number * mean) / some
+        return total, overall, across(number * (var + (mean - overall).square())) / some
 
     @staticmethod
     @once_differentiable
@@ -283,7 +302,7 @@ class _Masked(torch.autograd.Function):
         total = gradient.sum(dim=-2, keepdim=True)
         of_weight = (gradient * centred).sum(dim=-2, keepdim=True).mul_(inverse)
         # What every row that counts adds through the mean, and through the variance.
-        part = scale / number
+        part = scale / number.clamp_min(1.0)
         sums = (total, of_weight)
         if ctx.across is not None:
             sums = ctx.across(torch.stack(sums)).unbind()

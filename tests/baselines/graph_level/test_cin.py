@@ -184,3 +184,14 @@ def test_rings_tell_apart_what_messages_alone_cannot() -> None:
     gin, cin = (fresh(name).double().eval()(batch) for name in ("gin", "cin"))
     torch.testing.assert_close(gin[0], gin[1], rtol=0, atol=1e-12)
     assert (cin[0] - cin[1]).abs().max() > 1e-4
+
+
+def test_batches_without_rings_leave_the_statistics_of_rings() -> None:
+    model = model_of("cin").train()
+    model(pack(CAGES))
+    before = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    model(pack([molecule(nx.path_graph(n)) for n in (4, 6)])).sum().backward()
+    for name, tensor in model.named_buffers():
+        if "running" in name:
+            assert torch.equal(tensor, before[name]) == (".rings." in name), name
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())

@@ -135,6 +135,25 @@ def test_normalised_keeps_what_is_no_number(
     assert averages.mean.isnan().tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("most", [4096, 4])
+def test_fewer_rows_than_two_leave_the_averages(
+    count: int, most: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(normalise, "_ROWS", most)
+    averages = averages_of(3, device)._replace(shift=torch.ones(3, device=device))
+    before = averages.mean.clone(), averages.var.clone()
+    share = (torch.arange(6, device=device) < count).float().unsqueeze(-1)
+    x = random(6, 3, seed=0).to(device, torch.float32).requires_grad_()
+    weight, bias = torch.ones(2, 3, device=device)
+    out = kernels.normalised(x, share, share.sum(), weight, bias, averages, 1e-5)
+    torch.testing.assert_close(out[:count], torch.ones(count, 3, device=device))
+    (gradient,) = torch.autograd.grad((out * share).sum(), x)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient))
+    assert torch.equal(averages.mean, before[0])
+    assert torch.equal(averages.var, before[1])
+
+
 @pytest.mark.parametrize("mean", [0.0, 100.0])
 def test_column_moments(mean: float, device: torch.device) -> None:
     rows, channels = 300, 35

@@ -91,6 +91,7 @@ def _moments_joined(
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     n = tl.load(number)
+    some = tl.maximum(n, 1.0)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in range(0, parts, ROWS):
         part = start + tl.arange(0, ROWS)
@@ -98,7 +99,7 @@ def _moments_joined(
         count = tl.load(counts + part, mask=part < parts, other=0.0)
         mean = tl.load(means + part[:, None] * columns + column[None, :], mask=mask, other=0.0)
         total += mean * count[:, None]
-    middle = tl.sum(total, axis=0) / n
+    middle = tl.sum(total, axis=0) / some
     spread = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in range(0, parts, ROWS):
         part = start + tl.arange(0, ROWS)
@@ -107,7 +108,7 @@ def _moments_joined(
         count = tl.load(counts + part, mask=part < parts, other=0.0)
         off = tl.load(means + place, mask=mask, other=0.0) - middle[None, :]
         spread += tl.load(squares + place, mask=mask, other=0.0) + off * off * count[:, None]
-    var = tl.sum(spread, axis=0) / n
+    var = tl.sum(spread, axis=0) / some
     tl.store(mean_out + column, middle, mask=inside)
     tl.store(inverse_out + column, tl.rsqrt(var + eps), mask=inside)
     update_averages(average_mean, average_var, shift, middle, var, n, momentum, column, inside)
@@ -115,7 +116,8 @@ def _moments_joined(
 
 @jit
 def update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside):
-    """Blend means, shifted, and unbiased variances of n rows into running averages."""
+    """Blend means, shifted, and unbiased variances of n rows, at least two, into averages."""
+    momentum = tl.where(n > 1.0, momentum, 0.0)
     old = tl.load(average_mean + column, mask=inside, other=0.0)
     new = mean + tl.load(shift + column, mask=inside, other=0.0)
     tl.store(average_mean + column, old + momentum * (new - old), mask=inside)

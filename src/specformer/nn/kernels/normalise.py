@@ -174,13 +174,14 @@ def _normalise_forward(
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     n = tl.load(number)
+    some = tl.maximum(n, 1.0)
     gamma = tl.load(weight + column, mask=inside, other=0.0)
     low = tl.load(bias + column, mask=inside, other=0.0)
     values, place, mask = _tile(x, 0, rows, columns, column, ROWS)
     counted = _counted(share, 0, rows, ROWS)
-    mean = tl.sum(values * counted, axis=0) / n
+    mean = tl.sum(values * counted, axis=0) / some
     centred = values - mean[None, :]
-    var = tl.sum(centred * centred * counted, axis=0) / n
+    var = tl.sum(centred * centred * counted, axis=0) / some
     inverse = tl.rsqrt(var + eps)
     normal = centred * (gamma * inverse)[None, :] + low[None, :]
     tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
@@ -252,7 +253,7 @@ def _normalise_backward(
     total = tl.sum(g, axis=0)
     slope = tl.sum(g * normal, axis=0)
     # Every row that counts adds through the mean, and through the variance.
-    counted = _counted(share, 0, rows, ROWS) / tl.load(number)
+    counted = _counted(share, 0, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
     g -= counted * (total[None, :] + normal * slope[None, :])
     tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)
     tl.store(sums + column, total, mask=inside)
@@ -339,6 +340,6 @@ def _some_backward(
     )
     total = tl.load(sums + column, mask=inside, other=0.0)
     slope = tl.load(sums + columns + column, mask=inside, other=0.0)
-    counted = _counted(share, start, rows, ROWS) / tl.load(number)
+    counted = _counted(share, start, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
     g -= counted * (total[None, :] + normal * slope[None, :])
     tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)

@@ -10,6 +10,8 @@ from torch import Tensor
 class Averages(NamedTuple):
     """Running averages of means and unbiased variances ``[columns]``, changed in place.
 
+    Fewer rows than two leave them as they are.
+
     Args:
         mean, var: the averages.
         momentum: share of the newest batch.
