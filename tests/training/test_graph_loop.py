@@ -206,11 +206,13 @@ def test_the_seed_decides_order_and_dropout() -> None:
     assert not np.array_equal(curves(0), curves(1))
 
 
-def test_a_diverged_run_says_so() -> None:
+def test_a_diverged_run_says_so_and_goes_on_to_nothing_else(tmp_path: Path) -> None:
     schedule = GraphSchedule(epochs=2, batch_size=6, learning_rate=1e30, warmup=0)
-    model = small_model(torch.float32)
-    with pytest.raises(RunError, match="training diverged"):
-        fit_graphs(model, small_task(dtype=torch.float32), schedule)
+    checkpoint = Checkpoint(tmp_path / "kept.safetensors", "a test")
+    for _ in range(2):
+        model = small_model(torch.float32)
+        with pytest.raises(RunError, match=r"training diverged: .* start a new run"):
+            fit_graphs(model, small_task(dtype=torch.float32), schedule, checkpoint=checkpoint)
 
 
 def test_no_targets_and_one_class_are_refused_before_training() -> None:

@@ -89,6 +89,6 @@ class Best:
 def diverged(what: str) -> RunError:
     """The error of a run in which ``what`` had no number to go by."""
     return RunError(
-        f"training diverged: {what} finite validation loss; lower schedule.learning_rate or set "
-        "schedule.clip."
+        f"training diverged: {what} finite validation loss. To go on would not help: start a new "
+        "run with a lower schedule.learning_rate, or with schedule.clip."
     )
