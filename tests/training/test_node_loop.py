@@ -18,7 +18,7 @@ from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
 from specformer.training import node_loop
 from specformer.training.capture import Repeated
-from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes
+from specformer.training.node_loop import NodeFit, NodeRuns, NodeTask, fit_nodes
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import unstack
 
@@ -290,6 +290,23 @@ def test_progress_is_told():
     assert all(0 <= accuracy <= 1 for _, accuracy, _ in told)
     assert told[-1][2]["loss"] == pytest.approx(float(fit.curves[-1, :, 0].mean()))
     assert told[-1][2]["runs_left"] == RUNS
+
+
+@pytest.mark.parametrize("monitor", ["loss", "accuracy"])
+def test_an_epoch_whose_loss_is_no_number_is_never_the_best(monitor):
+    runs = NodeRuns(gcns(), task_of(), Schedule(epochs=3, patience=3), monitor)
+    bias = runs.model.state_dict()["convs.1.bias"]
+    for epoch, lost in enumerate([(), (1, 2), ()]):
+        bias.fill_(epoch)
+        runs.end_epoch()
+        loss, accuracy = torch.full((2, RUNS), 0.5 + 0.1 * epoch, dtype=torch.float64)
+        loss[list(lost)] = torch.tensor([torch.nan, torch.inf][: len(lost)], dtype=loss.dtype)
+        accuracy[list(lost)] = 1.0
+        runs.take_evaluation(loss, accuracy, accuracy)
+    assert runs.best.epoch.tolist() == [[0, 0, 0], [2, 2, 2]]
+    torch.testing.assert_close(runs.best.accuracy[1, 0], torch.full((3,), 0.7).double())
+    runs.stopping.restore()
+    assert (bias == (0 if monitor == "loss" else 2)).all()
 
 
 @makers

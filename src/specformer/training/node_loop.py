@@ -118,6 +118,7 @@ class NodeRuns:
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
         self._rule = ("loss", "accuracy").index(monitor)
         self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
+        self._nothing = torch.zeros_like(self._signs)
         self.curves = torch.full(
             (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
         )
@@ -144,7 +145,8 @@ class NodeRuns:
         """
         last = self.epoch - 1
         record = torch.stack([val_loss, val, test])
-        scores = record[:2] * self._signs
+        # Where the loss is no number the accuracy, that of a constant guess, is no score either.
+        scores = (record[:2] * self._signs).addcmul_(self._nothing, val_loss)
         self.best.update(scores, record[1:], self.stopping.active, last)
         self.stopping.update(scores[self._rule], last)
         self.curves[..., 1:].index_copy_(0, last.view(1), record[:2].mT.unsqueeze(0))
