@@ -212,10 +212,12 @@ def test_signals_and_responses_that_do_not_fit_are_named(x, response, message: s
         sf.approximate(SMALL["ring"], degree=4).filter(x, response)
 
 
-def test_gradients_have_gradients() -> None:
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_have_gradients(lead: tuple[int, ...], transposed: bool) -> None:
     spectrum = sf.approximate(SMALL["weighted"], degree=3, dtype=torch.float64)
-    x = random(spectrum.num_nodes, 2).requires_grad_()
-    response = random(4, 2, seed=1).requires_grad_()
+    x, response = random(*lead, spectrum.num_nodes, 2), random(4, 2, seed=1).requires_grad_()
+    x = (x.mT.contiguous().mT if transposed else x).requires_grad_()
     assert torch.autograd.gradgradcheck(spectrum.filter, (x, response))
 
 

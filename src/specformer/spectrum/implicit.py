@@ -191,7 +191,7 @@ class ImplicitSpectrum:
             Tensor,
             _ChebyshevSeries.apply(
                 self.operator,
-                columns.transpose(0, 1).reshape(n, -1),
+                columns.transpose(0, 1).reshape(n, -1).contiguous(),
                 terms.permute(1, 2, 0, 3).reshape(self.degree + 1, copies, -1),
             ),
         )
@@ -276,12 +276,11 @@ class _ChebyshevSeries(torch.autograd.Function):
     The gradient of x, :math:`\sum_k T_k(M) \sum_m c_{km} \odot \bar y_m`, is summed by Clenshaw's
     rule in as many products; that of :math:`c_{km}` is :math:`\langle T_k(M) x, \bar y_m\rangle`.
 
-    Shapes: x ``[n, c]``, coefficients ``[K + 1, M, c]``, output ``[n, M, c]``.
+    Shapes: x ``[n, c]``, contiguous, coefficients ``[K + 1, M, c]``, output ``[n, M, c]``.
     """
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, x: Tensor, coefficients: Tensor) -> Tensor:
-        x = x.contiguous()
         ctx.matrix = matrix
         ctx.save_for_backward(x, coefficients)
         keeps = ctx.needs_input_grad[2] and x.numel() * len(coefficients) <= _KEPT
