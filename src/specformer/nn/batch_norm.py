@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from specformer.nn import kernels
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.statistics import Averages
 from specformer.nn.segments import widened
 
@@ -239,7 +239,7 @@ class _Sum(torch.autograd.Function):
         return across(part.clone())
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return ctx.across(gradients[0].clone()), None
 
@@ -293,7 +293,7 @@ class _Masked(torch.autograd.Function):
         return total, overall, across(number * (var + (mean - overall).square())) / some
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if gradient is None:
             return None, None, None, None, None, None

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from specformer.errors import ConfigError
+from specformer.nn.first_order import first_order
 from specformer.spectrum.packed import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.
@@ -153,7 +153,7 @@ class _SummedRows(torch.autograd.Function):
         return nn.functional.embedding(rows, weight).sum(dim=-2)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         (rows,) = ctx.saved_tensors
         taken = gradients[0].new_zeros(len(rows), ctx.values).scatter_(1, rows, 1.0)

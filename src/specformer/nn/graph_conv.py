@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from specformer.nn import kernels
 from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.first_order import first_order
 from specformer.nn.graph_bases import Layout, Logits, is_fused
 from specformer.nn.segments import Segments, widened
 
@@ -96,7 +96,7 @@ class _FilteredSum(torch.autograd.Function):
         return by_target.sum(messages.index_select(0, by_message.index).mul_(bases))
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         messages, bases = ctx.saved_tensors
         at_pairs = ctx.by_target.spread(gradients[0])

@@ -158,7 +158,7 @@ class _Affine(torch.autograd.Function):
             return out if bias is None else out.add_(bias.unsqueeze(-2))
         out = rows @ own.mT if bias is None else torch.addmm(bias.view(-1), rows, own.mT)
         lead = (1,) if x.dim() < weight.dim() else ()
-        return out.view(*lead, *x.shape[:-1], -1)
+        return out.view(*lead, *x.shape[:-1], len(own))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

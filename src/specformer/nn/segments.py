@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from specformer.nn import kernels
+from specformer.nn.first_order import first_order
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _SegmentSum(torch.autograd.Function):
         return segments.sum(rows)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return ctx.segments.spread(gradients[0]), None
 
@@ -161,7 +161,7 @@ class _SegmentSoftmax(torch.autograd.Function):
         return shares
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (shares,) = ctx.saved_tensors
         weighted = gradients[0] * shares

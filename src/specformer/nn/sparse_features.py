@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.linear import column_sums
 from specformer.nn.remembered import Remembered
 from specformer.spectrum.sparse import compressed_rows
@@ -165,7 +165,7 @@ class _SparseLinear(torch.autograd.Function):
         return out if bias is None else out.add_(bias.unsqueeze(-2))
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor | None, None]:
         (values,) = ctx.saved_tensors
         gradient, features = gradients[0].contiguous(), ctx.features

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from specformer.nn.batch_norm import CountedRows
+from specformer.nn.first_order import first_order
 from specformer.nn.graph_bases import Layout
 from specformer.nn.graph_conv import filtered_sum
 from specformer.nn.segments import Segments, scattered_segments, widened
@@ -140,6 +140,6 @@ class _Spread(torch.autograd.Function):
         return segments.spread(values)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return ctx.segments.sum(gradients[0]).to(gradients[0].dtype), None

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.columns import column_sum
 
 
@@ -26,7 +26,7 @@ class _Linear(torch.autograd.Function):
         return torch.addmm(bias, x, weight.mT)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         gradient = gradients[0].contiguous()

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.language import (
     blocks,
     clear_padding,
@@ -62,7 +62,7 @@ class _SetAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         packed, offsets, out, lse = ctx.saved_tensors
         of_packed, width = torch.empty_like(packed), packed.shape[-1]

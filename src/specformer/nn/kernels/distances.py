@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.attention import store_tile, tile
 from specformer.nn.kernels.language import blocks, dot_precision, jit, power_of_two, tl
 
@@ -65,7 +65,7 @@ class _DistanceAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, table, distances, out, lse = ctx.saved_tensors
         gradient = gradients[0].contiguous()

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.language import blocks, clear_padding, jit, power_of_two, tl
 from specformer.nn.segments import PairIndex
 
@@ -58,7 +58,7 @@ class _BasisEntries(torch.autograd.Function):
         return entries
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (vectors,) = ctx.saved_tensors
         rows, heads = ctx.shape

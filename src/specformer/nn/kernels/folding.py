@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.language import jit, power_of_two, tl
 from specformer.nn.kernels.moments import update_averages
 from specformer.nn.kernels.statistics import Averages
@@ -77,7 +77,7 @@ class _Folded(torch.autograd.Function):
         return folded, low
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weight, mean, covariance, scale = ctx.saved_tensors
         of_weight, of_mean = torch.empty_like(weight), torch.empty_like(mean)

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.columns import column_sum
 from specformer.nn.kernels.language import blocks, jit, power_of_two, tl
 
@@ -62,7 +62,7 @@ class _LayerNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         gradient = _in_lines(gradients[0])

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.columns import column_sum
 from specformer.nn.kernels.language import (
     blocks,
@@ -49,7 +49,7 @@ class _GeluLift(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight, bias = ctx.saved_tensors
         wide, narrow = weight.shape

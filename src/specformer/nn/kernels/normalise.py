@@ -6,8 +6,8 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels.columns import column_sum
 from specformer.nn.kernels.language import COLUMNS, blocks, gelu, gelu_slope, jit, power_of_two, tl
 from specformer.nn.kernels.moments import column_moments, update_averages
@@ -92,7 +92,7 @@ class _Normalised(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, share, number, *standard = ctx.saved_tensors
         smooth = ctx.smooth

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels import pair_kernels
 from specformer.nn.kernels.columns import column_sum
 from specformer.nn.kernels.language import COLUMNS, blocks, power_of_two
@@ -80,7 +80,7 @@ class _PairSum(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         node, kind, weight = ctx.saved_tensors
         gradient = gradients[0].contiguous()

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from specformer.nn.first_order import first_order
 from specformer.nn.kernels import pair_kernels, pairs
 from specformer.nn.kernels.language import LOG2_E, clear_padding, jit, messages, tl
 from specformer.nn.segments import PairIndex
@@ -50,7 +50,7 @@ class _SoftmaxSum(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         node, kind, values, out, lse = ctx.saved_tensors
         gradient = gradients[0].contiguous()
