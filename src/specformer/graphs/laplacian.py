@@ -12,6 +12,9 @@ from specformer.errors import ConfigError
 from specformer.graphs.checks import check_adjacency
 from specformer.graphs.graph import Graph
 
+#: Of smaller products of roots, float64 keeps fewer digits: both sides are then scaled up, exactly.
+_SMALL = 1e-290
+
 
 def normalised_laplacian(
     graph: Graph | sparray | spmatrix, isolated: Literal["one", "zero"] = "one"
@@ -47,6 +50,11 @@ def normalised_laplacian(
     degree: NDArray[np.float64] = adjacency.sum(axis=1)
     root = np.sqrt(degree)
     # One product of roots, not two scalings one after the other: L is symmetric to the last bit.
-    scaled.data = scaled.data / (root[row] * root[column])
+    product = root[row] * root[column]
+    small = np.flatnonzero(product < _SMALL)
+    exact = np.ldexp(scaled.data[small], 600)
+    roots = np.ldexp(root[row[small]], 300) * np.ldexp(root[column[small]], 300)
+    scaled.data = scaled.data / product
+    scaled.data[small] = exact / roots
     diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
     return csr_array(diags_array(diagonal) - scaled)
