@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as sklearn
 
 from specformer.errors import ConfigError
-from specformer.training.graph_metrics import METRICS, metric_named
+from specformer.training.graph_metrics import METRICS, average_precision, metric_named, rocauc
 
 RANDOM = np.random.default_rng(0)
 
@@ -42,6 +42,17 @@ def test_ranking_metrics_are_scikit_learns(name, oracle, tasks: int) -> None:
     assert each == [None if x is None else pytest.approx(x, abs=1e-12) for x in expected]
     counted = [x for x in expected if x is not None]
     assert metric_named(name)(predictions, targets) == pytest.approx(np.mean(counted), abs=1e-12)
+
+
+def test_infinite_predictions_share_their_rank() -> None:
+    """As scikit-learn, which takes no infinities, has it for the largest number instead."""
+    predictions, targets = np.array([np.inf, np.inf, 0.0]), np.array([1.0, 0.0, 0.0])
+    for own, oracle in (
+        (average_precision, sklearn.average_precision_score),
+        (rocauc, sklearn.roc_auc_score),
+    ):
+        expected = oracle(targets, np.nan_to_num(predictions))
+        assert own(predictions, targets) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def average_precision(predictions: Numbers, targets: Numbers) -> float:
     """
     order = np.argsort(-predictions, kind="stable")
     ordered = predictions[order]
-    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
     hits = np.cumsum(targets[order] == 1)[last]
     precision = hits / (last + 1)
     return float((np.diff(hits, prepend=0) * precision).sum() / hits[-1])
