@@ -194,9 +194,10 @@ def test_what_it_says_of_itself() -> None:
     assert "degree=8" in repr(spectrum)
 
 
-def test_bad_degree() -> None:
-    with pytest.raises(SpectrumError, match="degree=0 must be at least 1"):
-        sf.approximate(SMALL["ring"], degree=0)
+@pytest.mark.parametrize("degree", [0, -1, 2.5])
+def test_bad_degree(degree) -> None:
+    with pytest.raises(SpectrumError, match=f"degree={degree} must be a whole number, at least 1"):
+        sf.approximate(SMALL["ring"], degree=degree)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,8 @@ def decompose(
         tensor([0.0000, 1.5000, 1.5000])
     """
     check_precision(dtype)
+    if at_cut not in ("include", "exclude"):
+        raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = torch.device(device or "cpu")
     lowest, highest = _requested(k, adjacency.shape[0])
@@ -328,8 +330,6 @@ def _whole_groups(
     values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float
 ) -> np.ndarray:
     """Positions to keep so that no group of equal eigenvalues is cut."""
-    if at_cut not in ("include", "exclude"):
-        raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     count = len(values)
     edges = np.append(group_starts(values, equal), count)
     if at_cut == "include":

@@ -3,6 +3,7 @@ r"""A spectrum without eigenvectors: its density, and filters as Chebyshev inter
 from __future__ import annotations
 
 import math
+import numbers
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -73,8 +74,9 @@ class ImplicitSpectrum:
     _transform: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.degree < 1:
-            raise SpectrumError(f"degree={self.degree} must be at least 1.")
+        whole = isinstance(self.degree, numbers.Integral)
+        if not (whole and self.degree >= 1):
+            raise SpectrumError(f"degree={self.degree!r} must be a whole number, at least 1.")
         values = torch.as_tensor(chebyshev_points(self.degree + 1)).to(self.tokens.values)
         object.__setattr__(self, "points", Tokens(values, torch.ones_like(values)))
         object.__setattr__(self, "_transform", _transform(self.degree).to(values))
