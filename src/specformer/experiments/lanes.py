@@ -1,7 +1,8 @@
 r"""Several runs of one model at once, each lane a process of its own.
 
 A small model leaves most of a GPU idle. What a lane has trained lies in the checkpoints of its
-runs, so that who asked for them finds every run done, with the numbers it would have had alone.
+runs, so that who asked for them finds every run done, with the numbers it would have had alone on
+as many threads.
 """
 
 from __future__ import annotations
