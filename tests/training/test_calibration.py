@@ -7,7 +7,9 @@ import pytest
 import torch
 from tests.training.small_graphs import small_model, small_set, small_task
 
+from specformer.baselines.graph_level import GraphGraphormer
 from specformer.datasets.batches import Batches
+from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm
 from specformer.training.calibration import Calibration
 from specformer.training.graph_evaluation import Work
@@ -50,6 +52,14 @@ def test_averages_are_those_of_a_model_without_dropout(graphs: int) -> None:
     assert not any(module.training for module in model.modules())
     assert {norm.momentum for norm in model.modules() if isinstance(norm, BatchNorm)} == {0.1}
     assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
+
+
+def test_a_model_without_batch_norms_is_refused() -> None:
+    task = small_task(small_set(20))
+    model = GraphGraphormer([3], [2], 8, 2)
+    work = Work(model, "highest", torch.device("cpu"))
+    with pytest.raises(ConfigError, match="the model has no batch norm"):
+        Calibration(work, task.store, task.train, batch_size=2, graphs=4, seed=0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -8,6 +8,7 @@ import torch
 
 from specformer.datasets.batches import Batches, batch_stream
 from specformer.datasets.packed import GraphStore
+from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm
 from specformer.training.capture import Repeated
 from specformer.training.graph_evaluation import MOST_CAPTURED, WIDER, Work
@@ -33,6 +34,8 @@ class Calibration:
     ) -> None:
         self.work, self.store = work, store
         self._norms = [m for m in work.model.modules() if isinstance(m, BatchNorm)]
+        if not self._norms:
+            raise ConfigError("schedule.recalibrate: the model has no batch norm; leave it empty.")
         # In a random order, and not by size: a batch's variance is then close to that of all.
         size, workers = WIDER * batch_size, work.workers
         whole = Batches(store, index, size, seed=seed).epoch(0)[: -(-graphs // size)]
@@ -47,8 +50,6 @@ class Calibration:
     @torch.no_grad()
     def __call__(self) -> None:
         """Replace the averages; the model is left in evaluation mode."""
-        if not self._norms:
-            return
         self.work.model.eval()
         kept = [norm.momentum for norm in self._norms]
         for norm in self._norms:
