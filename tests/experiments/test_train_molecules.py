@@ -94,6 +94,19 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
         )
 
 
+def test_a_target_that_is_never_learned_is_named(tmp_path: Path, caplog) -> None:
+    graphs = small_set(60)
+    assert graphs.y is not None
+    y = np.nan_to_num(graphs.y)
+    y[graph_split(graphs, "random-80-10-10", 0).train, 1] = np.nan
+    write_graph_set(tmp_path / "part.npz", replace(graphs, y=y, name="part"))
+    train(tmp_path / "part.npz", runs=2)
+    (message,) = [each for each in caplog.messages if "mean nothing" in each]
+    assert message == (
+        "part: no graph to learn from has a known target 1; predictions of it mean nothing."
+    )
+
+
 def test_figures_are_those_of_the_saved_model(tmp_path: Path, graphs_file: Path) -> None:
     run, result = finished(tmp_path, graphs_file)
     graphs = read_graph_set(graphs_file)

@@ -215,10 +215,14 @@ def test_a_diverged_run_says_so_and_goes_on_to_nothing_else(tmp_path: Path) -> N
             fit_graphs(model, small_task(dtype=torch.float32), schedule, checkpoint=checkpoint)
 
 
-def test_no_targets_and_one_class_are_refused_before_training() -> None:
+def test_no_targets_no_known_ones_and_one_class_are_refused_before_training() -> None:
     task = small_task(small_set(classes=True), loss="bce", metric="rocauc")
     with pytest.raises(ConfigError, match="no targets to learn"):
         fit_graphs(small_model(), replace(task, store=replace(task.store, y=None)), SCHEDULE)
+    unknown = task.store.labels(torch.arange(40)).clone()
+    unknown[torch.as_tensor(task.train)] = torch.nan
+    with pytest.raises(ConfigError, match="no graph to learn from has a known target"):
+        fit_graphs(small_model(), replace(task, store=replace(task.store, y=unknown)), SCHEDULE)
     rising = np.argsort(task.store.labels(torch.arange(40)).nansum(dim=1).numpy())
     with pytest.raises(ConfigError, match="both classes"):
         fit_graphs(

@@ -280,6 +280,14 @@ def _check_parts(job: GraphJob) -> None:
             "%s: the test part has no targets; the test figures are the validation part's.",
             graphs.name,
         )
+    missing = np.isnan(graphs.y)
+    unknown = np.any([missing[split.train].all(axis=0) for split in job.splits], axis=0)
+    if unknown.any():
+        logger.warning(
+            "%s: no graph to learn from has a known %s; predictions of it mean nothing.",
+            graphs.name,
+            " or ".join(np.array(target_names(graphs))[unknown]),
+        )
     for split in job.splits:
         for part in ("val", job.tested_on):
             try:

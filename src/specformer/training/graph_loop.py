@@ -206,6 +206,8 @@ def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[Gr
     store = task.store.placed(device)
     assert store.y is not None
     learned = store.y[torch.as_tensor(task.train, device=store.device)]
+    if learned.isnan().all():
+        raise ConfigError("no graph to learn from has a known target.")
     scale = Scale.of(learned) if task.standardise else Scale.none(store.y.shape[1], store.device)
     return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
 
