@@ -92,3 +92,16 @@ def test_filters_and_attention_of_ours() -> None:
     assert len(drawn.svg) < 500_000  # a part of the points
     (attention,) = figures.attention(ENTRIES, arrays, "molecules", "dataset")
     assert "Low draws on Low 0.33" in attention.svg
+
+
+def test_attention_of_every_head() -> None:
+    every = np.random.default_rng(3).dirichlet(np.ones(3), size=(2, 3))
+    arrays = {"molecules/zinc/specformer/attention": every}
+    found = list(figures.attention(ENTRIES, arrays, "molecules", "dataset", by_head=True))
+    assert len(found) == len(every)
+    for number, (picture, matrix) in enumerate(zip(found, every, strict=True), start=1):
+        low = ", ".join(
+            f"{band} {share:.2f}"
+            for band, share in zip(("Low", "Medium", "High"), matrix[0], strict=True)
+        )
+        assert f"zinc, head {number}: Low draws on {low}; Medium draws on" in picture.svg

@@ -205,19 +205,30 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
             yield picture(figure, f"Spectrum of {whose}.", wide=True)
 
 
-def attention(entries: Sequence[Entry], arrays: Arrays, where: str, key: str) -> Iterator[Picture]:
-    """Condensed attention, the mean over heads, one picture for each of ``key`` and recipe."""
+def attention(
+    entries: Sequence[Entry], arrays: Arrays, where: str, key: str, *, by_head: bool = False
+) -> Iterator[Picture]:
+    """Condensed attention, one picture for each of ``key`` and recipe.
+
+    It shows the mean over heads; with ``by_head`` each has a picture of its own.
+    """
     looks = contestant_looks(entries)
     for name, group in entries_by(entries, key).items():
         found = arrays_of(arrays, f"{where}/{name}", group, "attention", looks)
         for style, condensed in found.items():
             if not condensed.size:
                 continue
-            mean = condensed.reshape(-1, *condensed.shape[-2:]).mean(axis=0)
+            every = condensed.reshape(-1, *condensed.shape[-2:])
             subtitle = style.label if style.recipe else ""
-            figure = plots.attention_heatmap(mean, title=name, subtitle=subtitle)
-            whose = f"{name}, {subtitle}" if subtitle else name
-            yield picture(figure, f"{whose}: {_in_words(mean)}.")
+            drawn = (
+                {f"{name}, head {number}": matrix for number, matrix in enumerate(every, start=1)}
+                if by_head
+                else {name: every.mean(axis=0)}
+            )
+            for title, matrix in drawn.items():
+                figure = plots.attention_heatmap(matrix, title=title, subtitle=subtitle)
+                whose = f"{title}, {subtitle}" if subtitle else title
+                yield picture(figure, f"{whose}: {_in_words(matrix)}.")
 
 
 def _in_words(matrix: np.ndarray) -> str:

@@ -57,8 +57,9 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             Figure(
                 "Attention",
                 "Specformer’s attention between low, medium and high frequencies of those graphs, "
-                "the mean of its heads. Each row adds up to one.",
-                tuple(figures.attention(entries, arrays, "molecules", "dataset")),
+                "by head. Each row adds up to one.",
+                tuple(figures.attention(entries, arrays, "molecules", "dataset", by_head=True)),
+                small=True,
             ),
             Figure(
                 "Validation",
