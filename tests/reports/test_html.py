@@ -250,6 +250,21 @@ def test_several_runs_and_models_are_explained(read):
         assert told in text
 
 
+@pytest.mark.parametrize("images", [2, 50])  # of which the arrays hold two
+def test_pictures_of_some_images_and_of_one_run_say_so(contents, tmp_path, images):
+    result, arrays = copy.deepcopy(contents[0]), contents[1]
+    for entry in result["filters"]:
+        entry["images"] = images
+
+    text = " ".join(Reader(render_report(write_run(tmp_path / "run", result, arrays))).text)
+
+    which = "images" if images == 2 else "the first 2 images"
+    assert f"a line the median over {which} and the tint around it their range" in text
+    assert f"scale: the line is the median over {which}, the tint their range" in text
+    assert "makes of the graph’s eigenvalues, in the first run." in text
+    assert "the mean of its heads, in the first run." in text
+
+
 def test_an_unknown_model_has_a_row(contents, tmp_path):
     result = copy.deepcopy(contents[0])
     result["filters"][0]["model"] = "my-model"

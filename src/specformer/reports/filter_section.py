@@ -24,8 +24,9 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     if not entries:
         return
     images, many = most(entries, "images"), len(contestant_looks(entries)) > 1
+    drawn = _drawn(images, arrays)
     ours = (
-        ", a line the median over images and the tint around it their range" if images > 1 else ""
+        f", a line the median over {drawn} and the tint around it their range" if images > 1 else ""
     )
     yield Section(
         anchor="filters",
@@ -84,10 +85,16 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             ),
             Figure(
                 "Training",
-                f"Loss by epoch on a logarithmic scale{median_over(images, 'images')}."
-                + (" A line ends where the last image’s training stopped." if images > 1 else ""),
+                f"Loss by epoch on a logarithmic scale{median_over(images, drawn)}."
+                + (" A line ends where the last of them stopped training." if images > 1 else ""),
                 tuple(figures.filter_curves(entries, arrays)),
             ),
             tables.costs(took(entries, "filter", "filters"), entries, "images"),
         ),
     )
+
+
+def _drawn(images: int, arrays: Arrays) -> str:
+    """Which images lines are of: a run keeps the curves of a few, and the errors of all."""
+    kept = arrays.get("filters/titles")
+    return "images" if kept is None or len(kept) >= images else f"the first {len(kept)} images"

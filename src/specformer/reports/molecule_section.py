@@ -12,6 +12,7 @@ from specformer.reports.sections import (
     Section,
     confusions,
     described,
+    first_of,
     mean_over,
     median_over,
     most,
@@ -57,7 +58,7 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             Figure(
                 "Attention",
                 "Specformer’s attention between low, medium and high frequencies of those graphs, "
-                "by head. Each row adds up to one.",
+                f"by head{first_of(most(entries, 'runs'))}. Each row adds up to one.",
                 tuple(figures.attention(entries, arrays, "molecules", "dataset", by_head=True)),
                 small=True,
             ),
@@ -78,9 +79,9 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
 
 def _told_by_filters(entries: Sequence[Entry]) -> str:
     told = (
-        "What the first filter makes of eigenvalues of some test graphs, by head. Equal ones of "
-        "two graphs may come out different: a filter sees all of a graph’s. Grey hills show where "
-        "they lie."
+        "What the first filter makes of eigenvalues of some test graphs, by head"
+        f"{first_of(most(entries, 'runs'))}. Equal ones of two graphs may come out different: a "
+        "filter sees all of a graph’s. Grey hills show where they lie."
     )
     if all(entry.get("matrix") == "laplacian" for entry in entries):
         return told

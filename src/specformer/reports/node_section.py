@@ -12,6 +12,7 @@ from specformer.reports.sections import (
     Section,
     confusions,
     described,
+    first_of,
     mean_over,
     median_over,
     most,
@@ -26,6 +27,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     if not entries:
         return
     runs, many = most(entries, "runs"), len(contestant_looks(entries)) > 1
+    of_first = first_of(runs)
     yield Section(
         anchor="nodes",
         title="Classifying nodes",
@@ -54,14 +56,14 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             confusions(entries, arrays, "nodes", "nodes"),
             Figure(
                 "Learned filters",
-                "What each head of Specformer makes of the graph’s eigenvalues. High on the left "
-                "keeps what neighbours share; high on the right keeps how they differ.",
+                f"What each head of Specformer makes of the graph’s eigenvalues{of_first}. High on "
+                "the left keeps what neighbours share; high on the right keeps how they differ.",
                 tuple(figures.heads(entries, arrays, "nodes")),
             ),
             Figure(
                 "Which frequencies look at which",
                 "Specformer’s attention between low, medium and high frequencies, the mean of its "
-                "heads. A row adds up to about 1.",
+                f"heads{of_first}. A row adds up to about 1.",
                 tuple(figures.attention(entries, arrays, "nodes", "dataset")),
                 small=True,
             ),

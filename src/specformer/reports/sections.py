@@ -60,6 +60,11 @@ def median_over(count: int, what: str) -> str:
     return f": the line is the median over {what}, the tint their range" if count > 1 else ""
 
 
+def first_of(count: int) -> str:
+    """Whose picture it is, where only one of several runs is drawn."""
+    return ", in the first run" if count > 1 else ""
+
+
 def took(entries: Sequence[Entry], key: str, what: str) -> str:
     """The caption of costs."""
     several = len(figures.entries_by(entries, key)) > 1
