@@ -117,6 +117,16 @@ def test_curves_hold_the_last_reading_of_a_stopped_run():
     assert plots.curves_plot({"gcn": curve}, log=False).axes[0].get_yscale() == "linear"
 
 
+def test_a_single_epoch_is_a_dot_over_a_single_tick():
+    figure = plots.curves_plot({"gcn": np.array([[0.5, 0.7]])})
+    (axis,) = figure.axes
+    (line,) = axis.lines
+    assert (line.get_marker(), line.get_ydata().tolist()) == ("o", [0.6])
+    figure.canvas.draw()
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1"]
+    assert plots.curves_plot({"gcn": np.ones((2, 1))}).axes[0].lines[0].get_marker() in ("", "None")
+
+
 def test_curves_without_a_reading_are_no_lines():
     assert plots.curves_plot({"gcn": np.full((3, 2), np.nan)}).axes[0].lines[:] == []
 

@@ -91,10 +91,11 @@ def held(runs: np.ndarray) -> np.ndarray:
 
 
 def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
-    """A curve in a model's look."""
+    """A curve in a model's look; a single point, which has no curve, is a dot."""
     axis.plot(
         x,
         y,
+        marker="o" if len(x) == 1 else "",
         color=style.color,
         lw=style.width,
         ls=style.linestyle,

@@ -266,11 +266,13 @@ def curves_plot(
     """
     figure, (axis,) = panels(*_PANEL)
     faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # the tints of many add up to mud
+    longest = 0
     for model in in_order(curves):
         style = look(model)
         runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
         if not len(runs):
             continue
+        longest = max(longest, len(runs))
         epochs = np.arange(1, len(runs) + 1)
         if runs.shape[1] > 1:
             (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
@@ -281,6 +283,8 @@ def curves_plot(
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axis.margins(x=0.01)
+    if longest == 1:
+        axis.set(xlim=(0.5, 1.5), xticks=[1])
     axis.grid(axis="y", color=RULE, lw=0.5)
     axis.set_xlabel("epoch")
     axis.set_ylabel(ylabel)
