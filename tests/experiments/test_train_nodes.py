@@ -149,11 +149,7 @@ def test_every_model_trains(folder):
 def test_recipes(folder):
     assert node_recipe(None, "cora")[0] == "paper"
     assert node_recipe(None, "mine")[0] == "default"
-    # The paper's table of hyperparameters.
     squirrel = node_recipe("paper", "squirrel")[1]
-    assert squirrel.model.num_heads == 2
-    assert squirrel.schedule.weight_decay == 1e-3
-    assert squirrel.schedule.epochs == 2000
     with pytest.raises(ConfigError, match="no recipe paper of specformer for mine"):
         node_recipe("paper", "mine")
     with pytest.raises(ConfigError, match="did you mean 'num_heads'"):
@@ -162,10 +158,41 @@ def test_recipes(folder):
         node_model("resnet", squirrel, 3, 2)
 
 
-def test_parameters_on_photo_are_the_papers_within_half_a_percent():
-    model = node_model("specformer", node_recipe("paper", "photo")[1], 745, 8)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    assert count == pytest.approx(32_044, rel=0.005)
+#: The paper's tables: layers, heads, width, rate, decay, dropouts; features, classes, parameters.
+PAPER = {
+    "chameleon": ((2, 4, 32, 1e-3, 5e-4, 0.2, 0.4, 0.5), 2325, 5, 82_445),
+    "squirrel": ((2, 2, 32, 1e-3, 1e-3, 0.1, 0.4, 0.4), 2089, 5, 74_787),
+    "actor": ((2, 1, 32, 2e-4, 1e-4, 0.5, 0.8, 0.5), 932, 5, 37_680),
+    "cora": ((2, 2, 32, 2e-4, 1e-4, 0.2, 0.6, 0.2), 1433, 7, 53_885),
+    "citeseer": ((2, 2, 32, 2e-4, 1e-3, 0.0, 0.7, 0.5), 3703, 6, 126_840),
+    "photo": ((2, 4, 32, 2e-4, 1e-4, 0.2, 0.3, 0.2), 745, 8, 32_044),
+    "penn94": ((1, 1, 64, 1e-3, 1e-3, 0.0, 0.4, 0.4), 4814, 2, 338_179),
+    "ogbn-arxiv": ((1, 1, 512, 1e-3, 0.0, 0.1, 0.1, 0.1), 128, 40, 1_931_305),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_hyperparameters(name: str) -> None:
+    settings, features, classes, parameters = PAPER[name]
+    chosen, recipe = node_recipe(None, name)
+    model, schedule = recipe.model, recipe.schedule
+    assert chosen == "paper"
+    assert (
+        model.num_layers, model.num_heads, model.hidden_channels,
+        schedule.learning_rate, schedule.weight_decay,
+        model.transformer_dropout, model.feature_dropout, model.propagation_dropout,
+    ) == settings  # fmt: skip
+    assert (model.sharing, schedule.epochs, schedule.patience) == ("medium", 2000, 200)
+    built = node_model("specformer", recipe, features, classes)
+    count = sum(parameter.numel() for parameter in built.parameters())
+    assert count == pytest.approx(parameters, rel=0.005)
+
+
+def test_the_papers_truncated_spectra() -> None:
+    kept = {name: node_recipe("paper", name)[1].k for name in PAPER}
+    assert tuple(kept.pop("penn94")) == (3000, 3000)
+    assert kept.pop("ogbn-arxiv") == 5000
+    assert set(kept.values()) == {None}
 
 
 def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
