@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import shutil
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,8 @@ from tests.nn.plain_twin import (
 from tests.spectrum.known_graphs import SMALL, graphs, hypercube
 
 from specformer import Specformer, Spectrum, decompose
+from specformer.baselines.gprgnn import GPRGNN
+from specformer.baselines.propagation import Propagation
 from specformer.errors import ConfigError
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 
@@ -195,6 +199,29 @@ def test_symmetries_of_any_truncated_graph(graph, k: int, seed: int) -> None:
     model, x = model_of("default", torch.float64), random(graph.shape[0], 3, seed=seed)
     assert_permutation_equivariant(model, x, graph, seed=seed, k=k)
     assert_basis_invariant(model, x, decompose(graph, k=k, dtype=torch.float64), seed=seed)
+
+
+# --- reach --------------------------------------------------------------------------------------
+
+
+def reached(model: torch.nn.Module, graph: Spectrum | Propagation, n: int) -> torch.Tensor:
+    """Whether the output at i depends on the input at j, ``[n, n]``."""
+    x = random(n, 1)
+    jacobian = torch.autograd.functional.jacobian(lambda x: model.eval()(x, graph), x)
+    return jacobian[:, 0, :, 0].abs() > 1e-10  # type: ignore[index]
+
+
+@pytest.mark.parametrize("bases", ["linear", "ffn"])
+def test_one_layer_reaches_every_node_and_a_polynomial_as_many_hops_as_its_order(bases) -> None:
+    """The paper's §4.4: Specformer is not local, polynomials are."""
+    n, order = 12, 3
+    path = sp.csr_array(sp.diags([np.ones(n - 1), np.ones(n - 1)], [-1, 1]))
+    ours = scrambled(Specformer(1, 8, 1, num_layers=1, num_heads=2, bases=bases))
+    assert reached(ours, decompose(path, dtype=torch.float64), n).all()
+    theirs = scrambled(GPRGNN(1, 8, 1, order=order))
+    hops = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+    found = reached(theirs, Propagation(path, dtype=torch.float64), n)
+    assert torch.equal(found, hops <= order)
 
 
 # --- landmarks, linear response, attention ------------------------------------------------------
