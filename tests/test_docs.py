@@ -1,8 +1,9 @@
-"""The documentation holds: its Python runs, its commands parse, its links lead somewhere."""
+"""The documentation holds: its Python and examples run, commands parse, links lead somewhere."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,17 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
 #: Programs a reader is told to run, beside our own and make.
 OTHERS = {"pip", "python"}
+#: What examples leave behind.
+LEFT = {
+    "encode_eigenvalues": {"encoding.png"},
+    "learn_filter": {"learned-filter.png", "learned-filter"},
+}
+EXAMPLES = [
+    pytest.param(
+        path, id=path.stem, marks=() if path.stem == "encode_eigenvalues" else pytest.mark.slow
+    )
+    for path in sorted(ROOT.glob("examples/*.py"))
+]
 
 
 def pages(*languages: str) -> list[Any]:
@@ -84,6 +96,14 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for line, body in blocks(page, "python"):
         # Blank lines before it, so that a traceback names the page's own line.
         exec(compile("\n" * (line - 1) + body, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("script", EXAMPLES)
+def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
+    assert {path.name for path in tmp_path.iterdir()} == LEFT.get(script.stem, set())
 
 
 @pytest.mark.parametrize("page", pages("sh", "console"))
