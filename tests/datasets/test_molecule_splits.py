@@ -54,6 +54,29 @@ def test_graphs_without_any_target_are_in_no_part() -> None:
         random_80_10_10(atoms(3, y=[1.0, np.nan, np.nan]), seed=0)
 
 
+@pytest.mark.parametrize(("training", "held"), [(40, 4), (4, 1), (2, 1), (1_600_000, 150_000)])
+def test_where_test_targets_are_secret_the_validation_part_is_tested_on(training, held) -> None:
+    """The paper's rule for PCQM4Mv2, whose 3.4 million training graphs leave 150,000."""
+    count = training + 10
+    y = np.ones((count, 1))
+    y[-5:] = np.nan
+    train, valid, test = np.split(np.arange(count), [training, training + 5])
+    graphs = atoms(count, y=y, train_idx=train, valid_idx=valid, test_idx=test)
+    split, again = (graph_split(graphs, "official", seed) for seed in (0, 1))
+    assert np.flatnonzero(split.test).tolist() == valid.tolist()
+    assert parts_of(split) == [training - held, held, 5]
+    assert (split.train.astype(int) + split.val)[:training].all()
+    assert not (split.train | split.val)[training:].any()
+    assert split.fingerprint == again.fingerprint
+
+
+def test_a_single_training_graph_cannot_validate_too() -> None:
+    parts = {"train_idx": [0], "valid_idx": [1], "test_idx": [2]}
+    graphs = atoms(3, y=[1.0, 2.0, np.nan], **parts)
+    with pytest.raises(ConfigError, match="its one training graph cannot validate too"):
+        graph_split(graphs, "official", seed=0)
+
+
 def test_the_files_own_split() -> None:
     graphs = atoms(4, train_idx=[3, 0], valid_idx=[1], test_idx=[2])
     split = graph_split(graphs, "official", seed=0)

@@ -108,8 +108,11 @@ def fit_curve(found: GraphTrials, recipe, run: int) -> np.ndarray:
 def test_test_targets_change_no_score(graphs_file: Path, tmp_path: Path, classes: bool) -> None:
     whole = small_set(40, classes=classes)
     assert whole.y is not None
+    assert whole.test_idx is not None
     hidden = whole.y.copy()
     hidden[whole.test_idx] = np.nan
+    first = whole.test_idx[0]  # with none at all the validation part would be the test part
+    hidden[first] = 1 - whole.y[first]
     scores = []
     for name, y in (("open", whole.y), ("hidden", hidden)):
         write_graph_set(tmp_path / f"{name}.npz", replace(whole, y=y))

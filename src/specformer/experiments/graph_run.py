@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -101,16 +100,6 @@ class GraphJob:
     device: torch.device
     seed: int
 
-    @cached_property
-    def tested_on(self) -> TestedOn:
-        """``"test"``, or ``"val"`` where the targets of the test part are kept secret.
-
-        So it is with PCQM4Mv2, of which papers report the error on the validation part.
-        """
-        assert self.graphs.y is not None
-        secret = any(bool(np.isnan(self.graphs.y[split.test]).all()) for split in self.splits)
-        return "val" if secret else "test"
-
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
         max_ring = largest_ring(self.model, self.recipe)
@@ -135,7 +124,6 @@ class GraphJob:
             run=run,
             seed=self.seed,
             device=self.device,
-            tested_on=self.tested_on,
             workers=workers,
             checkpoint=checkpoint,
             on_epoch=on_epoch,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets import GraphStore, Split, graph_split
+from specformer.datasets.molecule_splits import has_secret_test
 from specformer.errors import ConfigError
 from specformer.experiments.graph_models import num_outputs
 from specformer.experiments.graph_recipe import GraphRecipe
@@ -113,7 +114,6 @@ def learn_graphs(
         "targets": list(graphs.task_names or ())[:_SHOWN],
         **_classes(graphs, recipe),
         "splits": [split.fingerprint for split in splits],
-        "tested_on": job.tested_on,
         "matrix": recipe.matrix,
         **_figures(fits, recipe),
         **_by_target(fits, recipe, target_names(graphs)),
@@ -124,7 +124,7 @@ def learn_graphs(
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
     where = f"molecules/{graphs.name}/{label}"
-    tested = np.flatnonzero(getattr(splits[0], job.tested_on))
+    tested = np.flatnonzero(splits[0].test)
     arrays = {
         f"{where}/curve": curves,
         **_tested(where, fits, recipe),
@@ -275,10 +275,12 @@ def _check_parts(job: GraphJob) -> None:
     graphs, metric = job.graphs, job.recipe.metric
     assert graphs.y is not None
     assert metric is not None
-    if job.tested_on == "val":
+    if job.recipe.split == "official" and has_secret_test(graphs):
         logger.warning(
-            "%s: the test part has no targets; the test figures are the validation part's.",
+            "%s: the test part has no targets; the validation part is tested on, and %s graphs of "
+            "the training part validate.",
             graphs.name,
+            f"{int(job.splits[0].val.sum()):,}",
         )
     missing = np.isnan(graphs.y)
     unknown = np.any([missing[split.train].all(axis=0) for split in job.splits], axis=0)
@@ -289,7 +291,7 @@ def _check_parts(job: GraphJob) -> None:
             " or ".join(np.array(target_names(graphs))[unknown]),
         )
     for split in job.splits:
-        for part in ("val", job.tested_on):
+        for part in ("val", "test"):
             try:
                 metric_named(metric).check(graphs.y[getattr(split, part)])
             except ConfigError as error:
