@@ -265,6 +265,15 @@ def test_pictures_of_some_images_and_of_one_run_say_so(contents, tmp_path, image
     assert "the mean of its heads, in the first run." in text
 
 
+def test_scaled_curves_are_told(contents, tmp_path):
+    told = "Curves of models other than Specformer are scaled to fit their outputs."
+    result, arrays = contents
+    for name, model in (("all", None), ("ours", "specformer"), ("no curve", "gat")):
+        kept = [entry for entry in result["filters"] if model in (None, entry["model"])]
+        run = write_run(tmp_path / name, result | {"filters": kept}, arrays)
+        assert (told in " ".join(Reader(render_report(run)).text)) == (model is None)
+
+
 def test_an_unknown_model_has_a_row(contents, tmp_path):
     result = copy.deepcopy(contents[0])
     result["filters"][0]["model"] = "my-model"

@@ -91,7 +91,7 @@ def spectrum(
     if out:
         found.save(out)
     picture = plot or Path(f"{graph.name}-spectrum.png")
-    save_png(spectrum_plot(found.eigenvalues.cpu().numpy()), picture)
+    save_png(spectrum_plot(found.eigenvalues.cpu().numpy(), title=graph.name), picture)
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
     if out:
         summary["saved"] = str(out)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specformer.reports import figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, contestant_looks
+from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
 from specformer.reports.sections import (
     Figure,
     Section,
@@ -63,8 +63,8 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
             Figure(
                 "Learned filters",
                 "The broad grey band is the true filter, and a model that found it runs inside the "
-                f"band{ours}. Grey hills along the bottom show where the graph has eigenvalues; "
-                "where there are none, a response has nothing to act on.",
+                f"band{ours}. {_scaled(entries, arrays)}Grey hills along the bottom show where the "
+                "graph has eigenvalues; where there are none, a response has nothing to act on.",
                 tuple(figures.learned_filters(entries, arrays)),
                 truth=True,
             ),
@@ -98,3 +98,14 @@ def _drawn(images: int, arrays: Arrays) -> str:
     """Which images lines are of: a run keeps the curves of a few, and the errors of all."""
     kept = arrays.get("filters/titles")
     return "images" if kept is None or len(kept) >= images else f"the first {len(kept)} images"
+
+
+def _scaled(entries: Sequence[Entry], arrays: Arrays) -> str:
+    """Whose curves are not the model's own: a feature network before a filter hides its scale."""
+    others = [entry for entry in entries if entry["model"] != "specformer"]
+    looks, groups = contestant_looks(entries), figures.entries_by(others, "filter")
+    drawn = any(
+        arrays_of(arrays, f"filters/{name}", group, "response", looks)
+        for name, group in groups.items()
+    )
+    return "Curves of models other than Specformer are scaled to fit their outputs. " * drawn
