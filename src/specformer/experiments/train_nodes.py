@@ -61,7 +61,7 @@ def train_nodes(
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
     splits = make_splits(graph, recipe.split, runs, seed)
-    _warn_of_untested(graph, splits)
+    _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
     spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
     outcome = classify_nodes(
@@ -104,18 +104,21 @@ def train_nodes(
     return result, outcome
 
 
-def _warn_of_untested(graph: Graph, splits: Sequence[Split]) -> None:
+def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
     """Name the classes that no split tests: the paper's rule trains on all nodes of a rare one."""
     assert graph.y is not None
     tested = np.logical_or.reduce([split.test for split in splits])
     untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
     if untested.size:
         names = graph.class_names or range(graph.num_classes)
+        drawn = protocol == "random-60-20-20"
         logger.warning(
-            "%s: no test node is of %s, so that accuracy says nothing of it; a rare class trains "
-            "whole, unless masks of your own (split=official) say otherwise",
+            "%s: no test node is of %s, so that accuracy says nothing of it%s",
             graph.name,
             " or ".join(repr(str(names[label])) for label in untested),
+            "; a rare class trains whole, unless masks of your own (split=official) say otherwise"
+            if drawn
+            else "",
         )
 
 
