@@ -37,7 +37,7 @@ VARIABLES = {light: f"--plot-{name}" for name, (light, _) in _TONES.items()}
 Dashes = tuple[float, ...]
 
 #: How a model's further recipes differ from its first, if that is a solid line; and their points.
-_OTHER_DASHES: tuple[Dashes, ...] = ((3.2, 1.3), (1, 1), (6, 1.4, 1, 1.4))
+_OTHER_DASHES: tuple[Dashes, ...] = ((3.2, 1.3), (1, 1), (6, 1.4, 1, 1.4), (1.2, 2.6))
 _OTHER_MARKERS = ("D", "s", "^", "v")
 
 
