@@ -146,6 +146,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    for name, test in re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", prose(page)):
+        assert re.search(rf"^def {test}\(", (ROOT / name).read_text(encoding="utf-8"), re.M), test
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_measured_numbers_come_from_the_ledger(page: Path) -> None:
     text = RESULTS.sub("", page.read_text(encoding="utf-8"))
     assert re.findall(r"\b\d+(?:\.\d+)?(?:[eE][+-]?\d+\b|\s?×\s?10[⁻⁰¹²³⁴-⁹])", text) == []

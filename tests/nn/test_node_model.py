@@ -212,7 +212,7 @@ def reached(model: torch.nn.Module, graph: Spectrum | Propagation, n: int) -> to
 
 
 @pytest.mark.parametrize("bases", ["linear", "ffn"])
-def test_one_layer_reaches_every_node_and_a_polynomial_as_many_hops_as_its_order(bases) -> None:
+def test_one_layer_reaches_every_node_unlike_a_polynomial(bases) -> None:
     """The paper's §4.4: Specformer is not local, polynomials are."""
     n, order = 12, 3
     path = sp.csr_array(sp.diags([np.ones(n - 1), np.ones(n - 1)], [-1, 1]))
