@@ -416,7 +416,9 @@ def test_table_from_data_to_ledger(call, here):
 # --- errors a user can cause --------------------------------------------------------------------
 
 ERRORS = {
-    "unknown source": (["train", "nonsense"], "nonsense"),
+    "unknown source": (["train", "nonsense"], "csbm, zinc, molhiv, molpcba, pcqm4mv2, photographs"),
+    "missing file": (["train", "absent.npz"], "absent.npz: there is no such file or folder."),
+    "missing folder": (["tune", "absent/"], "absent/: there is no such file or folder."),
     "unknown model": (["train", "mine.png", "--model", "resnet"], "unknown model 'resnet'"),
     "unknown filter": (["train", "mine.png", "--filter", "notch"], "unknown filter 'notch'"),
     "unknown recipe": (["train", "mine.png", "--recipe", "best"], "unknown recipe 'best'"),

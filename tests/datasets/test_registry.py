@@ -27,7 +27,7 @@ def test_csbm_is_always_there():
     assert np.mean(graph.y[rows] == graph.y[columns]) < 0.4  # heterophilic
 
 
-@pytest.mark.parametrize(("source", "meant"), [("crao", "cora"), ("molhvi", "molhiv")])
+@pytest.mark.parametrize(("source", "meant"), [("crao", "cora"), ("pubmde", "pubmed")])
 def test_the_nearest_name_is_suggested(source, meant):
     with pytest.raises(DataNotFoundError, match=rf"{source}: .*did you mean '{meant}'\?$"):
         node_graph(source)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from specformer.datasets import GRAPH_SETS, NODE_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.experiments.source_kind import source_kind
+from specformer.experiments.train_filter import SIGNAL_SETS
 
 
 @pytest.mark.parametrize(
@@ -16,13 +20,15 @@ from specformer.experiments.source_kind import source_kind
         ("mine.PNG", "filters"),
         ("cora", "nodes"),
         ("some-folder", "nodes"),
-        ("missing.npz", "nodes"),
         ("molpcba", "molecules"),
         ("mine.csv", "molecules"),
         ("mine.csv.gz", "molecules"),
     ],
 )
-def test_by_name(source: str, kind: str) -> None:
+def test_by_name(source: str, kind: str, here: Path) -> None:
+    (here / "some-folder").mkdir()
+    (here / "mine.csv").touch()
+    (here / "mine.csv.gz").touch()
     assert source_kind(source) == kind
 
 
@@ -31,6 +37,21 @@ def test_a_mistyped_name_of_signals_is_no_graph(typed: str) -> None:
     meant = "grid-images" if typed == "gridimages" else "photographs"
     with pytest.raises(DataNotFoundError, match=f"did you mean '{meant}'"):
         source_kind(typed)
+
+
+def test_what_is_not_there_is_told_all_names(here: Path) -> None:
+    with pytest.raises(DataNotFoundError) as caught:
+        source_kind("xyz")
+    said = str(caught.value)
+    assert said.startswith("xyz: neither a file or folder nor a data set; those are cora, ")
+    listed = set(said.removesuffix(".").partition("those are ")[2].split(", "))
+    assert listed == {*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS}
+
+
+@pytest.mark.parametrize("path", ["missing.npz", "missing.csv", "folder/missing", "missing/"])
+def test_a_path_that_is_not_there_is_no_name(path: str, here: Path) -> None:
+    with pytest.raises(DataNotFoundError, match=f"^{path}: there is no such file or folder.$"):
+        source_kind(path)
 
 
 def test_by_the_keys_of_a_file(tmp_path) -> None:

@@ -19,7 +19,7 @@ from specformer.benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_source import graph_source
-from specformer.experiments.source_kind import source_kind
+from specformer.experiments.source_kind import holds_many
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
 from specformer.training.progress import Progress
@@ -95,7 +95,7 @@ def bench_decompositions(
     progress: Progress,
 ) -> list[dict[str, Any]]:
     """A row a case; graphs, and what ARPACK took on them, are kept for the next case."""
-    read = [text if source_kind(text) == "molecules" else Case.of(text) for text in cases]
+    read = [text if holds_many(text) else Case.of(text) for text in cases]
     graphs: dict[str, Graph] = {}
     arpack: dict[str, float | None] = {}
     rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -116,17 +116,22 @@ def _check_labels(graph: Graph, source: str) -> None:
         raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
 
 
-def unknown_set(source: str, names: Iterable[str] = (*NODE_SETS, *GRAPH_SETS)) -> str:
+def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
     """What to say of a source that is neither a path nor one of the names.
 
     Example:
         >>> unknown_set("crao")
         "crao: neither a file or folder nor a data set; did you mean 'cora'?"
+        >>> unknown_set("crao.npz")
+        'crao.npz: there is no such file or folder.'
     """
     if source in GRAPH_SETS:
         return f"{source}: a set of many graphs, where a single graph is needed."
+    path = Path(source)
+    if path.suffix or path.name != source:
+        return f"{source}: there is no such file or folder."
     close = nearest(source, names)
-    hint = f"did you mean {close!r}?" if close else f"those are {', '.join(NODE_SETS)}."
+    hint = f"did you mean {close!r}?" if close else f"those are {', '.join(names)}."
     return f"{source}: neither a file or folder nor a data set; {hint}"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
-from specformer.errors import DataNotFoundError, GraphError, nearest
+from specformer.errors import DataNotFoundError, GraphError
 from specformer.experiments.train_filter import SIGNAL_SETS, is_signal_source
 from specformer.graphs.csv_table import is_csv
 
@@ -19,7 +19,9 @@ _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
 def source_kind(source: str) -> Kind:
-    """Which kind of training a source asks for; a file of a kind nobody reads is refused.
+    """Which kind of training a source asks for.
+
+    What is neither there nor known by name is refused, and so is a file of a kind nobody reads.
 
     Example:
         >>> source_kind("photographs"), source_kind("cora"), source_kind("zinc")
@@ -28,9 +30,9 @@ def source_kind(source: str) -> Kind:
     if is_signal_source(source):
         return "filters"
     path = Path(source)
-    if not (path.exists() or path.suffix) and nearest(source, _NAMES) in SIGNAL_SETS:
+    if source not in _NAMES and not path.exists():
         raise DataNotFoundError(unknown_set(source, _NAMES))
-    many = source in GRAPH_SETS or is_csv(source) or _holds_many(path)
+    many = holds_many(source)
     if not many and path.is_file() and path.suffix.lower() not in ("", ".npz"):
         raise GraphError(
             f"{source}: {path.suffix} files are not read; pass a .csv file of molecules, an .npz "
@@ -39,8 +41,16 @@ def source_kind(source: str) -> Kind:
     return "molecules" if many else "nodes"
 
 
-def _holds_many(path: Path) -> bool:
-    """Whether an npz file has the keys of many graphs."""
+def holds_many(source: str) -> bool:
+    """Whether a source is a set of many graphs: by name, a CSV file, or an npz with their keys.
+
+    Example:
+        >>> holds_many("zinc"), holds_many("mine.csv"), holds_many("cora")
+        (True, True, False)
+    """
+    if source in GRAPH_SETS or is_csv(source):
+        return True
+    path = Path(source)
     if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
