@@ -53,9 +53,10 @@ def scaffold_split(graphs: GraphSet) -> Split:
         else:
             test += group
     if not all(parts):
+        counted = "1 scaffold" if len(groups) == 1 else f"{len(groups)} scaffolds"
         raise ConfigError(
-            f"{graphs.name}: {len(groups)} scaffolds in {len(known)} molecules leave a part of the "
-            "split empty; use split=random-80-10-10."
+            f"{graphs.name}: a part of the split is left empty, with {counted} in {len(known)} "
+            "molecules; use split=random-80-10-10."
         )
     return _split(graphs, *parts)
 
