@@ -100,6 +100,16 @@ def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:
     assert out.splitlines() == ["id,smiles,prediction,error", "0,,,is empty"]
 
 
+@pytest.mark.filterwarnings("error")
+def test_models_that_find_no_molecule_say_only_that(call, chains: Path) -> None:
+    status, out, err = call("train", chains, "--runs", "2", *FAST, "--json")
+    assert (status, err) == (0, "")
+    status, out, err = call("predict", json.loads(out)["run_dir"], "--smiles", "C1CC")
+    assert status == 0
+    assert out.splitlines()[0] == "id,smiles,prediction,spread,error"
+    assert err == "row 0: 'C1CC' is not valid SMILES\n"
+
+
 def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:
     (here / "new.csv").write_text("smiles\nCCO\nxx\n")
     status, out, err = call("predict", trained["run_dir"], "--graph", "new.csv", "--json")

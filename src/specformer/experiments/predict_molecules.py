@@ -193,14 +193,14 @@ def _of_classes(found: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
     for number, name in enumerate(names):
         columns[f"probability({name})"] = _cells(mean[:, number], ".6f")
     if len(found) > 1:
-        columns["spread"] = _cells(found.std(dim=0).gather(1, best)[:, 0], ".3g")
+        columns["spread"] = _cells(_spread(found).gather(1, best)[:, 0], ".3g")
     return columns
 
 
 def _columns(found: Tensor, targets: Sequence[str], recipe: GraphRecipe) -> dict[str, list[str]]:
     """By name, the cells of all graphs, of predictions ``[models, G, tasks]``."""
     mean = found.mean(dim=0)
-    spread = found.std(dim=0) if len(found) > 1 else None
+    spread = _spread(found) if len(found) > 1 else None
     columns = {}
     for number, target in enumerate(targets):
         name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]
@@ -212,6 +212,11 @@ def _columns(found: Tensor, targets: Sequence[str], recipe: GraphRecipe) -> dict
         if spread is not None:
             columns[f"spread{name}"] = _cells(spread[:, number], ".3g")
     return columns
+
+
+def _spread(found: Tensor) -> Tensor:
+    """The standard deviation over models ``[models, G, columns]``; there may be no graph at all."""
+    return found.std(dim=0) if found.numel() else found[0]
 
 
 def _cells(values: Tensor, form: str) -> list[str]:
