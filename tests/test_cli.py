@@ -580,6 +580,20 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
     assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
 
 
+def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
+    seen = []
+
+    def stopped(**options):
+        seen.append(options["seed"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.experiments.demo.demo", stopped)
+    for out in ([], ["--out", "mine"]):
+        assert call("demo", "--quiet", *out)[0] == 130
+    assert seen == [0, 0]
+    assert list(here.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["unknown model", "missing graph", "out is finished"])
 def test_quiet_errors_are_that_one_line(name, call, scene):
     arguments, message = ERRORS[name]

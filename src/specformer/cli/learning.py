@@ -54,10 +54,11 @@ def demo(
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
+    refuse_taken(out)
     config = {"command": "demo", "seed": seed, "device": str(target), "repeat": repeat_command()}
-    run = start_run(out, "demo", config)
     with progress_bars(quiet or json_output) as progress:
         result, arrays = run_demo(device=target, seed=seed, progress=progress)
+    run = start_run(out, "demo", config)
     result, report = finish_run(run, "demo", result, arrays, config)
     if json_output:
         shown = {key: value for key, value in result.items() if key != "environment"}
