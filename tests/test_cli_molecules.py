@@ -117,6 +117,8 @@ def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path)
     answer = json.loads(out)
     assert answer["rows"] == 2
     assert len(Path(answer["path"]).read_text().splitlines()) == 3
+    _, out, _ = call("predict", trained["run_dir"], "--graph", "new.csv", "--out", "new-ones.csv")
+    assert out == "1 of 2 predicted: new-ones.csv\n"
     status, out, err = call("predict", trained["run_dir"])
     assert (status, err) == (0, "")
     assert len(out.splitlines()) == 33

@@ -296,7 +296,7 @@ def predict(
         # A handful of molecules is solved faster than looked up; a file may come again.
         folder = None if smiles else spectra_folder(cache)
         found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
-        text, rows = found.text, found.rows
+        text, rows, without = found.text, found.rows, len(found.problems)
         for problem in found.problems:
             typer.echo(problem, err=True)
     else:
@@ -305,6 +305,7 @@ def predict(
         text, rows = predict_nodes(
             finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
         )
+        without = 0
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -312,7 +313,10 @@ def predict(
     if json_output:
         print_json({"path": str(out), "rows": rows})
     else:
-        typer.echo(f"{rows:,} predictions: {out}")
+        counted = (
+            f"{rows - without:,} of {rows:,} predicted" if without else f"{rows:,} predictions"
+        )
+        typer.echo(f"{counted}: {out}")
 
 
 def datasets(data: Data = None, json_output: Json = False) -> None:
