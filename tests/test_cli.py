@@ -476,7 +476,7 @@ ERRORS = {
     "unknown rule": (["spectrum", "4x4", "--isolated", "maybe"], "isolated"),
     "picture below a file": (["spectrum", "4x4", "--plot", "text.png/x.png"], "text.png"),
     "report of nothing": (["report", "absent"], "absent: not a run folder"),
-    "report of an unfinished run": (["report", "unfinished"], "not finished"),
+    "report of an unfinished run": (["report", "unfinished"], "specformer resume unfinished."),
     "recording of nothing": (["results", "add", "absent"], "absent: not a run folder"),
     "out is a file": (["train", "mine.png", "--out", "text.png"], "is a file, not a folder"),
     "out below a file": (["train", "mine.png", "--out", "text.png/run"], "is a file"),

@@ -81,6 +81,11 @@ class RunFolder:
         write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
         return run
 
+    def _go_on(self) -> str:
+        """How to finish a run, if it is one that can go on."""
+        resumable = self.config().get("command") == "train"
+        return f"; go on with specformer resume {self.path}" if resumable else ""
+
     @property
     def is_finished(self) -> bool:
         """Whether the run has its result."""
@@ -213,7 +218,7 @@ class RunFolder:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise RunError(
-                f"{self.path}: the run is not finished ({RESULT} is missing)."
+                f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."
             ) from error
         except (OSError, TypeError, ValueError) as error:
             raise RunError(f"{path}: damaged ({error}).") from error
