@@ -14,6 +14,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column, Table
 from rich.text import Text
 
+from specformer.errors import SpecformerError
 from specformer.experiments.tables import caption, interval, plain_interval, table_grid
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.style import look
@@ -43,7 +44,11 @@ def progress_bars(silent: bool) -> Iterator[Progress]:
         yield _Shown(bars)
     finally:
         if bars.live.is_started:  # else there is no line to end
-            bars.stop()
+            if any(task.visible for task in bars.tasks):
+                bars.stop()
+            else:  # nothing to end either, but what a terminal shows meanwhile
+                bars.live.transient = True
+                bars.live.stop()
 
 
 class _Shown:
@@ -64,7 +69,12 @@ class _Shown:
             )
             self._bars.update(task, completed=done, figure=text)
 
-        yield update
+        try:
+            yield update
+        except SpecformerError:
+            if not self._bars.tasks[task].completed:  # refused: there was nothing to wait for
+                self._bars.update(task, visible=False)
+            raise
         # Early stopping ends a stage before its last epoch.
         self._bars.update(task, total=self._bars.tasks[task].completed or 1)
 
