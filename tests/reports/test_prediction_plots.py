@@ -52,6 +52,14 @@ def test_a_target_without_known_classes_is_a_point() -> None:
     assert agreement_plot(unknown, np.arange(3.0), OURS).axes
 
 
+def test_few_points_are_drawn_larger() -> None:
+    sizes = [
+        agreement_plot(np.arange(count), np.arange(count), OURS).axes[0].lines[-1].get_markersize()
+        for count in (1.0, 100.0, 101.0, 5000.0)
+    ]
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3]
+
+
 def test_rare_ones_are_all_drawn() -> None:
     """Of many zeros and few ones, precision at every one of these."""
     random = np.random.default_rng(0)

@@ -15,6 +15,8 @@ from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
 _PANEL = (3.0, 2.9)
 #: More points only make a report heavy.
 _MOST_POINTS = 800
+#: Up to so many are drawn large enough to be found.
+_FEW_POINTS = 100
 #: Letters of a name: a class's, or a target's below or above a panel.
 _LONGEST = 26
 
@@ -38,8 +40,8 @@ def agreement_plot(
     limits = (low - room, high + room)
     axis.plot(limits, limits, color=MUTED, lw=0.8, zorder=1)
     axis.plot(
-        measured[shown], predicted[shown], ls="", marker="o", ms=2.6, mew=0, color=style.color,
-        alpha=0.45, zorder=2,
+        measured[shown], predicted[shown], ls="", marker="o", mew=0, color=style.color,
+        ms=2.6 if len(shown) > _FEW_POINTS else 4.2, alpha=0.45, zorder=2,
     )  # fmt: skip
     axis.set(xlim=limits, ylim=limits)
     for side in (axis.xaxis, axis.yaxis):
