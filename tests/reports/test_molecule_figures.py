@@ -105,3 +105,12 @@ def test_attention_of_every_head() -> None:
             for band, share in zip(("Low", "Medium", "High"), matrix[0], strict=True)
         )
         assert f"zinc, head {number}: Low draws on {low}; Medium draws on" in picture.svg
+
+
+def test_a_band_without_eigenvalues_draws_on_none() -> None:
+    alone = np.zeros((2, 3, 3))
+    alone[:, 1, 1] = 1.0  # molecules of one atom
+    arrays = {"molecules/zinc/specformer/attention": alone}
+    (attention,) = figures.attention(ENTRIES, arrays, "molecules", "dataset")
+    for words in ("Low has no eigenvalue; Medium draws on Low 0.00, Medium 1.00", "High has no"):
+        assert words in attention.svg

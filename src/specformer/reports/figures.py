@@ -236,7 +236,10 @@ def _in_words(matrix: np.ndarray) -> str:
         ", ".join(f"{band} {value:.2f}" for band, value in zip(plots.BANDS, row, strict=False))
         for row in matrix
     )
-    drawn = (f"{band} draws on {row}" for band, row in zip(plots.BANDS, rows, strict=False))
+    drawn = (
+        f"{band} draws on {row}" if shares.any() else f"{band} has no eigenvalue"
+        for band, row, shares in zip(plots.BANDS, rows, matrix, strict=False)
+    )
     return "; ".join(drawn)
 
 

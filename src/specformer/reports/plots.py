@@ -231,15 +231,21 @@ def image_grid(
 def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = "") -> Figure:
     """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
 
+    A band without eigenvalues, whose row is of zeros, draws on none.
+
     Example:
-        >>> figure = attention_heatmap(np.eye(3))
-        >>> [text.get_text() for text in figure.axes[0].texts][:3]
-        ['1.00', '0.00', '0.00']
+        >>> figure = attention_heatmap(np.diag([1.0, 0.0, 1.0]))
+        >>> [text.get_text() for text in figure.axes[0].texts][:6]
+        ['1.00', '0.00', '0.00', '–', '–', '–']
     """
     figure, (axis,) = panels(2.0, 2.12, left=0.4, bottom=0.42)
     size = len(matrix)
-    texts = [[f"{x:.2f}" if np.isfinite(x) else numbers.NONE for x in row] for row in matrix]
-    draw_cells(axis, np.clip(np.nan_to_num(matrix), 0, 1), texts)
+    shares = np.nan_to_num(matrix)
+    texts = [
+        [f"{x:.2f}" if np.isfinite(x) and drawn.any() else numbers.NONE for x in row]
+        for row, drawn in zip(matrix, shares, strict=True)
+    ]
+    draw_cells(axis, np.clip(shares, 0, 1), texts)
     centres = np.arange(size) + 0.5
     labels = BANDS if size == len(BANDS) else [str(index + 1) for index in range(size)]
     axis.set_xticks(centres, labels)
