@@ -27,7 +27,7 @@ from torch import nn
 
 from specformer import GraphSpecformer
 from specformer.datasets.batches import Batches
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.graph_evaluation import Work
 from specformer.training.graph_loop import GraphFit, GraphTask, _Training, fit_graphs
@@ -231,6 +231,55 @@ def test_no_targets_no_known_ones_and_one_class_are_refused_before_training() ->
 
 
 # --- going on after a stop ----------------------------------------------------------------------
+
+
+def test_a_mask_is_the_numbers_of_what_it_marks() -> None:
+    by_numbers = small_task()
+    masks = {
+        part: np.isin(np.arange(len(by_numbers.store)), getattr(by_numbers, part))
+        for part in ("train", "val", "test")
+    }
+    by_masks = replace(by_numbers, **masks)
+    by_tensors = replace(
+        by_numbers, **{part: torch.from_numpy(mask) for part, mask in masks.items()}
+    )
+    fits = [
+        fit_graphs(small_model(), task, GraphSchedule(epochs=1, batch_size=8))
+        for task in (by_numbers, by_masks, by_tensors)
+    ]
+    assert fits[0].chosen == fits[1].chosen == fits[2].chosen
+    for part in masks:
+        assert getattr(by_masks, part).tolist() == sorted(getattr(by_numbers, part))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"val": [3, 40]}, r"val\[1\] is 40, but there are graphs 0..39"),
+        ({"train": [-1]}, r"train\[0\] is -1"),
+        ({"test": np.ones(39, dtype=bool)}, "test must hold integers, not bool"),
+        ({"train": [0.5]}, "train must hold integers"),
+        ({"loss": "huber"}, "unknown loss 'huber'; choose from l1, mse, bce, ce"),
+    ],
+    ids=["beyond", "negative", "short mask", "fraction", "loss"],
+)
+def test_graphs_that_are_not_there_and_unknown_losses_are_refused(change, message: str) -> None:
+    with pytest.raises(SpecformerError, match=message):
+        replace(small_task(), **change)
+
+
+def test_a_model_that_does_not_fit_the_graphs_is_refused() -> None:
+    schedule = GraphSchedule(epochs=1)
+    for atoms, bonds, outputs, message in (
+        ([3], [2], 1, r"targets have shape \[graphs, 2\], but the model puts out \[graphs, 1\]"),
+        ([2], [2], 2, r"column 0 of the nodes has a category 2, but .* node_cardinalities=\[2\]"),
+        ([3], [1], 2, r"column 0 of the edges has a category 1, but .* edge_cardinalities=\[1\]"),
+    ):
+        model = GraphSpecformer(atoms, bonds, 8, outputs, num_heads=2)
+        with pytest.raises(ConfigError, match=message):
+            fit_graphs(model, small_task(dtype=torch.float32), schedule)
+    with pytest.raises(ConfigError, match="loss=ce is of one target, the graphs have 2"):
+        fit_graphs(small_model(), small_task(small_set(classes=True), loss="ce"), schedule)
 
 
 def fit_in(path: Path, **options: Any) -> GraphFit:

@@ -10,17 +10,20 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
+from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.graph_set import ragged
 from specformer.nn.embedding import NodeEmbedding
+from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.packed import PackedGraphs
 from specformer.training.calibration import Calibration
 from specformer.training.capture import RepeatedByShape, differentiate
@@ -46,9 +49,9 @@ class GraphTask:
 
     Args:
         store: the graphs and their targets.
-        train: numbers of the graphs to learn from.
-        val: numbers of those to choose the epoch by.
-        test: numbers of those to report on.
+        train: numbers of the graphs to learn from, or a mask over all.
+        val: those to choose the epoch by.
+        test: those to report on.
         loss: ``"l1"``, ``"mse"``, ``"bce"`` for classes 0 and 1, or ``"ce"`` for one target with
             classes 0, 1, 2, ….
         metric: one of :data:`~specformer.training.graph_metrics.METRICS`.
@@ -64,6 +67,23 @@ class GraphTask:
     loss: Loss = "l1"
     metric: str = "mae"
     standardise: bool = False
+
+    def __post_init__(self) -> None:
+        check_known("loss", get_args(Loss), self.loss)
+        for part in ("train", "val", "test"):
+            numbers = _numbers(getattr(self, part), part, len(self.store))
+            object.__setattr__(self, part, numbers)
+
+
+def _numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
+    """Return the numbers of some of ``count`` graphs, of which there may be a mask."""
+    array = as_array(part, name)
+    if array.dtype == np.bool_ and array.shape == (count,):
+        return np.flatnonzero(array)
+    numbers = as_array(array, name, of="integers").astype(np.int64)
+    outside = (numbers < 0) | (numbers >= count)
+    refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -140,6 +160,7 @@ def fit_graphs(
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
     _check_classes(task, cast(nn.Linear, model.readout).out_features)
+    _check_model(model, task)
     task, scale = _prepared(task, metric, device)
     _standardise_inputs(model, task)
     workers.synchronise(model)
@@ -223,6 +244,27 @@ def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
     for module in model.modules():
         if isinstance(module, NodeEmbedding) and module.in_channels == x.shape[1]:
             module.standardise(learned)
+
+
+def _check_model(model: nn.Module, task: GraphTask) -> None:
+    """Refuse a model with too few outputs or too many, or without room for a category."""
+    outputs, store = cast(nn.Linear, model.readout).out_features, task.store
+    targets = None if store.y is None else store.y.shape[1]
+    if task.loss == "ce" and targets not in (None, 1):
+        raise ConfigError(f"loss=ce is of one target, the graphs have {targets}.")
+    if task.loss != "ce" and targets not in (None, outputs):
+        raise ConfigError(
+            f"targets have shape [graphs, {targets}], but the model puts out [graphs, {outputs}]."
+        )
+    config = model.config if isinstance(model, Pretrained) else {}
+    for whose, features in (("node", store.nodes), ("edge", store.bond_table - 1)):
+        limits = config.get(f"{whose}_cardinalities", ())
+        for column, (limit, most) in enumerate(zip(limits, features.amax(dim=0), strict=False)):
+            if most >= limit:  # a GPU, or another column's table, might not notice
+                raise ConfigError(
+                    f"column {column} of the {whose}s has a category {int(most)}, but the model "
+                    f"has {whose}_cardinalities={limits}."
+                )
 
 
 def _check_classes(task: GraphTask, outputs: int) -> None:
