@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import chebyshev
+from specformer.nn.derived import Derived
 
 
-class NonNegativePolynomial(nn.Module, ABC):
+class NonNegativePolynomial(Derived, ABC):
     r"""A feature network, then a polynomial of :math:`L - I` given by K + 1 non-negative numbers.
 
     .. math::
@@ -50,8 +51,12 @@ class NonNegativePolynomial(nn.Module, ABC):
         self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.coefficients = nn.Parameter(torch.empty(order + 1))
-        self.register_buffer("conversion", self.conversion_of(order), persistent=False)
+        self.register_derived()
         self.reset_parameters()
+
+    def derived(self) -> dict[str, Tensor]:
+        """C, of Chebyshev coefficients."""
+        return {"conversion": self.conversion_of(self.order)}
 
     @staticmethod
     @abstractmethod

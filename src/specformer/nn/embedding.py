@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn.derived import Derived
 from specformer.nn.first_order import first_order
 from specformer.spectrum.packed import PackedGraphs
 
@@ -16,7 +17,7 @@ from specformer.spectrum.packed import PackedGraphs
 _MOST_VALUES = 1024
 
 
-class FeatureEmbedding(nn.Module):
+class FeatureEmbedding(Derived):
     r"""The sum of one learned vector a column, :math:`\sum_c W^{(c)}_{x_c}`.
 
     The columns' tables lie one after another in one parameter. Values are taken as they are:
@@ -44,10 +45,14 @@ class FeatureEmbedding(nn.Module):
             )
         self.cardinalities = list(cardinalities)
         self.channels = channels
-        ends = torch.tensor(self.cardinalities).cumsum(0)
-        self.register_buffer("starts", nn.functional.pad(ends[:-1], (1, 0)), persistent=False)
+        self.register_derived()
         self.weight = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
+
+    def derived(self) -> dict[str, Tensor]:
+        """Where each column's table begins."""
+        ends = torch.tensor(self.cardinalities).cumsum(0)
+        return {"starts": nn.functional.pad(ends[:-1], (1, 0))}
 
     def reset_parameters(self, std: float | None = None) -> None:
         """N(0, ``std``²); else N(0, 1) for one column, and Xavier's range, as OGB has, for more."""

@@ -3,13 +3,14 @@ r"""Eigenvalues as vectors (paper §4.1, Eq. 2)."""
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specformer.errors import ConfigError
+from specformer.nn.derived import Derived
 from specformer.nn.remembered import Remembered
 
 
-class EigenvalueEncoding(nn.Module):
+class EigenvalueEncoding(Derived):
     r"""The eigenvalue beside sines and cosines of it at geometrically spaced frequencies.
 
     .. math::
@@ -38,9 +39,12 @@ class EigenvalueEncoding(nn.Module):
         self.channels = channels if waves else 0
         self.epsilon = epsilon
         self._known = Remembered()
-        exponents = torch.arange(0, self.channels, 2, dtype=torch.float64) / channels
-        # Rebuilt from the arguments, so not part of the state; float64 until the module is cast.
-        self.register_buffer("frequencies", epsilon / 10000.0**exponents, persistent=False)
+        self.register_derived()
+
+    def derived(self) -> dict[str, Tensor]:
+        """The frequencies, in float64 until the module is cast."""
+        exponents = torch.arange(0, self.channels, 2, dtype=torch.float64) / max(self.channels, 1)
+        return {"frequencies": self.epsilon / 10000.0**exponents}
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
         return self._known(eigenvalues, self.frequencies.dtype, lambda: self._encoded(eigenvalues))

@@ -1,0 +1,42 @@
+r"""Tensors that follow from a module's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Derived(nn.Module):
+    """A module with buffers that follow from its arguments.
+
+    They are no part of its state, and are made anew when a state is loaded: a module from the meta
+    device has none before, and ``to_empty`` leaves there what the memory held.
+    """
+
+    def derived(self) -> dict[str, Tensor]:
+        """The buffers by name."""
+        raise NotImplementedError
+
+    def register_derived(self) -> None:
+        """Put them in their places, once the module knows its arguments."""
+        for name, tensor in self.derived().items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Tensor],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        *rest: Any,
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        for name, tensor in self.derived().items():
+            held = getattr(self, name)
+            if not held.is_meta:
+                with torch.no_grad():
+                    held.copy_(tensor)
+            elif local_metadata.get("assign_to_params_buffers"):
+                setattr(self, name, tensor.to(held.dtype))
