@@ -12,7 +12,7 @@ from tests.spectrum.many_graphs import from_networkx
 from torch_geometric.data import Batch
 
 from specformer.datasets.packed import GraphStore, bond_kinds, pack
-from specformer.errors import GraphError
+from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, find_rings, graph_set_to_pyg
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 
@@ -263,3 +263,10 @@ def test_a_captured_batch_follows_its_index() -> None:
         assert batch.rings is not None
         expected = rings_of(chosen)
         assert batch.rings.tolist() == expected + [[-1] * 5] * (60 - len(expected))
+
+
+def test_a_batch_goes_to_a_device_and_keeps_its_types() -> None:
+    batch = pack(GraphSet([2, 1], [1, 0], [[0], [1]]))
+    assert batch.to("cpu").nodes.dtype == batch.nodes.dtype
+    with pytest.raises(ConfigError, match=r"to a device, not to torch\.float64"):
+        batch.to(torch.float64)

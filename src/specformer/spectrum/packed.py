@@ -117,7 +117,9 @@ class PackedGraphs:
         return torch.arange(len(self.bond), device=self.sizes.device) < self.offsets[-1]
 
     def to(self, device: torch.device | str) -> PackedGraphs:
-        """The same batch on another device."""
+        """The same batch on another device; a model takes its numbers in its own precision."""
+        if isinstance(device, torch.dtype):  # it would turn numbers of nodes into floats too
+            raise ConfigError(f"a batch goes to a device, not to {device}.")
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: dict[str, Any] = {
             name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
