@@ -106,7 +106,7 @@ def test_categories_may_be_in_z_alone() -> None:
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=x)
                 for x in (torch.rand(1, 2), torch.ones(1, 2).long())
             ],
-            "only 1 of 2 graphs have 'z'",
+            "x of graph 0 holds numbers and x of graph 1 categories; make all",
         ),
         (
             [
@@ -139,7 +139,7 @@ RING = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
         ({"x": torch.rand(2, 4), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 4\]"),
         ({"x": torch.full((3, 1), torch.nan)}, r"x\[0, 0\] is nan"),
         ({"x": torch.eye(3), "z": torch.rand(3)}, r"z.* categories .*not float32"),
-        ({"edge_attr": torch.rand(6, 1)}, r"edge_attr.* categories .*not float32"),
+        ({"edge_attr": torch.rand(6, 1)}, r"edge_attr.* categories .*not float32; .* leave it out"),
         ({"edge_attr": torch.ones(3, 1).long()}, r"edge_attr.* shape \[6, columns\], not \[3, 1\]"),
         ({"x": torch.ones(2, 1).long(), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 1\]"),
         ({"edge_index": torch.tensor([0, 1])}, r"edge_index.* shape \[2, edges\], not \[2\]"),

@@ -126,9 +126,10 @@ def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
     """Return categories, a row a node or an edge."""
     array = as_array(value, name)
     if array.size and array.dtype.kind not in "iu":
+        measured = ", and leave it out if it is measured" if name.startswith("edge_attr") else ""
         raise GraphError(
             f"{name} must hold categories 0, 1, 2, … as integers, not {array.dtype}; if it is "
-            "one-hot, pass its argmax(dim=-1, keepdim=True)"
+            f"one-hot, pass its argmax(dim=-1, keepdim=True){measured}"
         )
     return _a_row_each(array, name, rows)
 
@@ -161,13 +162,17 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
     keys = ("edge_index", "node_feat", "x", "edge_attr", "y")
     parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
     num_nodes: list[int] = []
+    holders: dict[str, int] = {}  # a graph whose x are numbers, and one whose x are categories
     for number, data in enumerate(source):
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
             raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
         num_nodes.append(int(data.num_nodes))
         edges = _ends(data.edge_index, f"edge_index of graph {number}")
         parts["edge_index"].append(edges)
-        for key, array in _of_nodes(data, num_nodes[-1], f" of graph {number}").items():
+        of_nodes = _of_nodes(data, num_nodes[-1], f" of graph {number}")
+        if getattr(data, "x", None) is not None:
+            holders["numbers" if "x" in of_nodes else "categories"] = number
+        for key, array in of_nodes.items():
             parts[key].append(array)
         if (kinds := getattr(data, "edge_attr", None)) is not None:
             name = f"edge_attr of graph {number}"
@@ -177,6 +182,12 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
+    if len(holders) > 1:
+        one, other = sorted(holders.items(), key=lambda each: each[1])
+        raise GraphError(
+            f"x of graph {one[1]} holds {one[0]} and x of graph {other[1]} {other[0]}; make all "
+            "integers or all floats"
+        )
     names = {"node_feat": "z" if parts["x"] else "x or z"}
     joined = {key: _joined(parts[key], names.get(key, key), count) for key in keys}
     return {
