@@ -492,7 +492,7 @@ ERRORS = {
     "width of nothing": (["train", "mine.npz", "--set", "model.num_heads=3"], "num_heads=3"),
     "k that is text": (["train", "mine.npz", "--set", "k=few"], "k='few' should be"),
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
-    "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes are too few"),
+    "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes of 2 classes are too few"),
     "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
     "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
     "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),

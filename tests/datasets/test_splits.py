@@ -41,8 +41,9 @@ def test_counts_as_the_paper_has_them(counts, unlabelled, seed):
 @pytest.mark.parametrize("y", [[0, 1, -1], [0, 1, 0], [0, 1, 2, 3]])
 def test_a_few_nodes_are_no_split(y):
     graph = Graph(sp.csr_array((len(y), len(y))), y=np.array(y), name="few")
-    known = sum(label >= 0 for label in y)
-    with pytest.raises(ConfigError, match=f"few: {known} labelled nodes are too few to split"):
+    known = [label for label in y if label >= 0]
+    counted = f"{len(known)} labelled nodes of {len(set(known))} classes"
+    with pytest.raises(ConfigError, match=f"few: {counted} are too few to split"):
         make_splits(graph, "random-60-20-20", 2, seed=0)
 
 

@@ -95,8 +95,11 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
         assert graph.y is not None
         drawn = [random_60_20_20(graph.y, seed + number) for number in range(count or _USUAL)]
         if not all(split.is_whole for split in drawn):
-            labelled = int((graph.y >= 0).sum())
-            raise ConfigError(f"{graph.name}: {labelled} labelled nodes are too few to split.")
+            labels = graph.y[graph.y >= 0]
+            raise ConfigError(
+                f"{graph.name}: {len(labels)} labelled nodes of {len(np.unique(labels))} classes "
+                "are too few to split."
+            )
         return drawn
     _check_protocol(graph, protocol)
     known = _splits_of_masks(graph)
