@@ -100,7 +100,10 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
     else:
         raise DataNotFoundError(unknown_set(source))
     if graph.x is None:
-        raise GraphError(f"{source}: the graph has no node features to learn from.")
+        raise GraphError(
+            f"{source}: the graph has no node features to learn from: x in an npz file, columns of "
+            "numbers in nodes.csv."
+        )
     if labels:
         _check_labels(graph, source)
     return graph
@@ -110,7 +113,10 @@ def _check_labels(graph: Graph, source: str) -> None:
     """Refuse labels that there is nothing to learn from."""
     classes = [] if graph.y is None else np.unique(graph.y[graph.y >= 0]).tolist()
     if not classes:
-        raise GraphError(f"{source}: the graph has no labels to learn.")
+        raise GraphError(
+            f"{source}: the graph has no labels to learn: y in an npz file, the column label in "
+            "nodes.csv."
+        )
     if len(classes) == 1:
         name = graph.class_names[classes[0]] if graph.class_names else classes[0]
         raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")

@@ -177,7 +177,7 @@ def predict(
     found = node_graph(source, data, labels=False)
     if found.num_features != result["num_features"]:
         raise RunError(
-            f"{source}: {found.num_features} features, the model was trained on "
+            f"{source}: a node has {found.num_features} features where the model was trained on "
             f"{result['num_features']}."
         )
     recipe = _prediction_recipe(result, spectrum, degree)

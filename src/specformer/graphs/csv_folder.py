@@ -100,6 +100,7 @@ def _nodes(
     if label_column in table.columns or label_column != _LABEL:
         nodes["y"], nodes["class_names"] = table.classes(label_column)
     if feature_columns:
-        columns = [table.numbers(column, np.float32) for column in feature_columns]
+        hint = f"; words belong in the column {label_column!r}, which holds the classes"
+        columns = [table.numbers(column, np.float32, hint=hint) for column in feature_columns]
         nodes |= {"x": np.stack(columns, axis=1), "feature_names": tuple(feature_columns)}
     return nodes | {mask: table.booleans(mask) for mask in _MASKS if mask in table.columns}

@@ -106,14 +106,16 @@ class CsvTable:
     def error(self, column: str, row: int, problem: str) -> GraphError:
         return GraphError(f"{self.path}: column {column!r}, row {self.lines[row]}: {problem}")
 
-    def numbers(self, name: str, dtype: type[Any] = np.float64) -> NDArray[Any]:
+    def numbers(self, name: str, dtype: type[Any] = np.float64, *, hint: str = "") -> NDArray[Any]:
+        """Return a column's numbers; ``hint`` is said of a word among them."""
         cells = self.column(name)
         values = np.empty(len(cells), dtype=np.float64)
         for row, cell in enumerate(cells):
             try:
                 values[row] = float(cell)
             except ValueError:
-                raise self.error(name, row, f"{cell!r} is not a number") from None
+                problem = f"{cell!r} is not a number{hint if cell else ''}"
+                raise self.error(name, row, problem) from None
         return self.finite(name, values, dtype)
 
     def finite(
