@@ -15,20 +15,20 @@ def power_of_ten(exponent: int) -> str:
 
 
 def error(value: float | None, like: float | None = None) -> str:
-    """An error to three significant digits, scientific below a thousandth.
+    """An error to three significant digits, scientific below a thousandth and from ten million on.
 
     ``like``: the mean whose digits an interval follows.
 
     Example:
-        >>> error(0.01234), error(0.0021, like=0.01234), error(1.5e-5), error(1234.5)
-        ('0.0123', '0.0021', '1.50×10⁻⁵', '1,230')
+        >>> error(0.01234), error(0.0021, like=0.01234), error(1.5e-5), error(1234.5), error(2e30)
+        ('0.0123', '0.0021', '1.50×10⁻⁵', '1,230', '2.00×10³⁰')
     """
     if not _known(value):
         return NONE
     assert value is not None
     leading = value if like is None else like
     exponent = int(f"{leading:.2e}".split("e")[1])  # of the rounded number: 9.999 is 10.0
-    if exponent < -3:
+    if not -3 <= exponent < 7:
         return _minus(f"{value * 10.0**-exponent:,.2f}×{power_of_ten(exponent)}")
     return _minus(f"{round(value, 2 - exponent):,.{max(0, 2 - exponent)}f}")
 
