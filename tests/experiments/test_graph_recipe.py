@@ -120,7 +120,7 @@ def test_names_say_how_many_classes_there_are() -> None:
     known = GraphSet([1] * 4, [0] * 4, [], y=[0, 2, 2, np.nan], class_names=("a", "b", "c", "d"))
     recipe = GraphRecipe().settled(known)  # nobody is of b, nor of d
     assert (recipe.task, recipe.loss, num_outputs(known, recipe)) == ("classification", "ce", 4)
-    two = replace(known, y=[0, 0, 0, np.nan], class_names=("a", "b"))
+    two = replace(known, y=[0, 1, 0, np.nan], class_names=("a", "b"))
     recipe = GraphRecipe().settled(two)
     assert (recipe.loss, num_outputs(two, recipe)) == ("bce", 1)
     for y, names, message in (
@@ -134,6 +134,18 @@ def test_names_say_how_many_classes_there_are() -> None:
 def test_no_targets_are_refused() -> None:
     with pytest.raises(ConfigError, match="no targets"):
         GraphRecipe().settled(GraphSet([1], [0], []))
+
+
+@pytest.mark.parametrize("targets", [[[1.5]] * 4, [[1.0]] * 4, [[2.0, 3.0], [np.nan, 3.0]] * 2])
+def test_targets_that_never_vary_are_refused(targets: list[list[float]]) -> None:
+    graphs = GraphSet([1] * 4, [0] * 4, [], y=targets, name="alike")
+    with pytest.raises(ConfigError, match="alike: no target varies; there is nothing to learn"):
+        GraphRecipe().settled(graphs)
+    assert graphs.y is not None
+    one_does = np.concatenate([graphs.y, np.arange(4.0)[:, None]], axis=1)
+    assert GraphRecipe().settled(replace(graphs, y=one_does)).task == "regression"
+    few = graphs.subset([0, 1])  # the split says that they are
+    assert GraphRecipe().settled(few).metric
 
 
 def test_assignments_and_names(tmp_path) -> None:

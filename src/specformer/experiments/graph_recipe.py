@@ -140,6 +140,7 @@ class GraphRecipe:
                 "classes are written 0 and 1, and a column of words is named by --set targets=[…]."
             )
         binary, words = _is_binary(graphs, graphs.y), graphs.class_names is not None
+        _check_varied(graphs.name, graphs.y)
         named = GRAPH_SETS.get(graphs.name)
         task = self.task or (named.task if named else _task(binary or words))
         if words and task == "regression":
@@ -179,6 +180,16 @@ def _is_binary(graphs: GraphSet, targets: np.ndarray) -> bool:
         told = f"the only class is {names[0]!r}" if names else "no graph has a class"
         raise ConfigError(f"{graphs.name}: {told}; there is nothing to tell apart.")
     return len(names) == 2
+
+
+def _check_varied(name: str, targets: np.ndarray) -> None:
+    """Refuse targets that are the same for every graph; of too few graphs the split will tell."""
+    known = ~np.isnan(targets)
+    same = all(
+        len(np.unique(column[there])) < 2 for column, there in zip(targets.T, known.T, strict=True)
+    )
+    if same and known.any(axis=1).sum() > 2:
+        raise ConfigError(f"{name}: no target varies; there is nothing to learn.")
 
 
 def _check_classes(name: str, targets: np.ndarray) -> None:
