@@ -360,3 +360,10 @@ def test_graphs_that_are_not_packed_are_refused(batch: Any) -> None:
         model_of()(batch)
     with pytest.raises(ConfigError, match="not packed graphs"):
         model_of().responses(batch)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_weights_of_short_precision_are_refused(dtype: torch.dtype) -> None:
+    model = GraphSpecformer(*COLUMNS, 8, 1, num_heads=2).to(dtype)
+    with pytest.raises(ConfigError, match=f"weights are {dtype}; .* torch.autocast"):
+        model(pack(MOLECULES))

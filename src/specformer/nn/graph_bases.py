@@ -45,6 +45,13 @@ class Layout:
     batch: PackedGraphs
     dtype: torch.dtype
 
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            raise ConfigError(
+                f"the model's weights are {self.dtype}; keep them in float32, and for a shorter "
+                "precision call it within torch.autocast."
+            )
+
     @property
     def kinds(self) -> int:
         """Kinds of bonds."""
