@@ -580,6 +580,32 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
     assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
 
 
+def test_a_search_that_is_interrupted_says_how_to_go_on(call, scene, monkeypatch):
+    def stopped(source, *, folder, trials, **options):
+        if trials == 2:
+            folder.mkdir(parents=True)
+            (folder / "trials.jsonl").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.experiments.tune.tune", stopped)
+    assert call("tune", "mine.npz", "--trials", 1, "--out", "a search", "-q") == (130, "", "")
+    status, _, err = call("tune", "mine.npz", "--trials", 2, "--out", "a search", "-q")
+    assert status == 130
+    assert err == ("Stopped. Go on with: specformer tune mine.npz --trials 2 --out 'a search' -q\n")
+
+
+def test_a_table_that_is_interrupted_says_how_to_go_on(call, here, monkeypatch):
+    def stopped(*, begin, **options):
+        begin()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.experiments.table3.table3", stopped)
+    said = "Stopped. Go on with: specformer table 3 -q --out runs/table-3\n"
+    assert call("table", 3, "-q") == (130, "", said)
+    assert call("table", 3, "-q", "--out", "runs/table-3") == (130, "", said)
+    assert [path.name for path in (here / "runs").iterdir()] == ["table-3"]
+
+
 def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
     seen = []
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    going_on,
     print_json,
     refuse_taken,
     repeat_command,
@@ -212,9 +212,12 @@ def _train(
         folders.append(begin())
         return folders[0]
 
+    def resuming() -> list[str]:
+        return ["resume", str(folders[0].path)] if folders else []
+
     with torchrun_workers(torch.device(config["device"])) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with _interrupted(folders), progress_bars(silent) as shown_progress:
+        with going_on(resuming), progress_bars(silent) as shown_progress:
             progress = shown_progress
             if tracked:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -240,17 +243,6 @@ def _train(
         return
     SHOW[trained.kind](result[trained.kind])
     farewell(result, report)
-
-
-@contextmanager
-def _interrupted(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Say how to go on with a run that Ctrl-C stops."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for run in folders:
-            typer.echo(f"Stopped. Go on with: specformer resume {run.path}", err=True)
-        raise
 
 
 def predict(

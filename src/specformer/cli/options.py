@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,6 +97,17 @@ def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
     except SpecformerError:
         for run in started:
             run.withdraw()
+        raise
+
+
+@contextmanager
+def going_on(command: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Say how to go on with what Ctrl-C stops; no words where there is nothing to go on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if words := command():
+            typer.echo(f"Stopped. Go on with: {shlex.join(['specformer', *words])}", err=True)
         raise
 
 

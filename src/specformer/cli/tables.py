@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    going_on,
     parse_images,
     print_json,
     refuse_taken,
@@ -148,7 +150,17 @@ def table(
     if number in _CHECKPOINTED:
         settings["begin"] = lambda: begin().path
     run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
-    with withdrawn_if_refused(started), progress_bars(quiet or json_output) as progress:
+
+    def same() -> list[str]:
+        if not started:
+            return []
+        return [*sys.argv[1:], *([] if out else ["--out", str(started[0].path)])]
+
+    with (
+        withdrawn_if_refused(started),
+        going_on(same),
+        progress_bars(quiet or json_output) as progress,
+    ):
         result, arrays = run_table(
             **settings,
             assignments=assignments or [],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from specformer.cli.options import (
     Json,
     Quiet,
     Seed,
+    going_on,
     print_json,
     refuse_taken,
     spectra_folder,
@@ -63,6 +66,7 @@ def tune(
     ] = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
+    from specformer.experiments.search import TRIALS
     from specformer.experiments.tables import plain_interval
     from specformer.experiments.terminal import progress_bars
     from specformer.experiments.tune import tune as search
@@ -70,7 +74,11 @@ def tune(
 
     folder = out or Path("runs") / f"tune-{Path(source).stem}-{model}"
     refuse_taken(folder)
-    with progress_bars(quiet or json_output) as progress:
+
+    def same() -> list[str]:
+        return sys.argv[1:] if (folder / TRIALS).exists() else []
+
+    with going_on(same), progress_bars(quiet or json_output) as progress:
         result = search(
             source,
             model=model,
@@ -97,7 +105,5 @@ def tune(
     typer.echo(f"Trial {result['winner']} has the best validation {result['metric']}, {mean}:")
     for change in result["set"]:
         typer.echo(f"  {change}")
-    typer.echo(
-        f"Finished in {result['seconds']:.0f} s. Train with: "
-        f"specformer train {source} --model {model} --recipe {result['recipe_file']}"
-    )
+    words = ["specformer", "train", source, "--model", model, "--recipe", result["recipe_file"]]
+    typer.echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")

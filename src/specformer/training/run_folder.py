@@ -84,7 +84,12 @@ class RunFolder:
     def _go_on(self) -> str:
         """How to finish a run, if it is one that can go on."""
         resumable = self.config().get("command") == "train"
-        return f"; go on with specformer resume {self.path}" if resumable else ""
+        return f"; go on with specformer resume {self._quoted}" if resumable else ""
+
+    @property
+    def _quoted(self) -> str:
+        """The folder as a shell takes it."""
+        return shlex.quote(str(self.path))
 
     @property
     def is_finished(self) -> bool:
@@ -118,7 +123,7 @@ class RunFolder:
         if any(stopped.get(key) != config.get(key) for key in {*stopped, *config} - _CARRIED_OVER):
             raise RunError(
                 f"{self.path}: holds a stopped run of other settings; go on with specformer resume "
-                f"{self.path}, or choose another --out."
+                f"{self._quoted}, or choose another --out."
             )
 
     @classmethod
