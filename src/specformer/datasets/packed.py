@@ -73,6 +73,8 @@ class GraphStore:
         Example:
             >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
             >>> store = GraphStore.build(graphs, decompose_many(graphs))
+            >>> store
+            GraphStore(graphs=2, nodes=3, pairs=5, device=cpu)
             >>> store.bond.tolist(), store.bond_table.tolist()
             ([0, 1, 1, 0, 0], [[0], [3]])
         """
@@ -239,6 +241,10 @@ class GraphStore:
         if self.y is None:
             raise GraphError("the graphs have no targets.")
         return self.y.index_select(0, index)
+
+    def __repr__(self) -> str:
+        counts = f"graphs={len(self)}, nodes={len(self.nodes)}, pairs={len(self.bond)}"
+        return f"GraphStore({counts}, device={self.device})"
 
     def _tensors(self) -> dict[str, Tensor]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -45,6 +45,8 @@ class PackedGraphs:
         >>> batch = PackedGraphs(rows[:, None], pairs, rows[:1, None], rows, pairs, two, 2)
         >>> batch.graph.tolist(), batch.target.tolist(), batch.source.tolist()
         ([0, 0, 1, 2], [0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 2, 3])
+        >>> batch
+        PackedGraphs(graphs=2, nodes=4, pairs=6, device=cpu)
     """
 
     nodes: Tensor
@@ -126,6 +128,10 @@ class PackedGraphs:
             for name, value in values.items()
         }
         return PackedGraphs(**moved)
+
+    def __repr__(self) -> str:
+        counts = f"graphs={self.num_graphs}, nodes={len(self.nodes)}, pairs={len(self.bond)}"
+        return f"PackedGraphs({counts}, device={self.sizes.device})"
 
 
 def check_packed(batch: Any) -> None:
