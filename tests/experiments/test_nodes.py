@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from specformer.datasets import csbm, make_splits
@@ -65,6 +66,15 @@ def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
     accuracy = outcome.row["test"]["mean"]  # of the epoch of the lowest loss, which is kept
     assert np.trace(counts) / counts.sum() == pytest.approx(accuracy)
     assert outcome.row["classes"] == ["0", "1"]
+
+
+def test_edges_are_described_where_there_are_some(graph, decomposed) -> None:
+    ends = graph.adjacency.tocoo().coords
+    same = np.mean(graph.y[ends[0]] == graph.y[ends[1]])
+    told = f"300 nodes, {graph.num_edges:,} edges, {same:.0%} of them between nodes of one class"
+    assert decomposed[2].row["description"] == told
+    none = replace(graph, adjacency=sp.csr_array(graph.adjacency.shape))
+    assert trained(none, "schedule.epochs=1")[2].row["description"] == "300 nodes, 0 edges"
 
 
 def test_runs_without_a_figure_are_told_of(graph, caplog) -> None:

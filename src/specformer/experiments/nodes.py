@@ -334,8 +334,8 @@ def _describe(graph: Graph) -> str:
     assert graph.y is not None
     rows, columns = graph.adjacency.nonzero()
     known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
-    same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]])) if known.any() else 0.0
-    return (
-        f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges, "
-        f"{same:.0%} of them between nodes of one class"
-    )
+    counted = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges"
+    if not known.any():
+        return counted
+    same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]]))
+    return f"{counted}, {same:.0%} of them between nodes of one class"
