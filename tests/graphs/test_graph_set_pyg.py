@@ -101,12 +101,25 @@ def test_categories_may_be_in_z_alone() -> None:
         ([], "the set has no graphs"),
         (Molecules(GRAPHS, (0, 1, 2), ()), "cannot read graphs from Molecules; .* the graphs of"),
         ([3], "graph 0 is not a PyG Data"),
+        *(
+            (
+                [
+                    Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=x)
+                    for x in (torch.zeros_like(odd), odd)
+                ],
+                message,
+            )
+            for odd, message in (
+                (torch.tensor([[0], [-2]]), r"graph 1: x\[1, 0\] is -2, but categories are 0, 1"),
+                (torch.tensor([[0.0, torch.inf]]), r"graph 1: x\[0, 1\] is inf, but features must"),
+            )
+        ),
         (
             [
                 Data(edge_index=torch.zeros(2, 0, dtype=torch.long), x=x)
                 for x in (torch.rand(1, 2), torch.ones(1, 2).long())
             ],
-            "x of graph 0 holds numbers and x of graph 1 categories; make all",
+            "x holds numbers in graph 0 and categories in graph 1; make all",
         ),
         (
             [

@@ -106,12 +106,13 @@ def _of_nodes(data: Any, rows: int, where: str) -> dict[str, NDArray[Any]]:
     x, z = getattr(data, "x", None), getattr(data, "z", None)
     found = {}
     if x is not None:
-        array = as_array(x, f"x{where}")
+        array = as_array(x, f"{where}x")
         if array.dtype.kind != "f":
-            return {"node_feat": _kinds(x, f"x{where}", rows)}
-        found["x"] = _a_row_each(array, f"x{where}", rows)
+            return {"node_feat": _kinds(x, f"{where}x", rows)}
+        found["x"] = _a_row_each(array, f"{where}x", rows)
+        refuse(~np.isfinite(array), array, f"{where}x", "but features must be finite")
     if z is not None:
-        found["node_feat"] = _kinds(z, f"z{where}", rows)
+        found["node_feat"] = _kinds(z, f"{where}z", rows)
     return found
 
 
@@ -126,11 +127,12 @@ def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
     """Return categories, a row a node or an edge."""
     array = as_array(value, name)
     if array.size and array.dtype.kind not in "iu":
-        measured = ", and leave it out if it is measured" if name.startswith("edge_attr") else ""
+        measured = ", and leave it out if it is measured" if name.endswith("edge_attr") else ""
         raise GraphError(
             f"{name} must hold categories 0, 1, 2, … as integers, not {array.dtype}; if it is "
             f"one-hot, pass its argmax(dim=-1, keepdim=True){measured}"
         )
+    refuse(array < 0, array, name, "but categories are 0, 1, 2, …")
     return _a_row_each(array, name, rows)
 
 
@@ -167,25 +169,25 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
             raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
         num_nodes.append(int(data.num_nodes))
-        edges = _ends(data.edge_index, f"edge_index of graph {number}")
+        edges = _ends(data.edge_index, f"graph {number}: edge_index")
         parts["edge_index"].append(edges)
-        of_nodes = _of_nodes(data, num_nodes[-1], f" of graph {number}")
+        of_nodes = _of_nodes(data, num_nodes[-1], f"graph {number}: ")
         if getattr(data, "x", None) is not None:
             holders["numbers" if "x" in of_nodes else "categories"] = number
         for key, array in of_nodes.items():
             parts[key].append(array)
         if (kinds := getattr(data, "edge_attr", None)) is not None:
-            name = f"edge_attr of graph {number}"
+            name = f"graph {number}: edge_attr"
             parts["edge_attr"].append(_kinds(kinds, name, edges.shape[1]))
         if (y := getattr(data, "y", None)) is not None:
-            parts["y"].append(as_array(y, f"y of graph {number}").reshape(1, -1))
+            parts["y"].append(as_array(y, f"graph {number}: y").reshape(1, -1))
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
     if len(holders) > 1:
         one, other = sorted(holders.items(), key=lambda each: each[1])
         raise GraphError(
-            f"x of graph {one[1]} holds {one[0]} and x of graph {other[1]} {other[0]}; make all "
+            f"x holds {one[0]} in graph {one[1]} and {other[0]} in graph {other[1]}; make all "
             "integers or all floats"
         )
     names = {"node_feat": "z" if parts["x"] else "x or z"}
