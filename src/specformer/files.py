@@ -15,6 +15,14 @@ from typing import Any
 from safetensors import SafetensorError
 
 
+def make_folder(path: str | Path) -> None:
+    """Make a folder and those above it, unless it is there."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # it is there, but as a file
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it there if the block succeeds.
@@ -28,10 +36,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         'whole'
     """
     target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:  # it is there, but as a file
-        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
+    make_folder(target.parent)
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     try:

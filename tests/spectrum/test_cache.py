@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -107,14 +108,18 @@ def test_a_damaged_file_is_rebuilt(
     assert torch.equal(Spectrum.load(path).eigenvectors, first.eigenvectors)
 
 
-def test_a_failed_rename_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_and_does_not_cost_the_solve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def disk_full(*_: object) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(os, "replace", disk_full)
-        with pytest.raises(OSError, match="disk full"):
-            decompose(GRID, cache=tmp_path)
+        assert torch.equal(decompose(GRID, cache=tmp_path).eigenvalues, decompose(GRID).eigenvalues)
+    assert caplog.messages == [
+        f"{tmp_path}: the spectrum is not kept there (No space left on device)."
+    ]
     assert files(tmp_path) == []
     assert decompose(GRID, cache=tmp_path).is_complete
     assert len(files(tmp_path)) == 1
@@ -150,6 +155,16 @@ def test_killed_while_writing_leaves_no_half_file(tmp_path: Path, solves: list[i
     assert spectrum.eigenvalues.tolist() == [0.0, 1.0, 2.0]
     (path,) = tmp_path.glob("*.safetensors")
     assert torch.equal(Spectrum.load(path).eigenvalues, spectrum.eigenvalues)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_folder_that_cannot_be_is_refused_before_the_solve(
+    tmp_path: Path, solves: list[int], place: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file"):
+        decompose(GRID, cache=tmp_path / place)
+    assert solves == []
 
 
 def test_a_hit_needs_no_laplacian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

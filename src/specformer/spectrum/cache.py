@@ -49,6 +49,14 @@ def fetch(folder: str | Path, name: str) -> Spectrum | None:
         return None
 
 
+def keep(folder: str | Path, name: str, spectrum: Spectrum) -> None:
+    """Store a spectrum, or warn: a full disk or a read-only folder must not cost the solve."""
+    try:
+        store(folder, name, spectrum)
+    except OSError as error:
+        logger.warning("%s: the spectrum is not kept there (%s).", folder, error.strerror or error)
+
+
 def store(folder: str | Path, name: str, spectrum: Spectrum) -> Path:
     """Keep a spectrum under ``name``."""
     path = _path(folder, name)

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.files import make_folder
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
@@ -118,6 +119,7 @@ def decompose(
         found = spectrum_cache.fetch(cache, key)
         if found is not None:
             return found.to(target)
+        make_folder(cache)  # one that cannot be is better told before a long solve than after
     job = _Job(
         normalised_laplacian(adjacency, isolated=isolated),
         np.asarray(adjacency.sum(axis=1)).ravel(),
@@ -134,7 +136,7 @@ def decompose(
     )
     spectrum = _solve(job, solver, at_cut)
     if cache is not None:
-        spectrum_cache.store(cache, key, spectrum)
+        spectrum_cache.keep(cache, key, spectrum)
     return spectrum
 
 

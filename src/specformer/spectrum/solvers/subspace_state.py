@@ -50,7 +50,7 @@ class StateFile:
         return self.path is not None and time.monotonic() - self._last >= self._every
 
     def save(self, state: SubspaceState) -> None:
-        """Write a state, atomically and with a checksum."""
+        """Write a state, atomically and with a checksum; where that fails the solve goes on."""
         assert self.path is not None
         tensors = {
             "basis": state.basis.cpu().contiguous(),
@@ -59,8 +59,11 @@ class StateFile:
         }
         text = json.dumps([state.locked, state.reach, state.estimates])
         header = {"format": FORMAT, "state": text, "checksum": checksum(tensors, text)}
-        with replacing(self.path) as part:
-            save_file(tensors, part, metadata=header)
+        try:
+            with replacing(self.path) as part:
+                save_file(tensors, part, metadata=header)
+        except OSError as error:
+            logger.warning("%s: no state is saved (%s).", self.path, error.strerror or error)
         self._last = time.monotonic()
 
     def finish(self, state: Callable[[], SubspaceState]) -> None:
