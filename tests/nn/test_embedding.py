@@ -48,9 +48,9 @@ def test_numbers_are_standardised_by_those_given() -> None:
         NodeEmbedding([1], 4, -1)
 
 
-@pytest.mark.parametrize("cardinalities", [[], [3, 0]])
+@pytest.mark.parametrize("cardinalities", [[], [3, 0], 3])
 def test_columns_need_values(cardinalities) -> None:
-    with pytest.raises(ConfigError, match="give one number of at least 1 a column"):
+    with pytest.raises(ConfigError, match="give a list, one number of at least 1 a column"):
         FeatureEmbedding(cardinalities, 4)
 
 

@@ -2,6 +2,7 @@ r"""Vectors for what is known of atoms and of bonds."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -15,6 +16,22 @@ from specformer.spectrum.packed import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.
 _MOST_VALUES = 1024
+
+
+def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
+    """How many values each column may take, as a list; anything else is refused under ``name``.
+
+    Example:
+        >>> checked_cardinalities("node_cardinalities", (28, 4))
+        [28, 4]
+    """
+    try:
+        counts = [operator.index(count) for count in given]
+    except TypeError:  # a plain number, or something that is no whole number
+        counts = []
+    if not counts or min(counts) < 1:
+        raise ConfigError(f"{name}={given!r}: give a list, one number of at least 1 a column.")
+    return counts
 
 
 class FeatureEmbedding(Derived):
@@ -39,11 +56,7 @@ class FeatureEmbedding(Derived):
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
-        if not cardinalities or min(cardinalities) < 1:
-            raise ConfigError(
-                f"cardinalities={list(cardinalities)}: give one number of at least 1 a column."
-            )
-        self.cardinalities = list(cardinalities)
+        self.cardinalities = checked_cardinalities("cardinalities", cardinalities)
         self.channels = channels
         self.register_derived()
         self.weight = nn.Parameter(torch.empty(sum(self.cardinalities), channels))

@@ -12,7 +12,7 @@ from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
 from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
-from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding
+from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.filter import SpectralFilter, decode_together
 from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
 from specformer.nn.graph_conv import GraphConv
@@ -81,7 +81,8 @@ class GraphSpecformer(Pretrained):
         init_std: float | None = None,
     ) -> None:
         super().__init__()
-        node_cardinalities, edge_cardinalities = list(node_cardinalities), list(edge_cardinalities)
+        node_cardinalities = checked_cardinalities("node_cardinalities", node_cardinalities)
+        edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
         self.config = {
             name: value
             for name, value in locals().items()
@@ -176,6 +177,3 @@ def _check(config: dict[str, Any]) -> None:
             raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
     if config["init_std"] is not None and not config["init_std"] > 0:
         raise ConfigError(f"init_std={config['init_std']} must be positive.")
-    for name in ("node_cardinalities", "edge_cardinalities"):
-        if not config[name] or min(config[name]) < 1:
-            raise ConfigError(f"{name}={config[name]}: give one number of at least 1 a column.")

@@ -232,6 +232,13 @@ def test_bad_options_are_named(name: str, options, message: str) -> None:
         GRAPH_BASELINES[name](*COLUMNS, **arguments)
 
 
+@every_model
+def test_plain_numbers_are_no_cardinalities(name: str) -> None:
+    for columns, named in (((4, [1]), "node_cardinalities=4"), (([4], 1), "edge_cardinalities=1")):
+        with pytest.raises(ConfigError, match=f"^{named}: give a list, one number of at least 1"):
+            fresh(name, columns)
+
+
 @pytest.fixture(scope="module")
 def zinc(shared_data: Path) -> GraphStore:
     graphs = read_graph_set(shared_data / "zinc.npz").subset(np.arange(96))

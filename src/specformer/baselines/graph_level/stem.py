@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding
+from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.segments import widened
@@ -39,6 +39,8 @@ class GraphBaseline(Pretrained, ABC):
     def __init__(self, arguments: Mapping[str, Any], atom_channels: int | None = None) -> None:
         super().__init__()
         self.config = dict(arguments)
+        for name in ("node_cardinalities", "edge_cardinalities"):
+            self.config[name] = checked_cardinalities(name, self.config[name])
         _check(self.config)
         width = self.config["hidden_channels"]
         self.pooling: Pooling = self.config.get("pooling", "mean")
