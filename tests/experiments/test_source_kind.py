@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from specformer.datasets import GRAPH_SETS, NODE_SETS
+from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.experiments.source_kind import source_kind
-from specformer.experiments.train_filter import SIGNAL_SETS
 
 
 @pytest.mark.parametrize(

@@ -315,13 +315,14 @@ def datasets(data: Data = None, json_output: Json = False) -> None:
     """List the data sets known by name, their sizes and where they were found."""
     from specformer.datasets.graph_registry import survey_graph_sets
     from specformer.datasets.registry import survey
+    from specformer.datasets.signal_registry import survey_signals
     from specformer.experiments.terminal import show_table
 
-    found = [*survey(data), *survey_graph_sets(data)]
+    found = [*survey(data), *survey_graph_sets(data), *survey_signals(data)]
     if json_output:
         print_json({"datasets": found})
         return
-    sizes = ("graphs", "nodes", "edges", "features", "classes")
+    sizes = ("graphs", "signals", "nodes", "edges", "features", "classes")
     lines = [
         (
             row["name"],

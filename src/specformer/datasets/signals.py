@@ -15,6 +15,9 @@ from specformer.datasets.locate import find_file
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Graph
 
+#: The paper's images.
+IMAGES_FILE = "grid-images.npz"
+
 #: What reading a damaged npz file may raise; TypeError is an npy file under that name.
 _UNREADABLE = (
     KeyError,
@@ -104,7 +107,7 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
 
     Reads ``grid-images.npz`` (``images`` uint8 [50, 100, 100], ``mask`` bool [100, 100]).
     """
-    path = find_file("grid-images.npz", data)
+    path = find_file(IMAGES_FILE, data)
     try:
         with np.load(path, allow_pickle=False) as file:
             images, mask = file["images"], file["mask"]

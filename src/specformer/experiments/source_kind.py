@@ -8,8 +8,9 @@ from typing import Literal
 
 from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
+from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
-from specformer.experiments.train_filter import SIGNAL_SETS, is_signal_source
+from specformer.experiments.train_filter import is_signal_source
 from specformer.graphs.csv_table import is_csv
 
 #: As results name them.

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from specformer.datasets import SignalSet, image_signal, paper_images, photographs
+from specformer.datasets import SignalSet, image_signal
+from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals
 from specformer.errors import check_known
 from specformer.experiments.signal_recipe import MODELS, signal_recipe
 from specformer.experiments.signals import Contestant, Study, learn_filters
 from specformer.spectrum import decompose
 from specformer.training.progress import Progress
 
-SIGNAL_SETS = ("photographs", "grid-images")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 
 
@@ -28,11 +28,7 @@ def is_signal_source(source: str) -> bool:
 
 def signal_source(source: str, data: str | Path | None = None) -> SignalSet:
     """The signals of that name, or those of an image file."""
-    if source == "photographs":
-        return photographs()
-    if source == "grid-images":
-        return paper_images(data)
-    return image_signal(source)
+    return named_signals(source, data) if source in SIGNAL_SETS else image_signal(source)
 
 
 def usual_recipe(model: str) -> str:
