@@ -261,6 +261,12 @@ def test_command_line_from_csv_to_predictions(folder, call, here):
     answer = only_json(call("predict", result["run_dir"], "--json"))
     assert answer["rows"] == 80
     assert len((here / answer["path"]).read_text().splitlines()) == 81
+    _, printed, _ = call("predict", result["run_dir"], "--out", "-")
+    assert printed == (here / answer["path"]).read_text()
+    status, printed, err = call("predict", result["run_dir"], "--out", "-", "--json")
+    assert (status, printed) == (2, "")
+    assert "--out -: standard output is taken by --json; name a file." in err
+    assert not (here / "-").exists()
     listed = only_json(call("datasets", "--json"))
     assert {row["name"] for row in listed["datasets"]} >= set(NODE_SETS)
 

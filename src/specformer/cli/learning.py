@@ -267,7 +267,9 @@ def predict(
     cache: Cache = None,
     json_output: Json = False,
     device: Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: stdout)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file to write; - is stdout. (default: stdout)")
+    ] = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
     from specformer.experiments.predict_molecules import predict_molecules
@@ -277,7 +279,11 @@ def predict(
     from specformer.training.run_folder import RunFolder
 
     finished = RunFolder.open(run)
-    if json_output and out is None:
+    if out == Path("-"):
+        if json_output:
+            raise ConfigError("--out -: standard output is taken by --json; name a file.")
+        out = None
+    elif json_output and out is None:
         out = finished.path / "predictions.csv"
     common: dict[str, Any] = {"graph": graph, "data": data, "device": choose_device(device)}
     if finished.result().get("kind") == "molecules":
