@@ -24,6 +24,16 @@ def test_a_recipe_is_told_where_a_model_has_several():
     assert [style.recipe for style in several.values()] == ["", "paper", "best"]
 
 
+def test_an_entry_may_say_what_it_is_called():
+    named = [PAIR[0] | {"label": "Small"}, PAIR[1]]
+    assert [style.label for style in contestant_looks(named).values()] == [
+        "Small",
+        "Specformer (best)",
+    ]
+    (alone,) = contestant_looks(named[:1]).values()
+    assert (alone.label, alone.recipe, alone.hue) == ("Small", "", look("specformer").hue)
+
+
 def test_no_two_lines_of_a_hue_have_the_same_dashes():
     entries = [{"model": model, "recipe": recipe} for model in _LOOKS for recipe in "abcde"]
     looks = contestant_looks(entries).values()

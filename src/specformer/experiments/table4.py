@@ -14,6 +14,7 @@ from specformer.errors import check_known
 from specformer.experiments.paper import TABLE_4
 from specformer.experiments.table2 import table2
 from specformer.experiments.table3 import table3
+from specformer.experiments.tables import VARIANT_NAMES
 from specformer.reports.contestants import array_name
 from specformer.training.progress import Progress
 
@@ -87,7 +88,7 @@ def _of_variant(variant: str, result: dict[str, Any], arrays: dict[str, np.ndarr
     renamed = {"recipe": variant}
     rows = [{**row, **renamed, "paper": TABLE_4[variant][row["dataset"]]} for row in result["rows"]]
     entries: dict[str, Any] = {
-        kind: [{**entry, **renamed} for entry in result[kind]]
+        kind: [{**entry, **renamed, "label": VARIANT_NAMES[variant]} for entry in result[kind]]
         for kind in ("nodes", "molecules")
         if kind in result
     }

@@ -18,7 +18,7 @@ CITED = "cited"
 #: In place of a table's number: Table 2 with one figure a cell.
 BRIEF = "2-brief"
 #: How Table 4 calls its variants, which stand in place of recipes.
-_VARIANTS = {
+VARIANT_NAMES = {
     "bare": "Medium, λ alone",
     "encoding": "Medium, ρ(λ) without attention",
     "medium": "Medium",
@@ -167,8 +167,8 @@ def contestant_name(model: str, recipe: str) -> str:
         >>> contestant_name("specformer", "projected")
         'Specformer, projected'
     """
-    if recipe in _VARIANTS:
-        return _VARIANTS[recipe]
+    if recipe in VARIANT_NAMES:
+        return VARIANT_NAMES[recipe]
     plain = recipe == "paper" or (model != "specformer" and recipe not in (CITED, "best"))
     return look(model).label + ("" if plain else f", {recipe}")
 

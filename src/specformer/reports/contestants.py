@@ -3,6 +3,7 @@ r"""Who is compared: a model with a recipe it was trained by, its look and its a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ def contestant(entry: Entry) -> Contestant:
 def contestant_looks(entries: Sequence[Entry]) -> dict[Contestant, Look]:
     """How each contestant is drawn and called, ours last; the recipe is told if there are several.
 
+    An entry with a ``label`` is called by that.
+
     Example:
         >>> recipes = [("specformer", "paper"), ("specformer", "best"), ("gcn", "paper")]
         >>> looks = contestant_looks([{"model": m, "recipe": r} for m, r in recipes])
@@ -43,11 +46,15 @@ def contestant_looks(entries: Sequence[Entry]) -> dict[Contestant, Look]:
     recipes: dict[str, list[str]] = {}
     for model, recipe in dict.fromkeys(map(contestant, entries)):
         recipes.setdefault(model, []).append(recipe)
+    labels = {contestant(entry): str(entry["label"]) for entry in entries if "label" in entry}
     looks: dict[Contestant, Look] = {}
     for model in in_order(recipes):
         for number, recipe in enumerate(recipes[model]):
             alone = len(recipes[model]) == 1
-            looks[model, recipe] = look(model) if alone else look(model).by_recipe(recipe, number)
+            style = look(model) if alone else look(model).by_recipe(recipe, number)
+            if label := labels.get((model, recipe)):
+                style = replace(style, label=label, recipe=style.recipe and label)
+            looks[model, recipe] = style
     return looks
 
 
