@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +86,18 @@ def test_lanes_change_no_number(tmp_path: Path) -> None:
     again = learned(lanes=3, checkpoint=lambda run: tmp_path / f"{run}.st")
     assert again.row["test"] == alone.row["test"]
     assert again.seconds_before > 0.0  # all of it, read from the checkpoints
+
+
+def test_a_run_that_diverges_late_is_ended_with_a_word(caplog) -> None:
+    # After the first epochs the rate climbs to what no weights stand.
+    settings = ["schedule.epochs=9", "schedule.warmup=1", "schedule.final_rate=1e38"]
+    outcome = learned(settings, lanes=1, runs=2)
+    ended = re.search(r"run 1 of 2 diverged in epoch (\d) and was ended; the best", caplog.text)
+    assert ended
+    losses = outcome.arrays["molecules/rings/specformer/curve"][:, 0, 0]
+    assert np.isfinite(losses).sum() == int(ended[1]) - 1 < 8
+    assert np.isfinite(outcome.row["test"]["mean"])
+    assert outcome.row["test_at_end"] is None
 
 
 @pytest.mark.slow

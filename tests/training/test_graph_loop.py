@@ -181,7 +181,10 @@ def test_a_run_that_diverges_late_keeps_its_best(tmp_path: Path) -> None:
         header = file.metadata()
     state["model.readout.bias"].fill_(torch.nan)
     save_file(state, kept.path, metadata=header)
-    best = fit(3)
+    called: list[int] = []
+    best = fit(3, on_epoch=lambda done, _: called.append(done))
+    assert called == [2]  # and not 3, which has no weights to learn with
+    assert np.isfinite(best.curves).all(axis=1).tolist() == [True, False, False]
     assert best.by_loss.epoch == 0
     assert "last" not in best.chosen
     with pytest.raises(RunError, match="the last epoch has no finite validation loss"):

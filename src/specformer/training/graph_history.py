@@ -25,6 +25,13 @@ class History:
         self.seconds = torch.zeros((), dtype=torch.float64)
         self.best: dict[GraphMonitor, Best] = {"loss": Best(model), "metric": Best(model)}
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no epoch is left, or the weights are no numbers any more and will stay so."""
+        done = int(self.epochs)
+        lost = done > 0 and not math.isfinite(float(self.curves[done - 1, 0]))
+        return lost or done == len(self.curves)
+
     def add(self, reading: list[float], metric: Metric, seconds: float) -> None:
         """One epoch's training loss, validation loss and validation figure."""
         epoch = int(self.epochs)

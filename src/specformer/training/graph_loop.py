@@ -99,10 +99,11 @@ class Chosen:
 class GraphFit:
     """The model of the epoch that is kept, what every rule picks, curves and seconds an epoch.
 
-    The curves ``[epochs, 3]`` are training loss, validation loss and validation metric. ``chosen``
-    has the last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a
-    checkpoint held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs
-    for the test graphs, in the targets' units, and those targets.
+    The curves ``[epochs, 3]`` are training loss, validation loss and validation metric; after an
+    epoch whose training loss is no number there are none, as no other is run. ``chosen`` has the
+    last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a checkpoint
+    held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs for the test
+    graphs, in the targets' units, and those targets.
     """
 
     model: nn.Module
@@ -138,7 +139,7 @@ def fit_graphs(
     capture: bool = True,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> GraphFit:
-    """Train a model for all epochs of a schedule and keep the best one.
+    """Train a model for all epochs of a schedule, or until it diverges, and keep the best one.
 
     Args:
         model: takes :class:`~specformer.spectrum.PackedGraphs`; its last layer is ``readout``, an
@@ -185,7 +186,8 @@ def fit_graphs(
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
-        while (epoch := int(history.epochs)) < schedule.epochs:
+        while not history.is_over:
+            epoch = int(history.epochs)
             began = time.perf_counter()
             training.epoch(epoch)
             if calibration:
@@ -196,7 +198,7 @@ def fit_graphs(
             history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
             if on_epoch:
                 on_epoch(epoch + 1, figure)
-            due = time.perf_counter() - saved >= save_every or epoch + 1 == schedule.epochs
+            due = time.perf_counter() - saved >= save_every or history.is_over
             if checkpoint and workers.is_first and due:
                 checkpoint.save(state)
                 saved = time.perf_counter()
@@ -213,7 +215,7 @@ def fit_graphs(
             chosen[rule] = Chosen(float(best.val), test, int(best.epoch))
     training.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
-    seconds = float(history.seconds) / schedule.epochs
+    seconds = float(history.seconds) / int(history.epochs)
     curves = history.curves.numpy()
     return GraphFit(model.eval(), chosen, curves, seconds, before, *tested)
 
