@@ -2,7 +2,7 @@ r"""What BernNet and ChebNetII share: one non-negative polynomial, summed in the
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from specformer.baselines.recurrence import chebyshev
 from specformer.nn.derived import Derived
 
 
-class NonNegativePolynomial(Derived, ABC):
+class NonNegativePolynomial(Derived):
     r"""A feature network, then a polynomial of :math:`L - I` given by K + 1 non-negative numbers.
 
     .. math::

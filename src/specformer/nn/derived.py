@@ -2,6 +2,7 @@ r"""Tensors that follow from a module's arguments."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 
-class Derived(nn.Module):
+class Derived(nn.Module, ABC):
     """A module with buffers that follow from its arguments.
 
     They are no part of its state, and are made anew when a state is loaded: a module from the meta
     device has none before, and ``to_empty`` leaves there what the memory held.
     """
 
+    @abstractmethod
     def derived(self) -> dict[str, Tensor]:
         """The buffers by name."""
-        raise NotImplementedError
 
     def register_derived(self) -> None:
         """Put them in their places, once the module knows its arguments."""
