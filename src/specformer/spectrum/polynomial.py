@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.files import make_folder
 from specformer.spectrum.implicit import ImplicitSpectrum, chebyshev_basis
 from specformer.spectrum.row_stream import RowStream
 from specformer.spectrum.solvers.dense import available_bytes
@@ -179,7 +180,7 @@ def _room(
         raise SpectrumError(
             f"{told}; lower degree, take storage=bfloat16, or give a cache folder for a file."
         )
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     disk = shutil.disk_usage(folder).free
     if need > disk:
         raise SpectrumError(
