@@ -16,15 +16,6 @@ from specformer.graphs import GraphSet, write_graph_set
 PAIR = GraphSet([2], [1], [[0], [1]], y=[1.0])
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in from which no data can be seen or fetched."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def test_the_paper_s_sets_are_known() -> None:
     assert list(GRAPH_SETS) == ["zinc", "molhiv", "molpcba", "pcqm4mv2"]
     assert [entry.metric for entry in GRAPH_SETS.values()] == ["mae", "rocauc", "ap", "mae"]

@@ -5,21 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
-import pytest
 from tests.datasets.grid_images import write_grid_images
 from tests.test_cli import only_json
 
 from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals, survey_signals
 from specformer.experiments.source_kind import source_kind
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in from which no data can be seen."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECFORMER_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
 
 
 def test_survey_tells_what_is_there(elsewhere: Path) -> None:
