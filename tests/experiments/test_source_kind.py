@@ -10,7 +10,7 @@ import pytest
 from specformer.datasets import GRAPH_SETS, NODE_SETS
 from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
-from specformer.experiments.source_kind import source_kind
+from specformer.experiments.source_kind import source_kind, source_name
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,23 @@ def test_a_file_of_another_kind_is_told_what_is_read(name: str, tmp_path) -> Non
         GraphError, match=r"\.\w+ files are not read; pass a \.csv file of molecules"
     ):
         source_kind(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("cora", "cora"),
+        ("mine.csv", "mine"),
+        ("below/mine.CSV.gz", "mine"),
+        ("mine.npz", "mine"),
+        ("my.graph/", "my.graph"),
+        ("my.graph/below/..", "my.graph"),
+    ],
+)
+def test_a_run_is_called_by_its_source(source: str, name: str, here: Path) -> None:
+    (here / "my.graph" / "below").mkdir(parents=True)
+    assert source_name(source) == name
+
+
+def test_the_folder_one_is_in_has_a_name(here: Path) -> None:
+    assert source_name(".") == here.resolve().name

@@ -117,7 +117,7 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
-    from specformer.experiments.source_kind import source_kind
+    from specformer.experiments.source_kind import source_kind, source_name
     from specformer.experiments.training_job import RUNS, job_settings
     from specformer.training.environment import choose_device
 
@@ -150,7 +150,7 @@ def train(
     started: list[RunFolder] = []
 
     def begin() -> RunFolder:
-        started.append(start_run(out, f"{Path(source).stem}-{model}", config))
+        started.append(start_run(out, f"{source_name(source)}-{model}", config))
         return started[0]
 
     with withdrawn_if_refused(started):

@@ -67,12 +67,13 @@ def tune(
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
     from specformer.experiments.search import TRIALS
+    from specformer.experiments.source_kind import source_name
     from specformer.experiments.tables import plain_interval
     from specformer.experiments.terminal import progress_bars
     from specformer.experiments.tune import tune as search
     from specformer.training.environment import choose_device
 
-    folder = out or Path("runs") / f"tune-{Path(source).stem}-{model}"
+    folder = out or Path("runs") / f"tune-{source_name(source)}-{model}"
     refuse_taken(folder)
 
     def same() -> list[str]:

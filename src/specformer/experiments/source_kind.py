@@ -11,7 +11,7 @@ from specformer.datasets.registry import NODE_SETS, unknown_set
 from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.experiments.train_filter import is_signal_source
-from specformer.graphs.csv_table import is_csv
+from specformer.graphs.csv_table import csv_name, is_csv
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
@@ -56,3 +56,14 @@ def holds_many(source: str) -> bool:
         return False
     with zipfile.ZipFile(path) as archive:
         return "num_nodes_list.npy" in archive.namelist()
+
+
+def source_name(source: str) -> str:
+    """What to call a run on a source: a set's name, a folder's, or a file's without its ending.
+
+    Example:
+        >>> source_name("zinc"), source_name("folder/mine.csv.gz"), source_name("photo.png")
+        ('zinc', 'mine', 'photo')
+    """
+    path = Path(source)
+    return path.resolve().name if path.is_dir() else csv_name(path)
