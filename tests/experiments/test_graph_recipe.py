@@ -108,7 +108,13 @@ def test_a_target_of_several_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("targets", "strange"), [([0, 1, 3], "3"), ([1, 2, 3], "1"), ([0, 1, 2.5], "2.5")]
+    ("targets", "strange"),
+    [
+        ([0, 1, 3], "3 and none is 2"),
+        ([1, 2, 3], "1 and none is 0"),
+        ([0, 1, 2.5], "2.5"),
+        ([-1, 0, 1], "-1"),
+    ],
 )
 def test_classes_are_numbered_without_a_gap(targets: list[float], strange: str) -> None:
     graphs = GraphSet([1] * 4, [0] * 4, [], y=[[y] for y in (*targets, np.nan)], name="odd")

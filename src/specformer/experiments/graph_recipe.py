@@ -202,10 +202,12 @@ def _check_classes(name: str, targets: np.ndarray) -> None:
     found = np.unique(targets[~np.isnan(targets)])
     expected = np.arange(len(found))
     if not np.array_equal(found, expected):
-        strange = found[found != expected][0]
+        place = int((found != expected).argmax())
+        strange = found[place]
+        none = f" and none is {place}" if strange > place and strange.is_integer() else ""
         raise ConfigError(
-            f"{name}: classes are numbered 0, 1, 2, … without a gap, and a target is {strange:g}; "
-            "use --task regression for numbers."
+            f"{name}: classes are numbered 0, 1, 2, … without a gap, and a target is {strange:g}"
+            f"{none}; use --task regression for numbers."
         )
 
 
