@@ -62,6 +62,20 @@ def test_files_of_ones_own(elsewhere: Path, caplog: pytest.LogCaptureFixture) ->
     assert "own.csv, row 3: 'C1' is not valid SMILES" in caplog.text
 
 
+def test_many_rows_that_are_no_molecules_are_counted(
+    elsewhere: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
+    bad = "C1,2\n" * 1200
+    (elsewhere / "own.csv").write_text(f"smiles,y\nCO,1\n{bad}CC,3\n")
+    with caplog.at_level(logging.WARNING):
+        assert len(graph_set("own.csv")) == 2
+    *named, counted = caplog.messages
+    assert named == [f"own.csv, row {row}: 'C1' is not valid SMILES" for row in range(3, 13)]
+    told = "1,200 of 1,202 rows are no molecules and are left out; above are the first 10."
+    assert counted == f"own.csv: {told}"
+
+
 def test_real_sets_fit_their_cardinalities(shared_data: Path) -> None:
     for name in ("zinc", "molhiv"):
         graphs, entry = graph_set(name, shared_data), GRAPH_SETS[name]

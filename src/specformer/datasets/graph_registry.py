@@ -23,6 +23,9 @@ from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 logger = logging.getLogger(__name__)
 
+#: Rows of a file that are named one by one; of more, their number is.
+_NAMED = 10
+
 
 @dataclass(frozen=True)
 class MoleculeSet:
@@ -64,7 +67,7 @@ def graph_set(
     """Many graphs: a data set by name, an npz file, or a CSV file of molecules.
 
     A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a CSV
-    file that cannot be read are logged and left out.
+    file that cannot be read are left out; the first ten are logged, and how many there are.
 
     Args:
         source: a name of ``GRAPH_SETS``, or a path.
@@ -80,8 +83,14 @@ def graph_set(
     if not is_csv(path):
         return read_graph_set(path)
     found = read_molecule_csv(path, target_columns=columns)
-    for problem in found.problems:
+    for problem in found.problems[:_NAMED]:
         logger.warning("%s, %s", path, problem)
+    if len(found.problems) > _NAMED:
+        rows = len(found.problems) + len(found.graphs)
+        logger.warning(
+            "%s: %s of %s rows are no molecules and are left out; above are the first %d.",
+            path, f"{len(found.problems):,}", f"{rows:,}", _NAMED,
+        )  # fmt: skip
     return found.graphs
 
 
