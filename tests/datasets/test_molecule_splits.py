@@ -126,3 +126,10 @@ class TestScaffolds:
         chains = replace(atoms(10), smiles=("CC",) * 10)
         with pytest.raises(ConfigError, match="left empty, with 1 scaffold in 10"):
             scaffold_split(chains)
+        broken = replace(atoms(3), smiles=("CC", "C1CC", "c1ccccc1"))
+        with pytest.raises(ConfigError, match="'C1CC' is no molecule, so it has no scaffold"):
+            scaffold_split(broken)
+
+    def test_rdkit_prints_nothing(self, capfd: pytest.CaptureFixture[str]) -> None:
+        assert scaffolds(["[H+].[Cl-]"]) == [""]  # which RDKit warns of
+        assert capfd.readouterr() == ("", "")

@@ -72,11 +72,19 @@ def scaffolds(smiles: Sequence[str]) -> list[str]:
     """
     try:
         from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+        from rdkit.rdBase import BlockLogs
     except ImportError:
         raise ConfigError(
             "a scaffold split needs RDKit; install it with pip install 'specformer[chem]'."
         ) from None
-    return [str(MurckoScaffoldSmiles(smiles=each, includeChirality=False)) for each in smiles]
+    found = []
+    with BlockLogs():
+        for each in smiles:
+            try:
+                found.append(str(MurckoScaffoldSmiles(smiles=each, includeChirality=False)))
+            except ValueError:  # RDKit's, who read no molecule
+                raise ConfigError(f"{each!r} is no molecule, so it has no scaffold.") from None
+    return found
 
 
 def has_secret_test(graphs: GraphSet) -> bool:
