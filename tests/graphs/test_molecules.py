@@ -107,6 +107,20 @@ def test_nothing_readable_is_an_error() -> None:
         read_smiles([])
 
 
+def test_what_a_table_has_in_place_of_a_molecule_is_reported() -> None:
+    missing: Any = [None, float("nan"), np.nan, 7]
+    found = read_smiles([*missing, np.str_("CCO")])
+    assert (found.rows, found.graphs.smiles) == ((4,), ("CCO",))
+    assert [(bad.smiles, bad.reason) for bad in found.problems] == [
+        (text, "is no text") for text in ("None", "nan", "nan", "7")
+    ]
+
+
+def test_a_single_text_is_not_taken_for_a_list_of_atoms() -> None:
+    with pytest.raises(GraphError, match="smiles='CCO' is one text; pass a list of them"):
+        read_smiles("CCO")
+
+
 def test_without_rdkit_the_extra_is_named() -> None:
     script = (
         "import sys; sys.modules['rdkit'] = None\n"

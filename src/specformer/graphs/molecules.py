@@ -88,6 +88,8 @@ def read_smiles(
         >>> print(found.problems[0])  # doctest: +SKIP
         row 1: 'C1CC' is not valid SMILES
     """
+    if isinstance(smiles, str):  # whose letters would each be a molecule
+        raise GraphError(f"smiles={smiles!r} is one text; pass a list of them")
     chem, silence = _rdkit()
     numbers = range(len(smiles)) if rows is None else rows
     good: list[tuple[int, str, _Arrays]] = []
@@ -96,7 +98,7 @@ def read_smiles(
         for row, text in zip(numbers, smiles, strict=True):
             parsed = _parsed(chem, text)
             if isinstance(parsed, str):
-                problems.append(BadMolecule(row, text, parsed))
+                problems.append(BadMolecule(row, str(text), parsed))
             else:
                 good.append((row, text, _arrays(parsed)))
     if not good:
@@ -128,8 +130,10 @@ def _rdkit() -> tuple[Any, Any]:
     return Chem, BlockLogs
 
 
-def _parsed(chem: Any, smiles: str) -> Any:
+def _parsed(chem: Any, smiles: object) -> Any:
     """Return RDKit's molecule, or what is wrong as text."""
+    if not isinstance(smiles, str):  # None, or pandas' NaN
+        return "is no text"
     molecule = chem.MolFromSmiles(smiles)
     if molecule is None:
         return _reason(chem, smiles)
