@@ -81,7 +81,9 @@ def train(
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
     recipe: Annotated[
         str | None,
-        typer.Option(help="paper, best, default or a .yaml file; for signals paper, projected."),
+        typer.Option(
+            help="paper, best, authors, default or a .yaml file; for signals paper, projected."
+        ),
     ] = None,
     runs: Annotated[
         int | None,

@@ -26,15 +26,21 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
 ]
-Data = Annotated[Path | None, typer.Option(help="Folder with data files.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, then data/)"),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
 ]
 Cache = Annotated[Path | None, typer.Option(help="Folder for spectra. (default: below ~/.cache)")]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a recipe's setting.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a recipe's setting; as often as you like."
+    ),
 ]
-Results = Annotated[Path | None, typer.Option(help="The ledger's folder.")]
+Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (default: results/)")]
 
 
 def spectra_folder(folder: Path | None) -> Path:
