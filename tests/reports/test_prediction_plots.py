@@ -90,6 +90,20 @@ def test_one_class_alone_is_no_error() -> None:
     assert false[-1] == 1.0
 
 
+@pytest.mark.parametrize("only", [0.0, 1.0, np.nan])
+def test_one_class_alone_has_no_line_but_a_note(only: float) -> None:
+    classes = np.array([only, np.nan, only])
+    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=True).axes
+    assert not axis.lines
+    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=False).axes
+    (diagonal,) = axis.lines
+    np.testing.assert_array_equal(*diagonal.get_data())
+    assert axis.get_title(loc="right") == "one class alone"
+    unscored = np.array([np.nan, 0.5, 0.4])  # the only one has no score
+    pair = np.array([1.0, 0.0, 0.0]), unscored
+    assert not parting_plot({OURS: pair}, precision=True).axes[0].lines
+
+
 def test_points_are_the_known_pairs_within_equal_limits() -> None:
     measured = np.array([0.0, 1.0, np.nan, 3.0])
     figure = agreement_plot(measured, measured + 0.5, OURS, title="set", target="logS")

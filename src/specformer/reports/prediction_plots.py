@@ -59,17 +59,19 @@ def parting_plot(
 ) -> Figure:
     """How well scores part ones from zeros, a line a model: its classes ``[n]`` and scores ``[n]``.
 
-    True over false positives, or with ``precision`` that over recall, at every threshold.
+    True over false positives, or with ``precision`` that over recall, at every threshold. Where
+    all known are of one class there is nothing to part: no line, and a note instead.
     """
     figure, (axis,) = panels(*_PANEL)
     if not precision:
         axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
-    for style in in_order(classes):
-        found, false, exact = parted(*classes[style])
+    shares = {style: parted(*pair) for style, pair in classes.items()}
+    both = [style for style, (found, false, _) in shares.items() if found[-1] and false[-1]]
+    for style in in_order(both):
+        found, false, exact = shares[style]
         if precision:  # between two ones it only falls: the saw's teeth say nothing
             rises = np.flatnonzero(np.diff(found)) + 1
-            start = exact[rises[:1]] if len(rises) else exact[:1]
-            path = np.append(0.0, found[rises]), np.append(start, exact[rises])
+            path = np.append(0.0, found[rises]), np.append(exact[rises[:1]], exact[rises])
         else:
             path = false, found
         draw_line(axis, *spaced(*path), style)
@@ -77,7 +79,7 @@ def parting_plot(
     axis.set_xlabel("recall" if precision else "false positive rate")
     axis.set_ylabel("precision" if precision else "true positive rate")
     axis.grid(color=RULE, lw=0.5)
-    titled(axis, _short(title))
+    titled(axis, _short(title), "" if both else "one class alone")
     return figure
 
 
