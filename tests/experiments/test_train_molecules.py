@@ -159,7 +159,9 @@ def test_runs_that_are_done_are_not_trained_again(tmp_path: Path, graphs_file: P
 def test_smiles_in_predictions_out(tmp_path: Path) -> None:
     run, result = finished(tmp_path, molecule_file(tmp_path / "chains.csv"), task="regression")
     assert result["targets"] == ["carbons"]
-    assert result["molecules"][0]["description"].endswith("; the target is carbons")
+    assert result["molecules"][0]["description"].endswith(
+        "; 48 train, 6 validate and 6 test (random-80-10-10); the target is carbons"
+    )
     asked = ["CCO", "C1CC", "CCN", "CC#CO", "CCCO"]
     found = predict_molecules(run, smiles=asked, device=CPU)
     rows = rows_of(found.text)

@@ -108,7 +108,7 @@ def learn_graphs(
         before = sum(fit.seconds_before for fit in fits)
     row = {
         "dataset": graphs.name,
-        "description": _describe(graphs, recipe),
+        "description": _describe(graphs, recipe, splits[0]),
         "model": job.model,
         "runs": len(splits),
         "metric": recipe.metric,
@@ -313,7 +313,7 @@ def _check_parts(job: GraphJob) -> None:
                 raise ConfigError(f"{graphs.name}: {error}") from error
 
 
-def _describe(graphs: GraphSet, recipe: GraphRecipe) -> str:
+def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
     targets = ""
     if graphs.num_tasks > 1:
         targets = f"; {graphs.num_tasks} targets, figures are means over them"
@@ -323,8 +323,10 @@ def _describe(graphs: GraphSet, recipe: GraphRecipe) -> str:
         targets = f"; the target is {graphs.task_names[0]}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
+    train, val, test = (int(part.sum()) for part in (split.train, split.val, split.test))
     return (
         f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
         f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
-        f"{int(graphs.num_nodes.max())} nodes{targets}"
+        f"{int(graphs.num_nodes.max())} nodes; {train:,} train, {val:,} validate and {test:,} test "
+        f"({recipe.split}){targets}"
     )
