@@ -49,6 +49,16 @@ def test_columns_of_masks_are_a_split_and_no_features(tmp_path: Path) -> None:
     np.testing.assert_array_equal(split.test, [False, False, True])
 
 
+def test_columns_without_a_name_are_no_features(tmp_path: Path) -> None:
+    """Pandas' index in front, and what a spreadsheet leaves at the end."""
+    index = ",id,age,,\n0,ann,30,,\n1,bob,41,,\n2,cy,29,7,\n"
+    graph = read_graph(folder_with(tmp_path, ",source,target\n0,ann,bob\n1,bob,cy\n", index))
+    assert (graph.node_ids, graph.feature_names) == (("ann", "bob", "cy"), ("age",))
+    np.testing.assert_array_equal(graph.x, np.float32([[30], [41], [29]]))
+    (tmp_path / "my-graph" / "nodes.csv").write_text(",age\nann,30\nbob,41\ncy,29\n")
+    assert read_graph(tmp_path / "my-graph").node_ids == ("ann", "bob", "cy")  # the first column
+
+
 def test_weights_follow_the_rule_of_all_sources(tmp_path: Path) -> None:
     rows = "source,target,since,weight\n0,1,1999,1\n0,1,2001,2\n1,0,,5\n1,1,,0.5\n"
     graph = read_csv_folder(folder_with(tmp_path, rows))

@@ -149,6 +149,8 @@ def test_blank_lines_are_passed_over_anywhere(tmp_path: Path) -> None:
 def test_a_column_without_a_name_is_no_target(tmp_path: Path) -> None:
     pandas_index = ",smiles,y\n0,C,1.5\n1,N,2.5\n"
     assert read_molecule_csv(table(tmp_path, pandas_index)).graphs.task_names == ("y",)
+    trailing = "smiles,y,,\nC,1.5,,\nN,2.5,,7\n"
+    assert read_molecule_csv(table(tmp_path, trailing)).graphs.task_names == ("y",)
 
 
 def test_text_of_another_encoding_is_said_with_the_remedy(tmp_path: Path) -> None:

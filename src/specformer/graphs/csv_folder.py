@@ -42,7 +42,8 @@ def read_csv_folder(
         folder: the folder; its name becomes the graph's.
         id_column: column of ``nodes.csv`` with the ids; by default ``id``, else the first.
         label_column: column with the labels; only ``label`` may be absent.
-        feature_columns: columns with the features; by default all the others but the masks.
+        feature_columns: columns with the features; by default all others that have a name, but the
+            masks.
 
     Example:
         >>> import tempfile
@@ -94,7 +95,7 @@ def _nodes(
     if id_column is None:
         id_column = "id" if "id" in table.columns else next(iter(table.columns))
     if feature_columns is None:
-        spoken_for = (id_column, label_column, *_MASKS)
+        spoken_for = (id_column, label_column, *_MASKS, "")  # pandas' index has no name
         feature_columns = [column for column in table.columns if column not in spoken_for]
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(id_column))}
     if label_column in table.columns or label_column != _LABEL:

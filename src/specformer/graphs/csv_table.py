@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,15 @@ class CsvTable:
         for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if len(header) == 1 and separator in header[0]:
                 raise GraphError(f"{path}: the columns are parted by {name}; write commas")
-        for column in header:
+        for column in filter(None, header):
             if header.count(column) > 1:
                 raise GraphError(f"{path}: column {column!r} appears more than once")
         table = cls(path, {name: [] for name in header}, [])
-        add_cell = [cells.append for cells in table.columns.values()]
+        # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
+        add_cell: list[Callable[[str], None]] = [
+            table.columns[name].append if header.index(name) == place else _forget
+            for place, name in enumerate(header)
+        ]
         for row in reader:
             if len(row) == len(header):
                 for add, cell in zip(add_cell, row, strict=True):
@@ -172,6 +176,10 @@ class CsvTable:
         names = in_order({cell for cell in cells if cell})
         number = {"": -1} | {each: i for i, each in enumerate(names)}
         return np.array([number[cell] for cell in cells], dtype=np.int64), tuple(names)
+
+
+def _forget(cell: str) -> None:
+    """Take a cell of a column that is not kept."""
 
 
 def _is_written(row: list[str]) -> bool:
