@@ -89,6 +89,9 @@ def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     unsaid = table(tmp_path, "smiles,risk\nC,low\nN,low\nO,None\nCC,high\nCN,high\n")
     with pytest.raises(GraphError, match="column 'risk', row 4: 'None' may be a class or a miss"):
         read_molecule_csv(unsaid, target_columns=["risk"])
+    cased = table(tmp_path, "smiles,hit\nC,Yes\nN,no\nO,yes\nCC,no\nCN,Yes\nCO,yes\n")
+    with pytest.raises(GraphError, match="column 'hit': the classes 'Yes' and 'yes' differ only"):
+        read_molecule_csv(cased, target_columns=["hit"])
     mixed = table(tmp_path, "smiles,a,b\nC,x,1\nN,x,2\nO,y,3\n")
     with pytest.raises(GraphError, match=r"column 'a': its words .* learned alone: targets=\[a\]"):
         read_molecule_csv(mixed, target_columns=["a", "b"])

@@ -137,6 +137,11 @@ def _classes(table: CsvTable, name: str) -> tuple[NDArray[np.float32], tuple[str
     if 2 * len(words) > len(written):
         different = f"{len(words)} different words in {len(written)} rows are no classes"
         raise GraphError(f"{table.path}: column {name!r}: {different}")
+    first: dict[str, str] = {}
+    for word in words:
+        if (other := first.setdefault(word.casefold(), word)) != word:
+            alike = f"the classes {other!r} and {word!r} differ only in case; write one of them"
+            raise GraphError(f"{table.path}: column {name!r}: {alike}")
     number = {word: float(place) for place, word in enumerate(words)}
     return np.array([number.get(cell, np.nan) for cell in cells], dtype=np.float32), tuple(words)
 
