@@ -14,7 +14,7 @@ from tests.spectrum.many_graphs import from_networkx, random_graphs
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.packed import GraphStore
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.spectrum import ManyReport, ManySpectra, decompose_many
 
@@ -41,6 +41,20 @@ def test_an_epoch_has_every_graph_once() -> None:
     assert [len(batch.index) for batch in batches] == [32] * 13 + [14]
     assert sorted(torch.cat([batch.index for batch in batches]).tolist()) == sorted(TRAIN)
     assert len(Batches(STORE, TRAIN, 32)) == 14
+
+
+def test_graphs_are_given_by_number_or_by_a_mask() -> None:
+    mask = np.isin(np.arange(500), TRAIN)
+    for index in (mask, torch.from_numpy(mask), mask.tolist()):
+        found = torch.cat([batch.index for batch in Batches(STORE, index, 32).epoch(0)])
+        assert sorted(found.tolist()) == sorted(TRAIN)
+    for index, message in (
+        ([3, 500], r"index\[1\] is 500, but there are graphs 0..499"),
+        ([-1], r"index\[0\] is -1, but there are graphs 0..499"),
+        (mask[:400], "index must hold integers, not bool"),
+    ):
+        with pytest.raises(GraphError, match=message):
+            Batches(STORE, index, 32)
 
 
 def test_drop_last_leaves_the_incomplete_batch_out() -> None:

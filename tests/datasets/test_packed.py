@@ -97,6 +97,15 @@ def test_a_batch_without_padding() -> None:
     assert bool(batch.pair_mask.all())
 
 
+def test_a_batch_of_a_mask() -> None:
+    mask = torch.arange(len(GRAPHS)) % 3 == 1
+    batch, chosen = STORE.exact(mask), list(range(1, len(GRAPHS), 3))
+    nodes, pairs = counts(chosen)
+    assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, chosen)
+    with pytest.raises(GraphError, match=r"index\[0\] is -1, but there are graphs 0..13"):
+        STORE.exact([-1])
+
+
 @pytest.mark.parametrize("more_pairs", [0, 1, 50])
 def test_a_batch_with_padding(more_pairs: int) -> None:
     nodes, pairs = counts(CHOSEN)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError
+from specformer.graphs.checks import graph_numbers
 from specformer.spectrum import PackedGraphs
 
 #: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
@@ -88,7 +89,7 @@ class Batches:
 
     Args:
         store: the graphs.
-        index: numbers of the graphs to train on.
+        index: numbers of the graphs to train on, or a mask of them.
         batch_size: graphs of a batch, B.
         seed: with the epoch's number it decides the order.
         drop_last: leave out the last batch of an epoch if it is smaller than the others.
@@ -113,7 +114,7 @@ class Batches:
         drop_last: bool = False,
         growth: float = GROWTH,
     ) -> None:
-        self.numbers = np.asarray(index, dtype=np.int64)
+        self.numbers = graph_numbers(index, "index", len(store))
         if len(self.numbers) == 0:
             raise ConfigError("there are no graphs to learn from.")
         if batch_size < 1:

@@ -12,6 +12,7 @@ from torch import Tensor
 from specformer import fused
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
+from specformer.graphs.checks import graph_numbers
 from specformer.graphs.graph_set import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
@@ -209,7 +210,7 @@ class GraphStore:
         return PackedGraphs(**arrays, bond_table=self.bond_table, max_nodes=max_nodes)
 
     def exact(self, index: Any) -> PackedGraphs:
-        """The graphs of these numbers without padding.
+        """The graphs of these numbers, or of a mask, without padding.
 
         Example:
             >>> graphs = GraphSet([2, 1, 2], [1, 0, 1], [[0, 0], [1, 1]])
@@ -217,7 +218,7 @@ class GraphStore:
             >>> store.exact([2, 1]).target.tolist()
             [0, 0, 1, 1, 2]
         """
-        chosen = np.asarray(index.cpu() if isinstance(index, Tensor) else index, dtype=np.int64)
+        chosen = graph_numbers(index, "index", len(self))
         sizes = self.host_sizes[chosen]
         num_bonds, num_rings = self.cells(chosen)
         return self.batch(

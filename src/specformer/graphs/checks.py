@@ -64,6 +64,22 @@ def refuse(
     raise GraphError(f"{name}[{', '.join(map(str, where))}] is {values[first]}, {rule}")
 
 
+def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
+    """Return the numbers of some of ``count`` graphs, of which there may be a mask.
+
+    Example:
+        >>> graph_numbers([False, True, True], "train", 3).tolist()
+        [1, 2]
+    """
+    array = as_array(part, name)
+    if array.dtype == np.bool_ and array.shape == (count,):
+        return np.flatnonzero(array)
+    numbers = as_array(array, name, of="integers").astype(np.int64)
+    outside = (numbers < 0) | (numbers >= count)
+    refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
+    return numbers
+
+
 def check_weights(matrix: Any) -> csr_array[np.float64]:
     """Return a square sparse matrix of weights in canonical form: sorted, no repeats, no zeros.
 

@@ -10,17 +10,16 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, check_known
-from specformer.graphs.checks import as_array, refuse
+from specformer.graphs.checks import graph_numbers
 from specformer.graphs.graph_set import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
@@ -71,19 +70,8 @@ class GraphTask:
     def __post_init__(self) -> None:
         check_known("loss", get_args(Loss), self.loss)
         for part in ("train", "val", "test"):
-            numbers = _numbers(getattr(self, part), part, len(self.store))
+            numbers = graph_numbers(getattr(self, part), part, len(self.store))
             object.__setattr__(self, part, numbers)
-
-
-def _numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
-    """Return the numbers of some of ``count`` graphs, of which there may be a mask."""
-    array = as_array(part, name)
-    if array.dtype == np.bool_ and array.shape == (count,):
-        return np.flatnonzero(array)
-    numbers = as_array(array, name, of="integers").astype(np.int64)
-    outside = (numbers < 0) | (numbers >= count)
-    refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
-    return numbers
 
 
 @dataclass(frozen=True)
