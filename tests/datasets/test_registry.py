@@ -89,6 +89,16 @@ def test_a_damaged_file_is_named(content, tmp_path):
         file_sizes(path)
 
 
+def test_an_archive_with_a_password_is_one_that_cannot_be_read(tmp_path):
+    """zipfile raises a RuntimeError of its own for it."""
+    path = tmp_path / "cora.npz"
+    np.savez(path, edge_index=[[0], [1]], num_nodes=2)
+    locked = path.read_bytes().replace(b"PK\x01\x02\x2d\x03\x2d\0\0", b"PK\x01\x02\x2d\x03\x2d\0\1")
+    path.write_bytes(locked)
+    with pytest.raises(GraphError, match=r"cora\.npz: is damaged, or holds no graph"):
+        file_sizes(path)
+
+
 def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("SPECFORMER_DATA", raising=False)

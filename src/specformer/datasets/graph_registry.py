@@ -3,8 +3,6 @@ r"""Names of data sets of many graphs, and where their files are."""
 from __future__ import annotations
 
 import logging
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.csv_table import is_csv
 from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.npz_archive import DAMAGE
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +121,6 @@ def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
             with np.load(path, allow_pickle=False) as file:
                 sizes = file["num_nodes_list"]
             rows.append(row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())})
-        except (KeyError, ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+        except DAMAGE:
             rows.append(row | {"state": "damaged"})
     return rows

@@ -2,8 +2,6 @@ r"""Names of node-level data sets, and where their files are."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from specformer.datasets.graph_registry import GRAPH_SETS
 from specformer.datasets.locate import not_found, search
 from specformer.errors import DataNotFoundError, GraphError, nearest
 from specformer.graphs import Graph, read_graph
+from specformer.graphs.npz_archive import DAMAGE
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ def file_sizes(path: str | Path) -> Sizes:
             names = [key for key in ("class_names", "y") if key in file.files]
             found = {key: file[key] for key in names}
             features = _columns(file)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise GraphError(f"{path}: is damaged, or holds no graph.") from error
     classes = len(found["class_names"]) if "class_names" in found else 0
     if not classes and "y" in found and found["y"].size:
@@ -203,19 +202,6 @@ def _columns(file: Any) -> int:
         read = np.lib.format.read_array_header_1_0
         shape = (read if major == 1 else np.lib.format.read_array_header_2_0)(member)[0]
     return int(shape[1])
-
-
-#: What reading a damaged npz file may raise; TypeError is an npy file under that name.
-_DAMAGE = (
-    KeyError,
-    IndexError,
-    ValueError,
-    TypeError,
-    EOFError,
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def sparse_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> sp.csr_array:

@@ -2,8 +2,6 @@ r"""Images as signals on a grid graph: the synthetic task's data."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,20 +12,10 @@ import scipy.sparse as sp
 from specformer.datasets.locate import find_file
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Graph
+from specformer.graphs.npz_archive import DAMAGE
 
 #: The paper's images.
 IMAGES_FILE = "grid-images.npz"
-
-#: What reading a damaged npz file may raise; TypeError is an npy file under that name.
-_UNREADABLE = (
-    KeyError,
-    ValueError,
-    TypeError,
-    EOFError,
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True)
@@ -111,7 +99,7 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
     try:
         with np.load(path, allow_pickle=False) as file:
             images, mask = file["images"], file["mask"]
-    except _UNREADABLE as error:
+    except DAMAGE as error:
         raise GraphError(
             f"{path}: not a readable set of grid images ({_first_line(error)})."
         ) from error

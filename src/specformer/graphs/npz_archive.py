@@ -18,12 +18,13 @@ from specformer.errors import GraphError, nearest
 
 logger = logging.getLogger(__name__)
 
-# What NumPy and zipfile raise on a file that was cut or altered.
-_DAMAGE = (
+#: What reading an npz file that was cut, altered or is none may raise; TypeError is an npy file.
+DAMAGE = (
     OSError,
     EOFError,
+    TypeError,
     ValueError,
-    KeyError,
+    LookupError,
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
@@ -55,7 +56,7 @@ def read_arrays(
                     raise GraphError(f"has no {key!r}; a file of {holding} needs {needs}")
             _warn_of_mistyped(path, archive.files, known)
             return {key: _array(archive, key) for key in archive.files if key in known}
-    except _DAMAGE as error:
+    except DAMAGE as error:
         reason = str(error).partition("\n")[0]
         raise GraphError(f"the file is damaged: {reason}") from None
 

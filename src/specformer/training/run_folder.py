@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +16,7 @@ import yaml
 
 from specformer.errors import RunError
 from specformer.files import replacing, write_json, write_text
+from specformer.graphs.npz_archive import DAMAGE
 from specformer.training.environment import environment
 
 CONFIG = "config.yaml"
@@ -179,14 +178,7 @@ class RunFolder:
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
-        except (
-            OSError,
-            TypeError,  # an npy file under this name
-            ValueError,
-            EOFError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
+        except DAMAGE as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
