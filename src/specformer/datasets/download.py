@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from specformer.datasets.locate import download_folder
+from specformer.datasets.locate import download_folder, not_found, search
 from specformer.errors import DataNotFoundError
 from specformer.graphs import Graph, as_graph, write_npz
 
@@ -135,11 +135,7 @@ def _from_ogb(name: str, root: Path) -> Graph:
 
 def _from_platonov(name: str, root: Path) -> Graph:
     file = f"{name.replace('-', '_')}.npz"
-    with (
-        urllib.request.urlopen(f"{FILTERED_URL}/{file}", timeout=PATIENCE) as answer,
-        (root / file).open("wb") as copy,
-    ):
-        shutil.copyfileobj(answer, copy)
+    fetch(f"{FILTERED_URL}/{file}", root / file)
     return graph_from_platonov(root / file, name)
 
 
@@ -161,23 +157,51 @@ def download(name: str) -> Path:
     """
     if name not in SOURCES:
         raise DownloadError("it cannot be downloaded")
+    return kept(name, lambda raw, target: write_npz(target, SOURCES[name](raw)))
+
+
+def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
+    """Have a set converted to ``NAME.npz`` in the user's cache, and return that path.
+
+    Args:
+        name: the set's.
+        convert: fetches raw files into the empty folder given first, and writes the file given
+            second.
+    """
     target = download_folder() / f"{name}.npz"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, polite():
-            write_npz(target, SOURCES[name](Path(raw)))
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+            convert(Path(raw), target)
     except DownloadError:
         raise
-    # Whatever PyG, OGB, fsspec and aiohttp raise: none of it tells more than its text.
+    # Whatever PyG, OGB, fsspec, aiohttp and urllib raise: none of it tells more than its text.
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise DownloadError(f"its download failed ({reason})") from error
     return target
 
 
+def set_file(name: str, data: str | Path | None, obtain: Callable[[str], Path]) -> Path:
+    """The file of a named set, looked for in the folders searched and downloaded if in none."""
+    path = search(f"{name}.npz", data)
+    if path is not None:
+        return path
+    try:
+        return obtain(name)
+    except DownloadError as error:
+        raise not_found(f"{name}.npz", data, str(error)) from error
+
+
+def fetch(url: str, path: Path) -> None:
+    """Copy what is at an address into a file."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer, path.open("wb") as copy:
+        shutil.copyfileobj(answer, copy)
+
+
 @contextmanager
-def polite() -> Iterator[None]:
+def _polite() -> Iterator[None]:
     """Keep a library's prints off standard output, and its sockets from waiting for ever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(PATIENCE)

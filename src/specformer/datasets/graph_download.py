@@ -11,10 +11,6 @@ import gzip
 import io
 import multiprocessing
 import os
-import shutil
-import sys
-import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -26,8 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.datasets.download import PATIENCE, DownloadError, polite
-from specformer.datasets.locate import download_folder
+from specformer.datasets.download import fetch, kept
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
 from specformer.graphs.molecules import Molecules, read_smiles
@@ -125,24 +120,13 @@ def download_graphs(name: str) -> Path:
     Raises:
         DownloadError: its source is out of reach, or what came could not be read.
     """
-    target = download_folder() / f"{name}.npz"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, polite():
-            write_graph_set(target, GRAPH_SOURCES[name](Path(raw)))
-    # Whatever PyG, fsspec, aiohttp and urllib raise: none of it tells more than its text.
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise DownloadError(f"its download failed ({reason})") from error
-    return target
+    return kept(name, lambda raw, target: write_graph_set(target, GRAPH_SOURCES[name](raw)))
 
 
 def _unpack(url: str, root: Path) -> None:
     """Fetch a zip archive and unpack it into ``root``."""
     path = root / "archive.zip"
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer, path.open("wb") as copy:
-        shutil.copyfileobj(answer, copy)
+    fetch(url, path)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(root)
     path.unlink()

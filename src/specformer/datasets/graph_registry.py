@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from specformer.datasets.download import DownloadError
+from specformer.datasets.download import set_file
 from specformer.datasets.graph_download import download_graphs
-from specformer.datasets.locate import not_found, search
+from specformer.datasets.locate import search
 from specformer.errors import DataNotFoundError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.csv_table import is_csv
@@ -74,7 +74,7 @@ def graph_set(
         columns: the targets to read of a CSV file; by default every column of numbers.
     """
     if str(source) in GRAPH_SETS:
-        return read_graph_set(_file(str(source), data))
+        return read_graph_set(set_file(str(source), data, download_graphs))
     path = Path(source)
     if not path.is_file():
         known = ", ".join(GRAPH_SETS)
@@ -91,16 +91,6 @@ def graph_set(
             path, f"{len(found.problems):,}", f"{rows:,}", _NAMED,
         )  # fmt: skip
     return found.graphs
-
-
-def _file(name: str, data: str | Path | None) -> Path:
-    found = search(f"{name}.npz", data)
-    if found is not None:
-        return found
-    try:
-        return download_graphs(name)
-    except DownloadError as error:
-        raise not_found(f"{name}.npz", data, str(error)) from error
 
 
 def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:

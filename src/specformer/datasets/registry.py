@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from specformer.datasets.csbm import csbm
-from specformer.datasets.download import SOURCES, DownloadError, download
+from specformer.datasets.download import SOURCES, download, set_file
 from specformer.datasets.graph_registry import GRAPH_SETS
-from specformer.datasets.locate import not_found, search
+from specformer.datasets.locate import search
 from specformer.errors import DataNotFoundError, GraphError, nearest
 from specformer.graphs import Graph, read_graph
 from specformer.graphs.npz_archive import DAMAGE
@@ -75,13 +75,7 @@ def named_graph(name: str, data: str | Path | None = None) -> Graph:
     """
     if name == GENERATED:
         return replace(csbm(homophily=-0.5), name=name)
-    path = search(f"{name}.npz", data)
-    if path is None:
-        try:
-            path = download(name)
-        except DownloadError as error:
-            raise not_found(f"{name}.npz", data, why=str(error)) from error
-    return read_graph(path)
+    return read_graph(set_file(name, data, download))
 
 
 def node_graph(source: str, data: str | Path | None = None, *, labels: bool = True) -> Graph:
