@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees either the whole new file or the old one, never a part."""
+"""Where files go, and how: a reader sees either the whole new file or the old one, never a part."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+
+
+def user_cache(kind: str) -> Path:
+    """The folder for a kind of files, spectra or data, in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "specformer" / kind
 
 
 def make_folder(path: str | Path) -> None:

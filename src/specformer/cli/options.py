@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +44,9 @@ Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (defaul
 
 def spectra_folder(folder: Path | None) -> Path:
     """The cache of spectra: a folder of choice, else the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return folder or Path(base) / "specformer" / "spectra"
+    from specformer.files import user_cache
+
+    return folder or user_cache("spectra")
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from specformer.errors import DataNotFoundError
+from specformer.files import user_cache
 
 #: Names a folder that is searched after an explicit one.
 VARIABLE = "SPECFORMER_DATA"
@@ -13,8 +14,7 @@ VARIABLE = "SPECFORMER_DATA"
 
 def download_folder() -> Path:
     """Where downloaded sets are kept: ``specformer/data`` in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "specformer" / "data"
+    return user_cache("data")
 
 
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
