@@ -40,6 +40,17 @@ class RunError(SpecformerError):
     """A run folder or a saved model is missing, incomplete or altered."""
 
 
+def system_sentence(error: OSError) -> str:
+    """What the system refuses, with the file: a full disk, a folder that may not be written to.
+
+    Example:
+        >>> system_sentence(OSError(28, "No space left on device", "run/result.json"))
+        'run/result.json: No space left on device.'
+    """
+    named = f"{error.filename}: " if error.filename else ""
+    return f"{named}{error.strerror or error}."
+
+
 def check_known(what: str, known: Collection[str], *names: str) -> None:
     """Refuse names of which one is not known.
 

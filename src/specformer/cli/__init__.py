@@ -14,7 +14,7 @@ import typer
 
 from specformer import __version__
 from specformer.cli import benching, inspecting, learning, ledger, tables, tuning
-from specformer.errors import SpecformerError
+from specformer.errors import SpecformerError, system_sentence
 
 app = typer.Typer(
     name="specformer",
@@ -50,9 +50,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:  # a full disk, a folder that may not be written to
-        named = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"Error: {named}{error.strerror or error}.", err=True)
+    except OSError as error:
+        typer.echo(f"Error: {system_sentence(error)}", err=True)
         sys.exit(2)
     except MemoryError as error:
         typer.echo(f"Error: not enough memory. {error}".rstrip(), err=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import multiprocessing  # sends tensors in shared memory
 
-from specformer.errors import ConfigError, RunError, SpecformerError
+from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.experiments.graph_run import GraphJob
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Update
@@ -140,9 +140,8 @@ def _lane(
         pass  # nobody hears: the process that asked is gone
     except SpecformerError as error:
         pipe.send(_Failed(str(error), is_sentence=True))
-    except OSError as error:  # a full disk, say
-        named = f"{error.filename}: " if error.filename else ""
-        pipe.send(_Failed(f"{named}{error.strerror or error}.", is_sentence=True))
+    except OSError as error:
+        pipe.send(_Failed(system_sentence(error), is_sentence=True))
     except Exception:
         pipe.send(_Failed(traceback.format_exc(), is_sentence=False))
 
