@@ -24,7 +24,7 @@ from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.nn import GraphSpecformer
 from specformer.nn.pretrained import Pretrained
-from specformer.training.run_folder import MODEL, RunFolder
+from specformer.training.run_folder import RunFolder
 
 #: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
 _ATOM_FEATURES = (
@@ -58,10 +58,7 @@ def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
     name = run.result()["model"]
     kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
-    folders = sorted((run.path / MODEL).glob("[0-9][0-9][0-9]"))
-    if not folders:
-        raise RunError(f"{run.path}: no saved models ({MODEL}/000 is missing).")
-    return [kind.from_pretrained(folder) for folder in folders]
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
 
 def predict_molecules(

@@ -28,7 +28,7 @@ from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
-from specformer.training.run_folder import MODEL, RunFolder
+from specformer.training.run_folder import RunFolder
 
 #: Keys of a result that its one row has.
 _FIGURES = (
@@ -104,7 +104,7 @@ def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None
     """Keep every run's model in ``model/NNN``; it predicts in the targets' own units."""
     for number, model in enumerate(models):
         assert isinstance(model, Pretrained)
-        model.save_pretrained(run.path / MODEL / f"{number:03d}")
+        model.save_pretrained(run.model_folder(number))
 
 
 def _seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:

@@ -33,7 +33,7 @@ from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
 from specformer.training.recipe import build
-from specformer.training.run_folder import MODEL, RunFolder
+from specformer.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> N
 def save_models(run: RunFolder, models: Sequence[nn.Module]) -> None:
     """Keep every run's model in ``model/NNN``."""
     for number, model in enumerate(models):
-        folder = run.path / MODEL / f"{number:03d}"
+        folder = run.model_folder(number)
         if isinstance(model, Specformer):
             model.save_pretrained(folder)
         else:
@@ -137,11 +137,8 @@ def load_models(run: RunFolder) -> list[nn.Module]:
     """The models of a finished node-classification run."""
     result = run.result()
     recipe = _recipe(result)
-    folders = sorted((run.path / MODEL).glob("[0-9][0-9][0-9]"))
-    if not folders:
-        raise RunError(f"{run.path}: no saved models ({MODEL}/000 is missing).")
     models: list[nn.Module] = []
-    for folder in folders:
+    for folder in run.model_folders():
         if result["model"] == "specformer":
             models.append(Specformer.from_pretrained(folder))
             continue

@@ -181,6 +181,17 @@ class RunFolder:
         except DAMAGE as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
+    def model_folder(self, run: int) -> Path:
+        """Where the model of one of its runs is kept."""
+        return self.path / MODEL / f"{run:03d}"
+
+    def model_folders(self) -> list[Path]:
+        """Those of all runs, in their order."""
+        folders = sorted((self.path / MODEL).glob("[0-9][0-9][0-9]"))
+        if not folders:
+            raise RunError(f"{self.path}: no saved models ({MODEL}/000 is missing).")
+        return folders
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write ``result.json``: from here on the run counts as finished."""
         write_json(self.path / RESULT, dict(result))
