@@ -14,6 +14,7 @@ import torch
 from specformer.datasets import GraphStore, Split
 from specformer.experiments.graph_models import largest_ring, model_for
 from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.run_seed import run_seed
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra
 from specformer.training.checkpoint import Checkpoint
@@ -46,7 +47,7 @@ def fit_run(
     """
     assert recipe.loss is not None
     assert recipe.metric is not None
-    own_seed = 100_003 * seed + run
+    own_seed = run_seed(seed, run)
     torch.manual_seed(own_seed)
     fresh = model_for(graphs, model, recipe).to(device)
     parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}

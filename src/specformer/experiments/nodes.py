@@ -19,6 +19,7 @@ from specformer.baselines import Propagation
 from specformer.datasets import Split, dense_features, sparse_features
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
+from specformer.experiments.run_seed import run_seed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import (
@@ -132,7 +133,7 @@ def fresh_models(
     """Untrained models, each run's from a seed of its own."""
     models = []
     for run in range(runs):
-        torch.manual_seed(100_003 * seed + run)
+        torch.manual_seed(run_seed(seed, run))
         models.append(node_model(model, recipe, graph.num_features, graph.num_classes))
     return models
 

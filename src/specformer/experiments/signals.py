@@ -12,6 +12,7 @@ import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import SignalSet, target_filter
+from specformer.experiments.run_seed import run_seed
 from specformer.experiments.signal_pictures import (
     attention_pictures,
     fit_pictures,
@@ -104,7 +105,7 @@ def _fit(
         fresh = []
         for run in range(part.runs):
             # A run's seed depends on its signal and filter alone, not on how runs are grouped.
-            torch.manual_seed(100_003 * seed + start * task.num_filters + run)
+            torch.manual_seed(run_seed(seed, start * task.num_filters + run))
             fresh.append(signal_model(contestant.model, recipe))
         share = f" {number + 1}/{len(starts)}" if len(starts) > 1 else ""
         with progress.stage(contestant.label + share, recipe.schedule.epochs, "loss") as update:
