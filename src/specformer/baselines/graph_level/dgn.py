@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.segments import widened
@@ -109,7 +109,6 @@ class DGN(PooledBaseline):
         nodes: Tensor = self.atoms(batch)
         kinds, field = self.bonds(batch.bond_table), direction(batch, bonds)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
-            out = normalised(norm, conv(nodes, kinds, field, bonds), bonds.layout.nodes)
-            nodes = nodes + self.dropout(out.relu())
+            out = conv(nodes, kinds, field, bonds)
+            nodes = self.updated(nodes, norm, out, bonds.layout.nodes)
         return nodes

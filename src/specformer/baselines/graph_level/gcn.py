@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.baselines.graph_level.stem import PooledBaseline, given, normalised
+from specformer.baselines.graph_level.stem import PooledBaseline, given
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.spectrum.packed import PackedGraphs
@@ -72,7 +72,5 @@ class GraphGCN(PooledBaseline):
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
-            update = normalised(norm, conv(nodes, bonds), bonds.layout.nodes).relu()
-            nodes = nodes + self.dropout(update)
+            nodes = self.updated(nodes, norm, conv(nodes, bonds), bonds.layout.nodes)
         return nodes

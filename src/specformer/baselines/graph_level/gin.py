@@ -94,7 +94,6 @@ class GIN(PooledBaseline):
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
             out = layer(nodes, embedding(batch.bond_table), bonds)
-            nodes = nodes + self.dropout(normalised(norm, out, bonds.layout.nodes).relu())
+            nodes = self.updated(nodes, norm, out, bonds.layout.nodes)
         return nodes

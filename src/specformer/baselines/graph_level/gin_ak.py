@@ -150,7 +150,6 @@ class GINAK(PooledBaseline):
         nodes: Tensor = self.atoms(batch)
         around = Surroundings.of(bonds, self.hops)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
             out = layer(nodes, embedding(batch.bond_table), around, bonds)
-            nodes = nodes + self.dropout(normalised(norm, out, bonds.layout.nodes).relu())
+            nodes = self.updated(nodes, norm, out, bonds.layout.nodes)
         return nodes

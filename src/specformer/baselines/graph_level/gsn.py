@@ -130,7 +130,6 @@ class GSN(PooledBaseline):
         rings, counted = Rings.of(batch, self.max_ring, bonds.weight.dtype), bonds.layout.nodes
         numbers = ring_numbers(rings)
         for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
             out = layer(nodes, embedding(batch.bond_table), numbers, rings.bonds, counted)
-            nodes = nodes + self.dropout(normalised(norm, out, counted).relu())
+            nodes = self.updated(nodes, norm, out, counted)
         return nodes

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds, spread
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given
 from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
@@ -159,7 +159,5 @@ class PNA(PooledBaseline):
         nodes: Tensor = self.atoms(batch)
         kinds = self.bonds(batch.bond_table)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            assert isinstance(norm, BatchNorm)
-            out = normalised(norm, conv(nodes, kinds, bonds), bonds.layout.nodes)
-            nodes = nodes + self.dropout(out.relu())
+            nodes = self.updated(nodes, norm, conv(nodes, kinds, bonds), bonds.layout.nodes)
         return nodes

@@ -72,6 +72,10 @@ class PooledBaseline(GraphBaseline):
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         """The nodes after all layers, ``[N, hidden_channels]``."""
 
+    def updated(self, nodes: Tensor, norm: nn.Module, out: Tensor, counted: CountedRows) -> Tensor:
+        r"""The nodes with what a layer put out, :math:`h + \mathrm{ReLU}(\mathrm{BN}(o))`."""
+        return nodes + cast(Tensor, self.dropout(norm(widened(out), counted).relu()))
+
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         return pool(self.encode(batch, bonds), bonds.layout.by_graph, self.pooling)
 
