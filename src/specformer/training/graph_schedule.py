@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.training.pieced_adam import PiecedAdamW
-from specformer.training.schedule import prepare_moments
+from specformer.training.schedule import cosine, prepare_moments, warmed_up
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,7 @@ class GraphSchedule:
             tensor([0.5000, 1.0000, 1.0000, 0.5000, 0.0000])
         """
         done = step.to(torch.float32)
-        decaying = max(1, self.epochs - self.warmup) * steps_per_epoch
-        progress = ((done - self.warmup * steps_per_epoch) / decaying).clamp(0.0, 1.0)
-        wave = 0.5 * (1.0 + torch.cos(torch.pi * progress))
-        rate = self.final_rate + (self.learning_rate - self.final_rate) * wave
-        if self.warmup:
-            rate = rate * ((done + 1.0) / (self.warmup * steps_per_epoch)).clamp(max=1.0)
-        return rate
+        start = self.warmup * steps_per_epoch
+        length = max(1, self.epochs - self.warmup) * steps_per_epoch
+        rate = cosine(done, start, length, self.learning_rate, self.final_rate)
+        return warmed_up(rate, done, start)

@@ -91,14 +91,12 @@ class Schedule:
     def rate(self, epoch: Tensor) -> Tensor:
         """The learning rate of an epoch, computed where ``epoch`` lives."""
         step = epoch.to(torch.float32)
-        rate = torch.full_like(step, self.learning_rate)
         if self.decay == "cosine":
-            progress = ((step - self.warmup) / max(1, self.epochs - self.warmup)).clamp(0, 1)
-            wave = 0.5 * (1 + torch.cos(torch.pi * progress))
-            rate = self.final_rate + (self.learning_rate - self.final_rate) * wave
-        if self.warmup:
-            rate = rate * ((step + 1) / self.warmup).clamp(max=1.0)
-        return rate
+            length = max(1, self.epochs - self.warmup)
+            rate = cosine(step, self.warmup, length, self.learning_rate, self.final_rate)
+        else:
+            rate = torch.full_like(step, self.learning_rate)
+        return warmed_up(rate, step, self.warmup)
 
     def set_rate(self, optimiser: torch.optim.Optimizer, epoch: Tensor) -> None:
         """Write the rate of ``epoch`` into the optimiser without reading anything back."""
@@ -107,6 +105,23 @@ class Schedule:
         rate = self.rate(epoch)
         for group in optimiser.param_groups:
             torch.mul(rate, group["scale"], out=group["lr"])
+
+
+def cosine(step: Tensor, start: int, length: int, high: float, low: float) -> Tensor:
+    """Half a wave from ``high`` at step ``start`` down to ``low``, ``length`` steps later.
+
+    Example:
+        >>> cosine(torch.arange(4.0), start=1, length=2, high=1.0, low=0.0)
+        tensor([1.0000, 1.0000, 0.5000, 0.0000])
+    """
+    progress = ((step - start) / length).clamp(0.0, 1.0)
+    wave = 0.5 * (1.0 + torch.cos(torch.pi * progress))
+    return low + (high - low) * wave
+
+
+def warmed_up(rate: Tensor, step: Tensor, steps: int) -> Tensor:
+    """Rates with a linear increase over the first ``steps``."""
+    return rate * ((step + 1.0) / steps).clamp(max=1.0) if steps else rate
 
 
 def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
