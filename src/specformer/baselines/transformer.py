@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from specformer.baselines.propagation import Propagation
-from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_split
 from specformer.nn.linear import LayerNorm, Linear
 
 
@@ -50,10 +50,7 @@ class NodeAttention(nn.Module):
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
-        if heads < 1 or channels % heads:
-            raise ConfigError(
-                f"hidden_channels={channels} cannot be split evenly over heads={heads}."
-            )
+        check_split(channels, heads, "heads")
         self.heads = heads
         self.project = Linear(channels, 3 * channels)
         self.out = Linear(channels, channels)

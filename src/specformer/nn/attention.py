@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.nn import kernels
+from specformer.nn.argument_checks import check_split
 from specformer.nn.linear import Linear, affine
 from specformer.nn.remembered import Remembered
 from specformer.spectrum import Tokens
@@ -59,10 +59,7 @@ class WeightedAttention(nn.Module):
 
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
-        if num_heads < 1 or channels % num_heads:
-            raise ConfigError(
-                f"hidden_channels={channels} cannot be split evenly over num_heads={num_heads}."
-            )
+        check_split(channels, num_heads)
         self.channels = channels
         self.num_heads = num_heads
         self.scale = 1.0 / math.sqrt(channels // num_heads)

@@ -2,8 +2,8 @@ r"""The learnable set-to-set spectral filter: encoder and decoder together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +102,24 @@ class SpectralFilter(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.hidden_channels}, num_heads={self.num_heads}"
+
+
+def model_filters(config: Mapping[str, Any]) -> nn.ModuleList:
+    """The filters of a model of these arguments: one or, where sharing is large, one a layer."""
+    return nn.ModuleList(
+        SpectralFilter(
+            config["hidden_channels"],
+            config["num_heads"],
+            config["num_blocks"],
+            decoder=config["decoder"],
+            activation=config["filter_activation"],
+            dropout=config["transformer_dropout"],
+            epsilon=config["epsilon"],
+            encoding=config["encoding"],
+            attention=config["attention"],
+        )
+        for _ in range(config["num_layers"] if config["sharing"] == "large" else 1)
+    )
 
 
 def decode_together(filters: Sequence[SpectralFilter], tokens: Tokens | PackedTokens) -> Tensor:

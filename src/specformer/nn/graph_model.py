@@ -8,18 +8,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
+from specformer.nn.argument_checks import check_choices, check_counts, check_rates, check_std
 from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
-from specformer.nn.filter import SpectralFilter, decode_together
+from specformer.nn.filter import SpectralFilter, decode_together, model_filters
 from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
 from specformer.nn.graph_conv import GraphConv
 from specformer.nn.linear import Linear
 from specformer.nn.node_model import Sharing
 from specformer.nn.pooling import POOLINGS, Pooling, pool
-from specformer.nn.pretrained import Pretrained
+from specformer.nn.pretrained import Pretrained, given
 from specformer.spectrum import Tokens
 from specformer.spectrum.packed import PackedGraphs, check_packed
 
@@ -83,29 +83,12 @@ class GraphSpecformer(Pretrained):
         super().__init__()
         node_cardinalities = checked_cardinalities("node_cardinalities", node_cardinalities)
         edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
-        self.config = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("self", "__class__") and not name.startswith("_")
-        }
+        self.config = given(locals())
         _check(self.config)
         self.pooling = pooling
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
-        self.filters = nn.ModuleList(
-            SpectralFilter(
-                hidden_channels,
-                num_heads,
-                num_blocks,
-                decoder=decoder,
-                activation=filter_activation,
-                dropout=transformer_dropout,
-                epsilon=epsilon,
-                encoding=encoding,
-                attention=attention,
-            )
-            for _ in range(num_layers if sharing == "large" else 1)
-        )
+        self.filters = model_filters(self.config)
         self.bases = nn.ModuleList(
             GraphBases(
                 num_heads,
@@ -166,14 +149,7 @@ class GraphSpecformer(Pretrained):
 
 def _check(config: dict[str, Any]) -> None:
     """Refuse what no other module would."""
-    for name, choices in (("sharing", ("small", "medium", "large")), ("pooling", POOLINGS)):
-        if config[name] not in choices:
-            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(choices)}.")
-    for name in ("hidden_channels", "out_channels", "num_layers", "num_heads"):
-        if config[name] < 1:
-            raise ConfigError(f"{name}={config[name]} must be at least 1.")
-    for name in ("transformer_dropout", "feature_dropout", "propagation_dropout"):
-        if not 0.0 <= config[name] <= 1.0:
-            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
-    if config["init_std"] is not None and not config["init_std"] > 0:
-        raise ConfigError(f"init_std={config['init_std']} must be positive.")
+    check_choices(config, sharing=("small", "medium", "large"), pooling=POOLINGS)
+    check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
+    check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
+    check_std(config)

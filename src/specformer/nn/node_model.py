@@ -9,14 +9,15 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
+from specformer.nn.argument_checks import check_choices, check_counts, check_rates, check_std
 from specformer.nn.attention import PROJECTIONS
 from specformer.nn.bases import BasesKind, LinearBases, make_bases
 from specformer.nn.decoder import DecoderKind
-from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter import SpectralFilter, model_filters
 from specformer.nn.fork import forked
 from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
-from specformer.nn.pretrained import Pretrained
+from specformer.nn.pretrained import Pretrained, given
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum, Tokens
 
@@ -94,11 +95,7 @@ class Specformer(Pretrained):
         init_std: float | None = None,
     ) -> None:
         super().__init__()
-        self.config = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("self", "__class__") and not name.startswith("_")
-        }
+        self.config = given(locals())
         _check(self.config)
         widths = {"output": out_channels, "hidden": hidden_channels, "input": in_channels}
         channels = widths[space]
@@ -110,20 +107,7 @@ class Specformer(Pretrained):
         self.readout = (
             nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
         )
-        self.filters = nn.ModuleList(
-            SpectralFilter(
-                hidden_channels,
-                num_heads,
-                num_blocks,
-                decoder=decoder,
-                activation=filter_activation,
-                dropout=transformer_dropout,
-                epsilon=epsilon,
-                encoding=encoding,
-                attention=attention,
-            )
-            for _ in range(num_layers if sharing == "large" else 1)
-        )
+        self.filters = model_filters(self.config)
         shared = make_bases(bases, num_heads, channels, propagation_dropout)
         self.convs = nn.ModuleList(
             SpectralConv(
@@ -328,19 +312,14 @@ class Specformer(Pretrained):
 
 def _check(config: dict[str, Any]) -> None:
     """Refuse what no other module would."""
-    for name, choices in (
-        ("sharing", ("small", "medium", "large")),
-        ("space", ("output", "hidden", "input")),
-        ("feature_layers", (1, 2)),
-        ("second_dropout", ("inside", "after")),
-    ):
-        if config[name] not in choices:
-            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, choices))}.")
-    for name in ("in_channels", "hidden_channels", "out_channels", "num_layers", "num_heads"):
-        if config[name] < 1:
-            raise ConfigError(f"{name}={config[name]} must be at least 1.")
-    for name in ("transformer_dropout", "feature_dropout", "propagation_dropout"):
-        if not 0.0 <= config[name] <= 1.0:
-            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
-    if config["init_std"] is not None and not config["init_std"] > 0:
-        raise ConfigError(f"init_std={config['init_std']} must be positive.")
+    check_choices(
+        config,
+        sharing=("small", "medium", "large"),
+        space=("output", "hidden", "input"),
+        feature_layers=(1, 2),
+        second_dropout=("inside", "after"),
+    )
+    counts = ("in_channels", "hidden_channels", "out_channels", "num_layers", "num_heads")
+    check_counts(config, *counts)
+    check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
+    check_std(config)

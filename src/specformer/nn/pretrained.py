@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,6 +79,20 @@ class Pretrained(nn.Module):
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return model.eval()
+
+
+def given(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A constructor's arguments from its ``locals()``, sequences as lists.
+
+    Example:
+        >>> given({"self": None, "__class__": None, "sizes": (3, 4), "width": 8})
+        {'sizes': [3, 4], 'width': 8}
+    """
+    return {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in scope.items()
+        if name not in ("self", "__class__")
+    }
 
 
 def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:

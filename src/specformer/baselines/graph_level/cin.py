@@ -14,10 +14,10 @@ from specformer.baselines.graph_level.stem import (
     BondEmbedding,
     GraphBaseline,
     check_max_ring,
-    given,
 )
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling, pool
+from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 

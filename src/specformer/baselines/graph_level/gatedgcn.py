@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds, spread
 from specformer.baselines.graph_level.random_walks import return_probabilities
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
-from specformer.errors import ConfigError
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
+from specformer.nn.argument_checks import check_counts
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling, pool
+from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_sum, widened
 from specformer.spectrum.packed import PackedGraphs
 
@@ -150,8 +151,8 @@ class GatedGCN(PooledBaseline):
         in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
-        if walk_steps is not None and walk_steps < 1:
-            raise ConfigError(f"walk_steps={walk_steps} must be at least 1.")
+        if walk_steps is not None:
+            check_counts(self.config, "walk_steps")
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
         self.layers = nn.ModuleList(
             GatedGCNLayer(hidden_channels, dropout, places=walk_steps is not None)

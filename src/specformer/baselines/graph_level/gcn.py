@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.baselines.graph_level.stem import PooledBaseline, given
+from specformer.baselines.graph_level.stem import PooledBaseline
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 
 

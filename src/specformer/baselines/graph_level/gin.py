@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 
 

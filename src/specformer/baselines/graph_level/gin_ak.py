@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds, spread
 from specformer.baselines.graph_level.shortest_paths import ShortestPaths
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
-from specformer.errors import ConfigError
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
+from specformer.nn.argument_checks import check_counts
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_sum, widened
 from specformer.spectrum.packed import PackedGraphs
 
@@ -136,8 +137,7 @@ class GINAK(PooledBaseline):
         in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
-        if hops < 1:
-            raise ConfigError(f"hops={hops} must be at least 1.")
+        check_counts(self.config, "hops")
         self.hops = hops
         layers = range(num_layers)
         self.bonds = nn.ModuleList(

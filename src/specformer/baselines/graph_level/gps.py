@@ -11,10 +11,12 @@ from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.gin import gine_sum
 from specformer.baselines.graph_level.pair_attention import PairAttention
 from specformer.baselines.graph_level.random_walks import return_probabilities
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given, normalised
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 
 
@@ -110,8 +112,7 @@ class GPS(PooledBaseline):
                 f"walk_channels={walk_channels} must lie between 0 and "
                 f"hidden_channels={hidden_channels}."
             )
-        if walk_steps < 1:
-            raise ConfigError(f"walk_steps={walk_steps} must be at least 1.")
+        check_counts(arguments, "walk_steps")
         super().__init__(arguments, hidden_channels - walk_channels)
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
         self.walk_steps = walk_steps

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.pair_attention import PairAttention
 from specformer.baselines.graph_level.shortest_paths import ShortestPaths
-from specformer.baselines.graph_level.stem import BondEmbedding, GraphBaseline, given
-from specformer.errors import ConfigError
+from specformer.baselines.graph_level.stem import BondEmbedding, GraphBaseline
+from specformer.nn.argument_checks import check_counts
+from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 
 _INIT_STD = 0.02
@@ -89,9 +90,7 @@ class GraphGraphormer(GraphBaseline):
         in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
-        for name in ("max_degree", "max_distance", "max_hops"):
-            if self.config[name] < 1:
-                raise ConfigError(f"{name}={self.config[name]} must be at least 1.")
+        check_counts(self.config, "max_degree", "max_distance", "max_hops")
         self.max_distance, self.num_heads = max_distance, num_heads
         self.degrees = nn.Embedding(max_degree + 1, hidden_channels)
         self.bonds = BondEmbedding(edge_cardinalities, num_heads)

@@ -14,11 +14,11 @@ from specformer.baselines.graph_level.stem import (
     BondEmbedding,
     PooledBaseline,
     check_max_ring,
-    given,
     normalised,
 )
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from specformer.baselines.graph_level.stem import check_heads
+from specformer.nn.argument_checks import check_split
 
 
 class PairAttention(nn.Module):
@@ -21,7 +21,7 @@ class PairAttention(nn.Module):
 
     def __init__(self, channels: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        check_heads(channels, num_heads)
+        check_split(channels, num_heads)
         self.num_heads = num_heads
         self.dropout = dropout
         self.project = nn.Linear(channels, 3 * channels)

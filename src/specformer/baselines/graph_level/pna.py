@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds, spread
-from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, given
+from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_split
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 
@@ -143,10 +145,7 @@ class PNA(PooledBaseline):
         in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
-        if towers < 1 or hidden_channels % towers:
-            raise ConfigError(
-                f"hidden_channels={hidden_channels} cannot be split evenly over towers={towers}."
-            )
+        check_split(hidden_channels, towers, "towers")
         if not average_log_degree > 0:
             raise ConfigError(f"average_log_degree={average_log_degree} must be positive.")
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)

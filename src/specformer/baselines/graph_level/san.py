@@ -13,14 +13,14 @@ from specformer.baselines.graph_level.bonds import Bonds, spread
 from specformer.baselines.graph_level.pair_attention import PairAttention
 from specformer.baselines.graph_level.stem import (
     PooledBaseline,
-    check_heads,
-    given,
     normalised,
 )
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts, check_split
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_softmax, widened
 from specformer.spectrum.packed import PackedGraphs
 
@@ -120,7 +120,7 @@ class SANLayer(nn.Module):
 
     def __init__(self, channels: int, num_heads: int, gamma: float, dropout: float) -> None:
         super().__init__()
-        check_heads(channels, num_heads)
+        check_split(channels, num_heads)
         self.num_heads, self.gamma = num_heads, gamma
         self.real = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
         self.fake = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
@@ -228,9 +228,7 @@ class SAN(PooledBaseline):
             )
         if gamma < 0:
             raise ConfigError(f"gamma={gamma} must not be negative.")
-        for name in ("frequencies", "spectrum_layers"):
-            if arguments[name] < 1:
-                raise ConfigError(f"{name}={arguments[name]} must be at least 1.")
+        check_counts(arguments, "frequencies", "spectrum_layers")
         super().__init__(arguments, hidden_channels - spectrum_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
         self.spectrum = SpectrumEncoding(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.baselines.graph_level.stem import PooledBaseline, given
+from specformer.baselines.graph_level.stem import PooledBaseline
 from specformer.errors import ConfigError
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.graph_bases import (
@@ -22,6 +22,7 @@ from specformer.nn.graph_bases import (
 )
 from specformer.nn.graph_conv import GraphConv
 from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 
 #: Eigenvalues below this are zeros but for rounding, of which a root would make a lot.

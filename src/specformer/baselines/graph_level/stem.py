@@ -3,7 +3,7 @@ r"""What the graph-level baselines share: embeddings, pooling, and the last laye
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_choices, check_counts, check_rates
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.pooling import POOLINGS, Pooling, pool
@@ -96,28 +97,6 @@ def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
     return cast(Tensor, norm(widened(rows), counted))
 
 
-def given(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments from its ``locals()``, sequences as lists.
-
-    Example:
-        >>> given({"self": None, "__class__": None, "sizes": (3, 4), "width": 8})
-        {'sizes': [3, 4], 'width': 8}
-    """
-    return {
-        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in scope.items()
-        if name not in ("self", "__class__")
-    }
-
-
-def check_heads(channels: int, num_heads: int) -> None:
-    """Refuse a width that its heads cannot share."""
-    if num_heads < 1 or channels % num_heads:
-        raise ConfigError(
-            f"hidden_channels={channels} cannot be split evenly over num_heads={num_heads}."
-        )
-
-
 def check_max_ring(max_ring: int) -> int:
     """Refuse rings that are none."""
     if max_ring < 3:
@@ -126,11 +105,7 @@ def check_max_ring(max_ring: int) -> int:
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    if config.get("pooling", "mean") not in POOLINGS:
-        raise ConfigError(f"pooling={config['pooling']!r}: choose {' or '.join(POOLINGS)}.")
-    for name in ("hidden_channels", "out_channels", "num_layers"):
-        if config[name] < 1:
-            raise ConfigError(f"{name}={config[name]} must be at least 1.")
-    for name in ("dropout", "attention_dropout"):
-        if not 0.0 <= config.get(name, 0.0) <= 1.0:
-            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
+    every = {"pooling": "mean", "attention_dropout": 0.0, **config}
+    check_choices(every, pooling=POOLINGS)
+    check_counts(every, "hidden_channels", "out_channels", "num_layers")
+    check_rates(every, "dropout", "attention_dropout")
