@@ -273,7 +273,14 @@ def test_command_line_from_csv_to_predictions(folder, call, here):
 
 def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     settings = ["--runs", "2", "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
-    settings += ["--set", "model.num_heads=1", "--device", "cpu"]
+    settings += [
+        "--set",
+        "model.num_heads=1",
+        "--set",
+        "model.hidden_channels=8",
+        "--device",
+        "cpu",
+    ]
     whole = only_json(call("train", folder, *settings, "--out", "whole", "--json"))
     killed = subprocess.Popen(
         [sys.executable, "-m", "specformer", "train", str(folder), *settings, "--out", "killed"],
