@@ -38,17 +38,6 @@ def test_response_is_scipys_bernstein_polynomial():
     torch.testing.assert_close(response, torch.as_tensor(expected)[:, None])
 
 
-def test_starts_as_the_identity(graph):
-    model = BernNet(3, 8, 2)
-    x = torch.randn(graph.num_nodes, 3)
-    torch.testing.assert_close(model(x, graph.propagation(torch.float32)), model.mlp(x))
-
-
-def test_one_product_an_order(graph, product_widths):
-    BernNet(3, 8, 2)(torch.randn(graph.num_nodes, 3), graph.propagation(torch.float32))
-    assert product_widths == [2] * 10
-
-
 def test_conversion_is_exact_in_float32():
     conversion = np.array(chebyshev_of_bernstein(12))
     assert (conversion == conversion.astype(np.float32)).all()
@@ -56,9 +45,3 @@ def test_conversion_is_exact_in_float32():
     basis = np.polynomial.chebyshev.chebval(t, conversion.T)
     expected = [scipy.interpolate.BPoly(row[:, None], [-1, 1])(t) for row in np.eye(13)]
     np.testing.assert_allclose(basis, expected, atol=1e-12)
-
-
-def test_repr_and_state():
-    model = BernNet(3, 8, 2)
-    assert repr(model) == "BernNet(3, 8, 2, order=10)"
-    assert "conversion" not in model.state_dict()

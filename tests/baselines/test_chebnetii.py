@@ -53,20 +53,3 @@ def test_response_is_numpys_interpolant():
     eigenvalues = np.linspace(0, 2, 31)
     response = model.response(torch.as_tensor(eigenvalues)).detach().flatten()
     torch.testing.assert_close(response, torch.as_tensor(fitted(eigenvalues - 1)))
-
-
-def test_starts_as_the_identity(graph):
-    model = ChebNetII(3, 8, 2)
-    x = torch.randn(graph.num_nodes, 3)
-    torch.testing.assert_close(model(x, graph.propagation(torch.float32)), model.mlp(x))
-
-
-def test_one_product_an_order(graph, product_widths):
-    ChebNetII(3, 8, 2)(torch.randn(graph.num_nodes, 3), graph.propagation(torch.float32))
-    assert product_widths == [2] * 10
-
-
-def test_repr_and_state():
-    model = ChebNetII(3, 8, 2)
-    assert repr(model) == "ChebNetII(3, 8, 2, order=10)"
-    assert "interpolation" not in model.state_dict()

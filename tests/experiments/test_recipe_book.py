@@ -23,20 +23,16 @@ from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import write_graph_set, write_npz
 from specformer.training.progress import Silent
 
-WRITTEN = RecipeBook("nodes.yaml").written
-ENTRIES = [
-    (name, model, dataset)
-    for name in NAMED
-    for model, sets in WRITTEN.get(name, {}).items()
-    for dataset in sets
-]
-MANY = RecipeBook("molecules.yaml").written
-MANY_ENTRIES = [
-    (name, model, dataset)
-    for name in NAMED
-    for model, sets in MANY.get(name, {}).items()
-    for dataset in sets
-]
+WRITTEN, MANY = (RecipeBook(file).written for file in ("nodes.yaml", "molecules.yaml"))
+ENTRIES, MANY_ENTRIES = (
+    [
+        (name, model, dataset)
+        for name in NAMED
+        for model, sets in written.get(name, {}).items()
+        for dataset in sets
+    ]
+    for written in (WRITTEN, MANY)
+)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,26 +93,28 @@ def test_average_log_degree_is_that_of_the_training_part(name: str, shared_data:
     assert written == pytest.approx(logarithms.mean(), abs=1e-4)
 
 
-def small_zinc(shared_data: Path, folder: Path) -> None:
-    """The first 64 molecules of ZINC's three parts as a data set of that name."""
+def zinc_table(shared_data: Path, folder: Path, models: list[str], epochs: int) -> dict[str, Any]:
+    """Table 3 on the first 64 molecules of ZINC's three parts."""
     zinc = read_graph_set(shared_data / "zinc.npz")
     chosen = np.r_[zinc.train_idx[:32], zinc.valid_idx[:16], zinc.test_idx[:16]]
     parts = np.split(np.arange(64), [32, 48])
     splits = dict(zip(("train_idx", "valid_idx", "test_idx"), parts, strict=True))
     write_graph_set(folder / "zinc.npz", replace(zinc.subset(chosen), **splits))
-
-
-def test_rows_of_the_table(shared_data: Path, tmp_path: Path) -> None:
-    small_zinc(shared_data, tmp_path)
+    small = ["model.hidden_channels=8", "model.num_layers=2", f"schedule.epochs={epochs}"]
     result, _ = table3(
         datasets=["zinc"],
-        models=["gin", "gcn"],
+        models=models,
         runs=1,
-        assignments=["model.hidden_channels=8", "model.num_layers=2", "schedule.epochs=2"],
-        data=tmp_path,
+        assignments=small,
+        data=folder,
         device=torch.device("cpu"),
         progress=Silent(),
     )
+    return result
+
+
+def test_rows_of_the_table(shared_data: Path, tmp_path: Path) -> None:
+    result = zinc_table(shared_data, tmp_path, ["gin", "gcn"], epochs=2)
     rows = {(row["model"], row["recipe"], row["paper"]) for row in result["rows"]}
     assert rows == {("gin", "default", 0.526), ("gcn", "default", 0.367)}
     assert all(np.isfinite(row["mean"]) and row["parameters"] < 4000 for row in result["rows"])
@@ -119,16 +122,7 @@ def test_rows_of_the_table(shared_data: Path, tmp_path: Path) -> None:
 
 
 def test_models_that_need_rings_are_given_them(shared_data: Path, tmp_path: Path) -> None:
-    small_zinc(shared_data, tmp_path)
-    result, _ = table3(
-        datasets=["zinc"],
-        models=["gsn", "cin"],
-        runs=1,
-        assignments=["model.hidden_channels=8", "model.num_layers=2", "schedule.epochs=1"],
-        data=tmp_path,
-        device=torch.device("cpu"),
-        progress=Silent(),
-    )
+    result = zinc_table(shared_data, tmp_path, ["gsn", "cin"], epochs=1)
     rows = [(row["model"], row["recipe"], row["metric"], row["paper"]) for row in result["rows"]]
     assert rows == [("gsn", "default", "mae", 0.101), ("cin", "default", "mae", 0.079)]
     assert all(np.isfinite(row["mean"]) for row in result["rows"])
