@@ -183,5 +183,5 @@ def test_key_ignores_how_the_matrix_is_stored() -> None:
 
 def test_fetch_of_nothing(tmp_path: Path) -> None:
     assert cache.fetch(tmp_path, "absent") is None
-    path = cache.store(tmp_path / "deep" / "er", "name", decompose(GRID))
+    path = cache.keep(tmp_path / "deep" / "er", "name", decompose(GRID))
     assert path == tmp_path / "deep" / "er" / "name.safetensors"

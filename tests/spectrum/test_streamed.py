@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import sys
 from pathlib import Path
 
@@ -166,6 +169,20 @@ def test_a_spectrum_in_the_cache_is_taken(tmp_path: Path, monkeypatch) -> None:
     for storage in (torch.float32, torch.bfloat16):
         found = decompose_streamed(GRAPH, k=5, storage=storage, cache=tmp_path)
         assert torch.equal(found.eigenvectors, whole.eigenvectors.to(storage))
+
+
+def test_a_full_disk_does_not_cost_the_solve(tmp_path: Path, monkeypatch, caplog) -> None:
+    def disk_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", disk_full)
+    with caplog.at_level(logging.WARNING):
+        found = decompose_streamed(GRAPH, k=5, storage=torch.bfloat16, cache=tmp_path)
+    whole = decompose(GRAPH, k=5)
+    assert torch.equal(found.eigenvectors, whole.eigenvectors.bfloat16())
+    said = f"{tmp_path}: the spectrum is not kept there (No space left on device)."
+    assert set(caplog.messages) == {said}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_cache() -> None:

@@ -49,18 +49,17 @@ def fetch(folder: str | Path, name: str) -> Spectrum | None:
         return None
 
 
-def keep(folder: str | Path, name: str, spectrum: Spectrum) -> None:
-    """Store a spectrum, or warn: a full disk or a read-only folder must not cost the solve."""
+def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
+    """Store a spectrum and return its file, or warn and return None.
+
+    A full disk or a read-only folder must not cost the solve.
+    """
+    path = _path(folder, name)
     try:
-        store(folder, name, spectrum)
+        spectrum.save(path)
     except OSError as error:
         logger.warning("%s: the spectrum is not kept there (%s).", folder, error.strerror or error)
-
-
-def store(folder: str | Path, name: str, spectrum: Spectrum) -> Path:
-    """Keep a spectrum under ``name``."""
-    path = _path(folder, name)
-    spectrum.save(path)
+        return None
     return path
 
 

@@ -71,8 +71,8 @@ device=cpu, streamed from cpu in torch.bfloat16)
         spectrum = _on_host(adjacency, k, target, cache)
         if not whole:
             spectrum = spectrum.streamed(storage=storage)
-            if cache is not None:
-                spectrum = Spectrum.load(spectrum_cache.store(cache, name, spectrum))
+            kept = None if cache is None else spectrum_cache.keep(cache, name, spectrum)
+            spectrum = spectrum if kept is None else Spectrum.load(kept)
     return spectrum.streamed(target)
 
 
