@@ -18,7 +18,8 @@ from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.registry import NODE_SETS, dense_features
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
-from specformer.experiments.train_nodes import load_models, predict, save_models, train_nodes
+from specformer.experiments.predict_nodes import load_models, predict
+from specformer.experiments.train_nodes import save_models, train_nodes
 from specformer.graphs import Graph, write_npz
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.progress import Silent
@@ -68,9 +69,9 @@ def test_csv_to_predictions(folder, tmp_path, model):
     run, result, _ = finished_run(folder, tmp_path, model)
     assert result["recipe"] == "default"
     assert result["classes"] == ["cat", "dog"]
-    text, count = predict(run, device=CPU)
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert count == len(rows) == 80  # the unlabelled node too
+    found = predict(run, device=CPU)
+    rows = list(csv.DictReader(io.StringIO(found.text)))
+    assert found.rows == len(rows) == 80  # the unlabelled node too
     assert {row["id"] for row in rows} == {f"n{node}" for node in range(80)}
     for row in rows:
         cat, dog = float(row["p(cat)"]), float(row["p(dog)"])
@@ -102,9 +103,9 @@ def test_predicting_on_another_graph(folder, tmp_path):
     run, _, _ = finished_run(folder, tmp_path)
     other = csbm(0.7, num_nodes=30, num_features=6, seed=5)
     write_npz(tmp_path / "other.npz", Graph(other.adjacency, x=other.x))
-    text, count = predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
-    assert count == 30
-    assert text.splitlines()[1].startswith("0,")
+    found = predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
+    assert found.rows == 30
+    assert found.text.splitlines()[1].startswith("0,")
     write_npz(tmp_path / "narrow.npz", Graph(other.adjacency, x=other.x[:, :4]))
     with pytest.raises(RunError, match=r"narrow\.npz: a node has 4 features where .* on 6"):
         predict(run, graph=str(tmp_path / "narrow.npz"), device=CPU)

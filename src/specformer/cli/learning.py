@@ -30,6 +30,7 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from specformer.experiments.predictions import Predictions
     from specformer.training.run_folder import RunFolder
 
 #: Parts of a result that are in result.json and not in what `train --json` prints.
@@ -275,8 +276,7 @@ def predict(
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
     from specformer.experiments.predict_molecules import predict_molecules
-    from specformer.experiments.train_nodes import predict as predict_nodes
-    from specformer.files import write_text
+    from specformer.experiments.predict_nodes import predict as predict_nodes
     from specformer.training.environment import choose_device
     from specformer.training.run_folder import RunFolder
 
@@ -296,26 +296,31 @@ def predict(
         # A handful of molecules is solved faster than looked up; a file may come again.
         folder = None if smiles else spectra_folder(cache)
         found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
-        text, rows, without = found.text, found.rows, len(found.problems)
-        for problem in found.problems:
-            typer.echo(problem, err=True)
     else:
         if smiles:
             raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
-        text, rows = predict_nodes(
+        found = predict_nodes(
             finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
         )
-        without = 0
+    _write_predictions(found, out, json_output)
+
+
+def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:
+    """Say which rows have none, and write the others to a file or to standard output."""
+    from specformer.files import write_text
+
+    for problem in found.problems:
+        typer.echo(problem, err=True)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(found.text, nl=False)
         return
-    write_text(out, text)
+    write_text(out, found.text)
     if json_output:
-        print_json({"path": str(out), "rows": rows})
+        print_json({"path": str(out), "rows": found.rows})
     else:
-        counted = (
-            f"{rows - without:,} of {rows:,} predicted" if without else f"{rows:,} predictions"
-        )
+        good, counted = found.rows - len(found.problems), f"{found.rows:,} predictions"
+        if found.problems:
+            counted = f"{good:,} of {found.rows:,} predicted"
         typer.echo(f"{counted}: {out}")
 
 

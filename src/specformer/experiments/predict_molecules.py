@@ -2,8 +2,6 @@ r"""Predict for molecules with a trained model; what cannot be predicted is said
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import RunError
 from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
 from specformer.experiments.molecules import predict_graphs
+from specformer.experiments.predictions import Predictions, csv_text
 from specformer.graphs import GraphSet
 from specformer.graphs.csv_table import is_csv
 from specformer.graphs.molecule_csv import read_molecule_csv
@@ -32,15 +31,6 @@ _ATOM_FEATURES = (
     "aromaticity", "ring",
 )  # fmt: skip
 _BOND_FEATURES = ("type", "stereo", "conjugation")
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """CSV text, its number of rows, and what is wrong with which of them."""
-
-    text: str
-    rows: int
-    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -223,15 +213,13 @@ def _cells(values: Tensor, form: str) -> list[str]:
 def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int, int]) -> str:
     """The table; ``places`` has a graph's place in the columns by its number."""
     molecules = any(line.smiles is not None for line in lines)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", *(["smiles"] if molecules else []), *columns, "error"])
+    rows = []
     for line in lines:
         cells = [""] * len(columns)
         if line.graph is not None:
             cells = [column[places[line.graph]] for column in columns.values()]
-        writer.writerow([line.name, *([line.smiles] if molecules else []), *cells, line.error])
-    return text.getvalue()
+        rows.append([line.name, *([line.smiles] if molecules else []), *cells, line.error])
+    return csv_text(["id", *(["smiles"] if molecules else []), *columns, "error"], rows)
 
 
 def _said(line: _Line) -> str:
