@@ -9,6 +9,7 @@ import torch
 
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, DataNotFoundError
+from specformer.experiments import table2 as module
 from specformer.experiments.ledger import add, check, recorded_rows, rendered
 from specformer.experiments.node_recipe import NODE_MODELS
 from specformer.experiments.paper import TABLE_2
@@ -165,3 +166,16 @@ def test_what_cannot_be_run_is_named(tmp_path):
         table2(models=["lstm"], device=CPU, progress=Silent())
     with pytest.raises(DataNotFoundError, match=r"computers\.npz"):
         table2(datasets=["computers"], data=tmp_path, device=CPU, progress=Silent())
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"assignments": ["model.sharing=huge"]}, "recipe default: model: sharing='huge' should"),
+        ({"recipes": ["bset"]}, "none of these models has a recipe bset here"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_a_graph_is_read(monkeypatch, options, why):
+    monkeypatch.setattr(module, "node_graph", lambda *_: pytest.fail("read"))
+    with pytest.raises(ConfigError, match=why):
+        table2(datasets=["cora"], models=["gcn"], device=CPU, progress=Silent(), **options)

@@ -2,16 +2,18 @@ r"""Recipes in a file of this package, found by name, model and data set."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from specformer.errors import ConfigError
 from specformer.training.recipe import merged, read_settings
+
+Recipe = TypeVar("Recipe")
 
 #: Recipes by data set: the paper's settings, those of its authors' code where they differ in the
 #: model, and those that did best on validation data.
@@ -22,6 +24,34 @@ def shipped(file: str) -> dict[str, Any]:
     """All that a file of this package's ``recipes/`` holds."""
     text = resources.files("specformer.experiments") / "recipes" / file
     return dict(yaml.safe_load(text.read_text(encoding="utf-8")))
+
+
+def contests(
+    datasets: Sequence[str],
+    models: Sequence[str],
+    chosen: Sequence[str] | None,
+    names: Callable[[str, str], Sequence[str]],
+    recipe: Callable[[str, str, str], Recipe],
+) -> dict[str, list[tuple[str, str, Recipe]]]:
+    """By data set, the models that train on it, the names of their recipes, and these.
+
+    Args:
+        datasets: the sets; one that no model has a recipe for is left out.
+        models: the models.
+        chosen: the recipes that count; None for all.
+        names: gives the names of a model's recipes on a set, told set and model.
+        recipe: gives a recipe, told its name, set and model.
+    """
+    found: dict[str, list[tuple[str, str, Recipe]]] = {}
+    for dataset in datasets:
+        for model in models:
+            for name in names(dataset, model):
+                if chosen is None or name in chosen:
+                    made = recipe(name, dataset, model)
+                    found.setdefault(dataset, []).append((model, name, made))
+    if not found:
+        raise ConfigError(f"none of these models has a recipe {', '.join(chosen or ())} here.")
+    return found
 
 
 class RecipeBook:

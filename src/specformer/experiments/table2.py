@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from specformer.datasets import make_splits, node_graph
-from specformer.errors import ConfigError, check_known
+from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe, recipes_for
 from specformer.experiments.nodes import classify_nodes, node_spectrum
 from specformer.experiments.paper import TABLE_2
+from specformer.experiments.recipe_book import contests
 from specformer.experiments.tables import by_itself, table_row
 from specformer.reports.contestants import array_name
 from specformer.spectrum import AnySpectrum
@@ -47,7 +48,14 @@ def table2(
     Returns the result (with the contract's ``rows``) and the arrays of a report.
     """
     check_known("model", NODE_MODELS, *models)
-    graphs = {name: node_graph(name, data) for name in datasets}
+    compared = contests(
+        datasets,
+        models,
+        recipes,
+        recipes_for,
+        lambda name, dataset, model: node_recipe(name, dataset, assignments, model)[1],
+    )
+    graphs = {name: node_graph(name, data) for name in compared}
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []
     used: dict[str, dict[str, Any]] = {}
@@ -55,8 +63,7 @@ def table2(
     arrays: dict[str, np.ndarray] = {}
     for name, graph in graphs.items():
         known: dict[str, AnySpectrum] = {}
-        for model, chosen in _contestants(name, models, recipes):
-            _, recipe = node_recipe(chosen, name, assignments, model)
+        for model, chosen, recipe in compared[name]:
             used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
             spectrum = None
             if model == "specformer":
@@ -79,8 +86,6 @@ def table2(
             )
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays
-    if not entries:
-        raise ConfigError(f"none of these models has a recipe {', '.join(recipes or ())} here.")
     result = {
         "table": 2,
         "title": "Node classification (Table 2)",
@@ -91,18 +96,6 @@ def table2(
         "nodes": entries,
     }
     return result, arrays
-
-
-def _contestants(
-    dataset: str, models: Sequence[str], recipes: Sequence[str] | None
-) -> list[tuple[str, str]]:
-    """Models with their recipes on a data set."""
-    return [
-        (model, recipe)
-        for model in models
-        for recipe in recipes_for(dataset, model)
-        if recipes is None or recipe in recipes
-    ]
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import PCQM4MV2, TABLE_3
+from specformer.experiments.recipe_book import contests
 from specformer.experiments.tables import at_end, by_itself, table_row
 from specformer.reports.contestants import array_name
 from specformer.spectrum import ManySpectra
@@ -55,14 +56,20 @@ def table3(
     check_known("model", GRAPH_MODELS, *models)
     check_known("data set", GRAPH_SETS, *datasets)
     check_lanes(lanes)
-    contests = _contests(datasets, models, recipes, assignments)
+    compared = contests(
+        datasets,
+        models,
+        recipes,
+        graph_recipes_for,
+        lambda name, dataset, model: _table_recipe(name, dataset, assignments, model),
+    )
     folder = begin()
     started = time.perf_counter()
     entries: list[dict[str, Any]] = []
     used: dict[str, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
     before = 0.0
-    for name, contestants in contests.items():
+    for name, contestants in compared.items():
         graphs = graph_set(name, data)
         decomposed: dict[str, ManySpectra] = {}
         for model, chosen, unsettled in contestants:
@@ -92,36 +99,18 @@ def table3(
     return result, arrays
 
 
-def _contests(
-    datasets: Sequence[str],
-    models: Sequence[str],
-    recipes: Sequence[str] | None,
-    assignments: Sequence[str],
-) -> dict[str, list[tuple[str, str, GraphRecipe]]]:
-    """By data set, the models that train on it, the names of their recipes, and these."""
-    found: dict[str, list[tuple[str, str, GraphRecipe]]] = {}
-    for name in datasets:
-        for model in models:
-            for chosen in graph_recipes_for(name, model):
-                if recipes is None or chosen in recipes:
-                    recipe = graph_recipe(chosen, name, assignments, model)[1]
-                    _check_figure(name, recipe)
-                    found.setdefault(name, []).append((model, chosen, recipe))
-    if not found:
-        raise ConfigError(f"none of these models has a recipe {', '.join(recipes or ())} here.")
-    return found
-
-
-def _check_figure(name: str, recipe: GraphRecipe) -> None:
-    """Refuse what would put another figure beside the paper's."""
-    known = GRAPH_SETS[name]
+def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: str) -> GraphRecipe:
+    """A recipe, unless it would put another figure beside the paper's."""
+    recipe = graph_recipe(name, dataset, assignments, model)[1]
+    known = GRAPH_SETS[dataset]
     for key, own in (("task", known.task), ("metric", known.metric), ("targets", None)):
         value = getattr(recipe, key)
         if value not in (None, own):
             raise ConfigError(
-                f"{key}={value}: the table has {known.metric} over all targets of {name}; other "
+                f"{key}={value}: the table has {known.metric} over all targets of {dataset}; other "
                 "figures are for specformer train."
             )
+    return recipe
 
 
 def _checkpoints(folder: Path | None, name: str) -> Callable[[int], Path] | None:
