@@ -191,16 +191,7 @@ def fit_graphs(
                 checkpoint.save(state)
                 saved = time.perf_counter()
         testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
-        picked = history.picked(judged.model)
-        if monitor not in picked:
-            raise diverged("the last epoch has no")
-        chosen = {}
-        for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
-            best = picked[rule]
-            best.restore()
-            tested = _in_units(scale, testing.outputs(), testing.targets)
-            test = _figure(metric, *tested)
-            chosen[rule] = Chosen(float(best.val), test, int(best.epoch))
+        chosen, tested = _tested(testing, history, monitor, metric, scale)
     training.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / int(history.epochs)
@@ -270,6 +261,25 @@ def _check_classes(task: GraphTask, outputs: int) -> None:
         raise ConfigError(
             f"loss={task.loss}: a target is {wrong[0].item():g}, the classes are 0 to {last}."
         )
+
+
+def _tested(
+    testing: Evaluation, history: History, monitor: GraphMonitor, metric: Metric, scale: Scale
+) -> tuple[dict[GraphMonitor, Chosen], tuple[np.ndarray, np.ndarray]]:
+    """Figures at the epoch of every rule; outputs and targets at that of ``monitor``.
+
+    The model is left as it was then.
+    """
+    picked = history.picked(testing.work.model)
+    if monitor not in picked:
+        raise diverged("the last epoch has no")
+    chosen = {}
+    for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
+        best = picked[rule]
+        best.restore()
+        tested = _in_units(scale, testing.outputs(), testing.targets)
+        chosen[rule] = Chosen(float(best.val), _figure(metric, *tested), int(best.epoch))
+    return chosen, tested
 
 
 def _in_units(scale: Scale, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
