@@ -6,9 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split
@@ -21,9 +19,6 @@ from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_loop import GraphFit, GraphTask, fit_graphs
 
-#: The part of a split that test figures are of.
-TestedOn = Literal["test", "val"]
-
 
 def fit_run(
     graphs: GraphSet,
@@ -35,27 +30,24 @@ def fit_run(
     run: int,
     seed: int,
     device: torch.device,
-    tested_on: TestedOn = "test",
     workers: Workers = ALONE,
     checkpoint: Path | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> GraphFit:
     """Train a fresh model on one split; its seed follows from ``seed`` and the run's number.
 
-    ``store`` holds the graphs packed for the device. With ``tested_on="val"`` nothing is read of
-    the test part.
+    ``store`` holds the graphs packed for the device.
     """
     assert recipe.loss is not None
     assert recipe.metric is not None
     own_seed = run_seed(seed, run)
     torch.manual_seed(own_seed)
     fresh = model_for(graphs, model, recipe).to(device)
-    parts = {name: np.flatnonzero(getattr(split, name)) for name in ("train", "val", "test")}
     task = GraphTask(
         store,
-        parts["train"],
-        parts["val"],
-        parts[tested_on],
+        split.train,
+        split.val,
+        split.test,
         recipe.loss,
         recipe.metric,
         recipe.standardise,

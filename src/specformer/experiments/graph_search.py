@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,9 @@ class GraphTrials(Trials):
         """One setting, trained on one split after the other."""
         epochs = recipe.schedule.epochs
         if splits not in self._splits:  # scaffolds take a while
-            self._splits[splits] = graph_splits(self.graphs, recipe, splits, self.seed)
+            found = graph_splits(self.graphs, recipe, splits, self.seed)
+            # What a search tests on is the validation part: nothing is read of the other.
+            self._splits[splits] = [replace(split, test=split.val) for split in found]
         try:
             fits = [self._fit(recipe, run, split) for run, split in enumerate(self._splits[splits])]
         except RunError:  # no epoch of a run gave a number
@@ -81,7 +84,6 @@ class GraphTrials(Trials):
             run=run,
             seed=self.seed,
             device=self.device,
-            tested_on="val",
         )
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
