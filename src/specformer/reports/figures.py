@@ -35,7 +35,7 @@ class Picture:
 
 
 def picture(figure: Figure, alt: str, *, wide: bool = False, key: Iterable[Look] = ()) -> Picture:
-    """Draw the figure; Matplotlib and :func:`figure_svg` have escaped all text in it.
+    """Draw the figure; Matplotlib and ``plots.figure_svg`` have escaped all text in it.
 
     ``key``: the lines that need one beside the picture.
     """

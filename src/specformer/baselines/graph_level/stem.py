@@ -28,7 +28,7 @@ class GraphBaseline(Pretrained, ABC):
     Networks" <https://arxiv.org/abs/2003.00982>`_.
 
     Args:
-        arguments: those of the model's constructor, from :func:`given`.
+        arguments: those of the model's constructor, from :func:`~specformer.nn.pretrained.given`.
         atom_channels: width of the embedded atoms; None for ``hidden_channels``.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.

@@ -81,7 +81,7 @@ def solve(
         highest: how many from the high end.
         device: where to work.
         dtype: what blocks are stored and multiplied in; sums are float64 always. It sets the
-            residual reached, :data:`RESIDUAL`.
+            residual reached, :data:`~specformer.spectrum.solvers.subspace.RESIDUAL`.
         degrees: the nodes' degrees; needed for exact null spaces of weighted graphs.
         start: eigenvalues and eigenvectors of a similar graph to begin with.
         seed: of the random columns.
