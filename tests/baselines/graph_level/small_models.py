@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch_geometric.nn as pyg
 from tests.nn.molecules import EDGE_CARDINALITIES, MAX_RING, NODE_CARDINALITIES
 from tests.nn.plain_twin import scrambled
 
@@ -42,6 +43,16 @@ def fresh(name: str, columns: Any = COLUMNS, **options: Any) -> GraphBaseline:
 def model_of(name: str, **options: Any) -> GraphBaseline:
     """The same in float64, with no parameter at 0 or 1."""
     return scrambled(fresh(name, **options))  # type: ignore[return-value]
+
+
+def gine_of(layer: Any) -> pyg.GINEConv:
+    """PyG's layer with the parameters of a layer of GIN, or of one that has its parts."""
+    norm = torch.nn.BatchNorm1d(layer.norm.channels).double()
+    norm.weight, norm.bias = layer.norm.weight, layer.norm.bias
+    network = torch.nn.Sequential(layer.first, norm, torch.nn.ReLU(), layer.second)
+    oracle = pyg.GINEConv(network, train_eps=True)
+    oracle.eps = layer.epsilon
+    return oracle
 
 
 def edge_index(batch: PackedGraphs) -> torch.Tensor:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import torch
-import torch_geometric.nn as pyg
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, random
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, gine_of, random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
@@ -13,12 +12,7 @@ from specformer.baselines.graph_level.gin import GINLayer
 def test_layer_against_pyg() -> None:
     batch = pack(MOLECULES)
     layer = scrambled(GINLayer(5))
-    network = torch.nn.Sequential(
-        layer.first, torch.nn.BatchNorm1d(10).double(), torch.nn.ReLU(), layer.second
-    )
-    network[1].weight, network[1].bias = layer.norm.weight, layer.norm.bias
-    oracle = pyg.GINEConv(network, train_eps=True)
-    oracle.eps = layer.epsilon
+    oracle = gine_of(layer)
     x = random(len(batch.graph), 5).requires_grad_()
     kinds = random(len(batch.bond_table), 5, seed=1).requires_grad_()
     bonds = Bonds.of(batch, torch.float64)

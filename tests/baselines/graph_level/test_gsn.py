@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import networkx as nx
 import torch
-import torch_geometric.nn as pyg
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, model_of, random
+from tests.baselines.graph_level.small_models import (
+    edge_index,
+    edge_kinds,
+    gine_of,
+    model_of,
+    random,
+)
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 
@@ -31,12 +36,7 @@ def numbers_of_bonds() -> list[list[int]]:
 def test_layer_against_pyg_with_rings_as_features_of_bonds() -> None:
     batch = pack(CAGES)
     layer = scrambled(GSNLayer(5, MAX_RING - 2))
-    network = torch.nn.Sequential(
-        layer.first, torch.nn.BatchNorm1d(10).double(), torch.nn.ReLU(), layer.second
-    )
-    network[1].weight, network[1].bias = layer.norm.weight, layer.norm.bias
-    oracle = pyg.GINEConv(network, train_eps=True)
-    oracle.eps = layer.epsilon
+    oracle = gine_of(layer)
     x = random(len(batch.graph), 5).requires_grad_()
     kinds = random(len(batch.bond_table), 5, seed=1).requires_grad_()
     rings = Rings.of(batch, MAX_RING, torch.float64)
