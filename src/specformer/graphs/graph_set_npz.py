@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.files import replacing
 from specformer.graphs.checks import as_array
 from specformer.graphs.graph_set import SPLITS, GraphSet
-from specformer.graphs.npz_archive import naming, read_arrays, texts
+from specformer.graphs.npz_archive import naming, read_arrays, texts, write_arrays
 
 _REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
 _AS_STORED = ("node_feat", "edge_feat", "x", "y", *SPLITS)
@@ -78,8 +77,7 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
             arrays[key] = np.array(getattr(graphs, key), dtype=str)
     if graphs.y is not None:
         arrays |= _packed(graphs.y)
-    with replacing(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    write_arrays(path, arrays)
 
 
 def _packed(y: NDArray[np.float32]) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Arrays of an ``.npz`` file, read without pickle, with a word on what is wrong with it."""
+"""Arrays of an ``.npz`` file: written whole, read without pickle, with a word on what is wrong."""
 
 from __future__ import annotations
 
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError, nearest
+from specformer.files import replacing
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,12 @@ def read_arrays(
     except DAMAGE as error:
         reason = str(error).partition("\n")[0]
         raise GraphError(f"the file is damaged: {reason}") from None
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
+    """Write an npz file, whole or not at all."""
+    with replacing(path) as part, part.open("wb") as file:  # to a name NumPy would add an ending
+        np.savez_compressed(file, **arrays)
 
 
 def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -> None:

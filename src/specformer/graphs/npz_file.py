@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, triu
 
 from specformer.errors import GraphError
-from specformer.files import replacing
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.graph import Graph
-from specformer.graphs.npz_archive import naming, read_arrays, texts
+from specformer.graphs.npz_archive import naming, read_arrays, texts, write_arrays
 
 _REQUIRED = ("edge_index", "num_nodes")
 _CSR = ("x_indptr", "x_indices", "x_shape")
@@ -81,8 +80,7 @@ def write_npz(path: str | Path, graph: Graph) -> None:
         value = getattr(graph, key)
         if value is not None:
             arrays[key] = np.array(value, dtype=str if key in _NAMES else None)
-    with replacing(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    write_arrays(path, arrays)
 
 
 def _scalar(array: NDArray[Any], name: str) -> int:

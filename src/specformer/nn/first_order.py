@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -35,4 +35,4 @@ def first_order(backward: Backward) -> Backward:
             raise ConfigError(f"create_graph=True: {name} has no second derivative.")
         return backward(ctx, *gradients)
 
-    return refusing  # type: ignore[return-value]
+    return cast(Backward, refusing)

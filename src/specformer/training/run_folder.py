@@ -15,8 +15,8 @@ import torch
 import yaml
 
 from specformer.errors import RunError
-from specformer.files import replacing, write_json, write_text
-from specformer.graphs.npz_archive import DAMAGE
+from specformer.files import write_json, write_text
+from specformer.graphs.npz_archive import DAMAGE, write_arrays
 from specformer.training.environment import environment
 
 CONFIG = "config.yaml"
@@ -170,8 +170,7 @@ class RunFolder:
 
     def write_outputs(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays that the report draws."""
-        with replacing(self.path / OUTPUTS) as part, part.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        write_arrays(self.path / OUTPUTS, arrays)
 
     def outputs(self) -> dict[str, np.ndarray]:
         path = self.path / OUTPUTS
