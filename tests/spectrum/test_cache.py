@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -80,6 +81,18 @@ def test_other_options_miss(tmp_path: Path, solves: list[int], options: dict[str
     spectrum = decompose(GRID, cache=tmp_path, **options)
     assert len(solves) == before + 1
     assert spectrum.dtype == options.get("dtype", torch.float32)
+
+
+def test_auto_takes_what_a_named_solver_left(tmp_path: Path, solves: list[int]) -> None:
+    wheel = nx.wheel_graph(80)
+    left = decompose(wheel, k=5, solver="lanczos", cache=tmp_path)
+    taken = decompose(wheel, k=5, cache=tmp_path)
+    assert len(solves) == len(files(tmp_path)) == 1
+    assert taken.report == left.report
+    assert torch.equal(taken.eigenvectors, left.eigenvectors)
+    second = decompose(wheel, k=5, solver="chebyshev", cache=tmp_path)
+    assert len(solves) == 2  # a second opinion is asked for
+    assert torch.allclose(second.eigenvalues, taken.eigenvalues, atol=1e-6)
 
 
 def test_other_graphs_miss(tmp_path: Path, solves: list[int]) -> None:

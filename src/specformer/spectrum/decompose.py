@@ -80,8 +80,9 @@ def decompose(
         dtype: precision of the result, float32 or float64. Solvers work in float64, but large
             problems in this one: ``chebyshev`` then multiplies in it and sums in float64, and so
             does ``dense`` on a GPU.
-        cache: folder for results, found again by the content of the graph and these options. An
-            unfinished ``chebyshev`` solve is kept there too, and goes on when asked for again.
+        cache: folder for results, found again by the content of the graph and these options;
+            ``"auto"`` also takes what a solver asked for by name has left there. An unfinished
+            ``chebyshev`` solve is kept there too, and goes on when asked for again.
         mirrors: commuting mirror symmetries of the graph, as permutations of its nodes; a dense
             solve is split by them (:mod:`specformer.spectrum.symmetry`).
         start: spectrum of an earlier state of this graph, with the same nodes or fewer;
@@ -104,21 +105,26 @@ def decompose(
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = torch.device(device or "cpu")
     lowest, highest = _requested(k, adjacency.shape[0])
-    key = spectrum_cache.key(
-        adjacency,
-        {
-            "lowest": lowest,
-            "highest": highest,
-            "at_cut": at_cut,
-            "isolated": isolated,
-            "solver": solver,
-            "dtype": str(dtype),
-        },
-    )
+
+    def key(name: str) -> str:
+        return spectrum_cache.key(
+            adjacency,
+            {
+                "lowest": lowest,
+                "highest": highest,
+                "at_cut": at_cut,
+                "isolated": isolated,
+                "solver": name,
+                "dtype": str(dtype),
+            },
+        )
+
     if cache is not None:
-        found = spectrum_cache.fetch(cache, key)
-        if found is not None:
-            return found.to(target)
+        # Whoever solved it, it passed the same checks.
+        for name in (solver, *_SOLVERS) if solver == "auto" else (solver,):
+            found = spectrum_cache.fetch(cache, key(name))
+            if found is not None:
+                return found.to(target)
         make_folder(cache)  # one that cannot be is better told before a long solve than after
     job = _Job(
         normalised_laplacian(adjacency, isolated=isolated),
@@ -132,11 +138,11 @@ def decompose(
         ranks,
         hostfile,
         progress,
-        None if cache is None else Path(cache) / key,
+        None if cache is None else Path(cache) / key(solver),
     )
     spectrum = _solve(job, solver, at_cut)
     if cache is not None:
-        spectrum_cache.keep(cache, key, spectrum)
+        spectrum_cache.keep(cache, key(solver), spectrum)
     return spectrum
 
 
