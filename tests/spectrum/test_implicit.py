@@ -213,6 +213,19 @@ def test_signals_and_responses_that_do_not_fit_are_named(x, response, message: s
         sf.approximate(SMALL["ring"], degree=4).filter(x, response)
 
 
+@pytest.mark.parametrize(
+    ("x", "responses", "message"),
+    [
+        (torch.ones(8), torch.ones(5, 2), r"x has shape \[8\], but \[..., 8, channels\]"),
+        (torch.ones(8, 3), torch.ones(5), r"response has shape \[5\], but \[..., 5, channels\]"),
+        (torch.ones(8, 3), torch.ones(4, 2), "response has 4 values, .* 5 points"),
+    ],
+)
+def test_a_bank_that_does_not_fit_is_named(x, responses, message: str) -> None:
+    with pytest.raises(SpectrumError, match=message):
+        sf.approximate(SMALL["ring"], degree=4).filter_bank(x, responses)
+
+
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_gradients_have_gradients(lead: tuple[int, ...], transposed: bool) -> None:

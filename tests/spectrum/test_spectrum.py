@@ -253,6 +253,7 @@ def test_a_row_of_numbers_is_transformed_and_back() -> None:
         (torch.ones(7), torch.ones(7).double(), "response is torch.float64, but the spectrum"),
         (np.ones(7), torch.ones(7), "x must be a tensor, not ndarray"),
         (torch.ones(7), torch.exp, "response must be a tensor, not builtin"),
+        (torch.ones(7), torch.tensor(1.0), r"response has shape \[\], but \[..., 7, channels\]"),
     ],
 )
 def test_signals_and_responses_that_do_not_fit_are_named(
@@ -260,6 +261,20 @@ def test_signals_and_responses_that_do_not_fit_are_named(
 ) -> None:
     with pytest.raises(SpectrumError, match=message):
         decompose(SMALL["star"]).filter(x, response)
+
+
+@pytest.mark.parametrize(
+    ("x", "responses", "message"),
+    [
+        (torch.ones(7), torch.ones(7, 2), r"x has shape \[7\], but \[..., 7, channels\]"),
+        (torch.ones(7, 3), torch.ones(7), r"response has shape \[7\], but \[..., 7, channels\]"),
+        (torch.ones(7, 3), torch.ones(1, 2), "response has 1 values, .* 7 eigenvalues"),
+        (torch.ones(7, 3), torch.ones(7, 2).double(), "response is torch.float64"),
+    ],
+)
+def test_a_bank_that_does_not_fit_is_named(x: Any, responses: Any, message: str) -> None:
+    with pytest.raises(SpectrumError, match=message):
+        decompose(SMALL["star"]).filter_bank(x, responses)
 
 
 def test_coefficients_that_do_not_fit_are_named() -> None:

@@ -144,6 +144,7 @@ class ImplicitSpectrum:
         Shapes: x ``[..., n, channels]``, responses ``[..., K + 1, M]``; ``[..., n, M, channels]``.
         """
         check_signal(x, self.num_nodes, self.dtype)
+        check_response(responses, self.degree + 1, 1, self.dtype, at="points")
         return self._apply(x, responses.unsqueeze(-1))
 
     def interpolate(self, response: Tensor, values: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ def check_signal(
         Traceback (most recent call last):
         specformer.errors.SpectrumError: x has shape [5, 2], but the spectrum has 4 nodes.
     """
-    _check_type(x, dtype, name)
-    if x.dim() < 2 or x.shape[-2] != count:
+    _check_tensor(x, count, dtype, name)
+    if x.shape[-2] != count:
         raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
 
 
@@ -40,7 +40,7 @@ def check_response(
         Traceback (most recent call last):
         specformer.errors.SpectrumError: response has 3 values, but the spectrum has 4 eigenvalues.
     """
-    _check_type(response, dtype, "response")
+    _check_tensor(response, count, dtype, "response")
     if response.shape[-2] != count:
         raise SpectrumError(
             f"response has {response.shape[-2]} values, but the spectrum has {count} {at}."
@@ -49,7 +49,7 @@ def check_response(
         raise SpectrumError(f"response has {response.shape[-1]} channels, but x has {channels}.")
 
 
-def _check_type(value: Any, dtype: torch.dtype, name: str) -> None:
+def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None:
     if not isinstance(value, Tensor):
         raise SpectrumError(f"{name} must be a tensor, not {type(value).__name__}.")
     # Under autocast products bring their factors to one precision.
@@ -58,6 +58,9 @@ def _check_type(value: Any, dtype: torch.dtype, name: str) -> None:
             f"{name} is {value.dtype}, but the spectrum {dtype}; take {name}.to(spectrum.dtype), "
             f"or another dtype of the spectrum."
         )
+    if value.dim() < 2:
+        shape = list(value.shape)
+        raise SpectrumError(f"{name} has shape {shape}, but [..., {count}, channels] is needed.")
 
 
 def check_precision(dtype: Any) -> None:

@@ -239,6 +239,8 @@ class Spectrum:
 
         Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
         """
+        check_signal(x, self.num_nodes, self.dtype)
+        check_response(responses, self.num_eigenpairs, 1, self.dtype)
         coefficients = self.gft(x).unsqueeze(-2) * responses.unsqueeze(-1)  # [..., q, M, c]
         filtered: Tensor = self.igft(coefficients.flatten(-2))
         return filtered.reshape(*filtered.shape[:-1], responses.shape[-1], x.shape[-1])
