@@ -233,6 +233,15 @@ def test_a_precision_that_will_not_do_is_named(dtype: Any) -> None:
             make(SMALL["star"], dtype=dtype)
 
 
+@pytest.mark.parametrize("options", [{"ranks": 2}, {"hostfile": "hosts.txt"}])
+@pytest.mark.parametrize("solver", ["auto", "dense", "chebyshev"])
+def test_options_of_slepc_are_refused_elsewhere(solver: Any, options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
+    told = f"{name}={value} goes with solver='slepc', not with '{solver}'"
+    with pytest.raises(SpectrumError, match=re.escape(told)):
+        decompose(SMALL["ring"], solver=solver, **options)
+
+
 def test_an_unknown_solver_is_named() -> None:
     with pytest.raises(
         SpectrumError, match="unknown solver 'magic'; choose auto, dense, lanczos, chebyshev"

@@ -87,7 +87,7 @@ def decompose(
             solve is split by them (:mod:`specformer.spectrum.symmetry`).
         start: spectrum of an earlier state of this graph, with the same nodes or fewer;
             ``chebyshev`` begins with it and is done sooner.
-        ranks: MPI processes for ``slepc``.
+        ranks: MPI processes for ``slepc``; refused with another solver.
         hostfile: machines they run on, as ``mpirun`` reads them.
         progress: called with the number of pairs that have converged and of those wanted.
 
@@ -102,6 +102,9 @@ def decompose(
     check_precision(dtype)
     if at_cut not in ("include", "exclude"):
         raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
+    for option, value in (("ranks", ranks), ("hostfile", hostfile)):
+        if value is not None and solver != "slepc":
+            raise SpectrumError(f"{option}={value} goes with solver='slepc', not with {solver!r}.")
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = torch.device(device or "cpu")
     lowest, highest = _requested(k, adjacency.shape[0])
