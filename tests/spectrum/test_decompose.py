@@ -350,6 +350,8 @@ def test_an_old_spectrum_is_refreshed() -> None:
     assert told[-1] == (16, 16)
     with pytest.raises(SpectrumError, match="start has 84 nodes, the graph 81: a spectrum can be"):
         decompose(adjacency(old), start=refreshed, **options)
+    with pytest.raises(SpectrumError, match="start must be a Spectrum, not ImplicitSpectrum"):
+        decompose(adjacency(old), start=approximate(adjacency(old)), **options)
 
 
 def test_a_solve_cut_short_goes_on_from_the_cache(

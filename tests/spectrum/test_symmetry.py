@@ -65,6 +65,8 @@ def test_wrong_mirrors_are_refused() -> None:
     for mirror in ((i + 1) % 8, i[:5], np.zeros(8, int), i + 8):
         with pytest.raises(SpectrumError, match="a permutation of the 8 nodes and its own inverse"):
             decompose(ring, mirrors=[mirror])
+    with pytest.raises(SpectrumError, match="must hold numbers of nodes, integers, not float64"):
+        decompose(ring, mirrors=[-i % 8 * 1.0])
     swapped = i.copy()
     swapped[[0, 3]] = 3, 0
     with pytest.raises(SpectrumError, match="does not leave the graph as it is"):

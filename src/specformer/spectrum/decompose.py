@@ -325,8 +325,10 @@ def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str
     return "dense", f"{wanted:,} of {n:,} pairs, and {n:,} nodes fit in memory"
 
 
-def _starting_pairs(start: Spectrum, n: int) -> tuple[np.ndarray, Tensor]:
+def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:
     """Pairs of an older spectrum, zero on nodes that were added since."""
+    if not isinstance(start, Spectrum):
+        raise SpectrumError(f"start must be a Spectrum, not {type(start).__name__}.")
     if start.num_nodes > n:
         raise SpectrumError(
             f"start has {start.num_nodes:,} nodes, the graph {n:,}: a spectrum can be refreshed "

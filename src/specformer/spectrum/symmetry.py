@@ -59,6 +59,8 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
 
 def _check(laplacian: sp.csr_array, mirror: np.ndarray) -> None:
     n = laplacian.shape[0]
+    if mirror.dtype.kind not in "iu":
+        raise SpectrumError(f"a mirror must hold numbers of nodes, integers, not {mirror.dtype}.")
     permutes = mirror.shape == (n,) and np.array_equal(np.sort(mirror), np.arange(n))
     if not permutes or not np.array_equal(mirror[mirror], np.arange(n)):
         raise SpectrumError(f"a mirror must be a permutation of the {n} nodes and its own inverse.")
