@@ -241,6 +241,9 @@ NAN = float("nan")
         (KarateClub(), {}, "KarateClub holds a set of graphs; pass one of them"),
         ([[], []], {}, "no nodes: without edges, num_nodes must be given"),
         ([[], []], {"num_nodes": 0}, "the graph has no nodes"),
+        ([[0], [2**62]], {}, f"fit into memory; edge_index names node {2**62}: number nodes from"),
+        (np.array([[0], [2**64 - 1]], np.uint64), {}, f"edge_index names node {2**64 - 1}"),
+        (EDGES, {"num_nodes": 10**15}, "1,000,000,000,000,000 nodes does not fit into memory$"),
         (EDGES, {"num_nodes": -4}, "num_nodes must be at least 1, not -4"),
         (EDGES, {"num_nodes": 2.5}, "num_nodes must be an integer, not 2.5"),
         (EDGES, {"edge_weight": [1, 2]}, r"edge_weight must have shape \[4\], not \[2\]"),
@@ -269,6 +272,16 @@ NAN = float("nan")
 def test_bad_sources_are_named(source: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         as_graph(source, **options)
+
+
+def test_memory_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(matrix: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("specformer.graphs.edges.symmetrised", exhausted)
+    message = "a graph of 1,000,000,000 nodes does not fit into memory; edge_index names node 9{9}:"
+    with pytest.raises(GraphError, match=message):
+        as_graph([[0], [10**9 - 1]])
 
 
 @pytest.mark.parametrize(
