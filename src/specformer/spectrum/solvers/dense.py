@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.solvers.control_groups import granted_bytes
 from specformer.spectrum.sparse import to_torch
 from specformer.spectrum.symmetry import symmetric_bases
 
@@ -26,10 +27,18 @@ def required_bytes(num_nodes: int, dtype: torch.dtype = torch.float64) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory free on a device now, with what PyTorch holds there but does not use."""
+    """Memory free on a device now, with what PyTorch holds there but does not use.
+
+    Of the host's, no more than a scheduler or a container leaves to this process.
+    """
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + idle
+    return min(_free_bytes(), granted_bytes())
+
+
+def _free_bytes() -> int:
+    """What the machine has left."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
