@@ -257,10 +257,10 @@ def _required_bytes(name: str, job: _Job) -> int:
     """Peak memory of a solve, as far as it is known beforehand."""
     if name == "dense":
         return dense.required_bytes(job.num_nodes, job.dense_dtype)
+    size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
     if name == "chebyshev":
-        size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
         return chebyshev.required_bytes(*size, job.working_dtype)
-    return 0
+    return lanczos.required_bytes(*size) if name == "lanczos" else 0
 
 
 def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:

@@ -12,9 +12,11 @@ import logging
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+import torch
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
+from specformer.spectrum.solvers import dense
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +24,15 @@ logger = logging.getLogger(__name__)
 _ACCURACY = 1e-11
 #: How many further eigenvalues are asked for beyond those wanted, to see where a group ends.
 _GUARD = 8
+
+
+def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> int:
+    """Peak memory: of one end ARPACK's basis, twice as wide as what it finds, and that twice.
+
+    Of the other end what was found before, and two copies of the matrix.
+    """
+    few, many = sorted(count + _GUARD if count else 0 for count in (lowest, highest))
+    return 8 * num_nodes * (4 * many + few) + 24 * nonzeros
 
 
 def solve(
@@ -32,6 +43,13 @@ def solve(
     Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
     """
     n = laplacian.shape[0]
+    need = required_bytes(n, lowest, highest, laplacian.nnz)
+    free = dense.available_bytes(torch.device("cpu"))
+    if need > free:
+        raise SpectrumError(
+            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {need / 2**30:.1f} GiB "
+            f"with solver 'lanczos', {free / 2**30:.1f} GiB are free."
+        )
     shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     ends = []
     if lowest:
