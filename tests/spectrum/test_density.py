@@ -127,7 +127,8 @@ def test_seeds() -> None:
     assert not torch.equal(one.values, other.values)
 
 
-@pytest.mark.parametrize(("probes", "steps"), [(0, 5), (5, 0)])
-def test_bad_numbers(probes: int, steps: int) -> None:
-    with pytest.raises(SpectrumError, match=f"probes={probes}, steps={steps}"):
-        estimated(SMALL["ring"], probes=probes, steps=steps)
+@pytest.mark.parametrize("name", ["probes", "steps"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, "few"])
+def test_bad_counts(name: str, value: object) -> None:
+    with pytest.raises(SpectrumError, match=f"{name}={value!r} must be a whole number, at least 1"):
+        estimated(SMALL["ring"], **{name: value})

@@ -198,6 +198,14 @@ def test_what_it_says_of_itself() -> None:
 def test_bad_degree(degree) -> None:
     with pytest.raises(SpectrumError, match=f"degree={degree} must be a whole number, at least 1"):
         sf.approximate(SMALL["ring"], degree=degree)
+    with pytest.raises(SpectrumError, match=f"degree={degree}"):
+        sf.approximate(SMALL["ring"]).with_degree(degree)
+
+
+def test_a_bad_degree_is_told_before_the_work(monkeypatch) -> None:
+    monkeypatch.setattr(implicit, "spectral_density", None)
+    with pytest.raises(SpectrumError, match="degree=0"):
+        sf.approximate(SMALL["ring"], degree=0)
 
 
 @pytest.mark.parametrize(

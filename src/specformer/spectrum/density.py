@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import Tokens, group_starts, whole_numbers
 from specformer.spectrum.quadrature import gauss_quadrature
+from specformer.spectrum.signal_checks import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
 from specformer.spectrum.sparse import to_torch
 
@@ -70,8 +70,8 @@ def spectral_density(
         >>> spectral_density(ring)
         Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
     """
-    if probes < 1 or steps < 1:
-        raise SpectrumError(f"probes={probes}, steps={steps}: both must be at least 1.")
+    check_count("probes", probes)
+    check_count("steps", steps)
     target = torch.device(device or "cpu")
     n = int(laplacian.shape[0])
     shifted = sp.csr_array(laplacian - sp.eye_array(n))

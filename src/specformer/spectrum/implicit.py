@@ -3,7 +3,6 @@ r"""A spectrum without eigenvectors: its density, and filters as Chebyshev inter
 from __future__ import annotations
 
 import math
-import numbers
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -14,13 +13,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.density import spectral_density
 from specformer.spectrum.distinct import Tokens
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
 from specformer.spectrum.signal_checks import (
     as_columns,
+    check_count,
     check_precision,
     check_response,
     check_signal,
@@ -74,9 +73,7 @@ class ImplicitSpectrum:
     _transform: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.degree, numbers.Integral)
-        if not (whole and self.degree >= 1):
-            raise SpectrumError(f"degree={self.degree!r} must be a whole number, at least 1.")
+        check_count("degree", self.degree)
         values = torch.as_tensor(chebyshev_points(self.degree + 1)).to(self.tokens.values)
         object.__setattr__(self, "points", Tokens(values, torch.ones_like(values)))
         object.__setattr__(self, "_transform", _transform(self.degree).to(values))
@@ -240,6 +237,7 @@ def approximate(
         Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
     """
     check_precision(dtype)
+    check_count("degree", degree)  # not only when the density is there
     started = time.perf_counter()
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)

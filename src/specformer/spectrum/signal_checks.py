@@ -2,6 +2,7 @@ r"""Do a signal and a response fit a spectrum? Only shapes and types are asked f
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import torch
@@ -73,3 +74,15 @@ def check_precision(dtype: Any) -> None:
     """
     if dtype not in (torch.float32, torch.float64):
         raise SpectrumError(f"dtype={dtype}: choose torch.float32 or torch.float64.")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is not a number of things.
+
+    Example:
+        >>> check_count("degree", 2.5)
+        Traceback (most recent call last):
+        specformer.errors.SpectrumError: degree=2.5 must be a whole number, at least 1.
+    """
+    if not (isinstance(value, numbers.Integral) and int(value) >= 1):
+        raise SpectrumError(f"{name}={value!r} must be a whole number, at least 1.")
