@@ -103,6 +103,21 @@ def test_other_graphs_miss(tmp_path: Path, solves: list[int]) -> None:
     assert len(solves) == len(files(tmp_path)) == 4
 
 
+def test_a_damaged_file_that_cannot_be_removed_does_not_cost_the_solve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = decompose(GRID, cache=tmp_path)
+    (path,) = files(tmp_path)
+    path.write_bytes(path.read_bytes()[:100])
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    monkeypatch.setattr(Spectrum, "save", refused)
+    assert torch.equal(decompose(GRID, cache=tmp_path).eigenvectors, first.eigenvectors)
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign"])
 def test_a_damaged_file_is_rebuilt(
     tmp_path: Path, solves: list[int], caplog: pytest.LogCaptureFixture, damage: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def fetch(folder: str | Path, name: str) -> Spectrum | None:
         return Spectrum.load(path)
     except SpectrumError as error:
         logger.warning("%s It is computed anew.", error)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve
+            path.unlink()
         return None
 
 
