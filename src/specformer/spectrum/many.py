@@ -105,8 +105,9 @@ def decompose_many(
         isolated: what a node without bonds adds to a Laplacian's spectrum, an eigenvalue 1 or 0.
         device: where to solve and where the result lives.
         solve_in: precision of the solver; by default float64 on the CPU and float32 elsewhere.
-        cache: folder for results, one file a set, found again by the graphs and the options. The
-            result then lies in the file and is read as it is needed, whatever its size.
+        cache: folder for results, one file a set, found again by the graphs, ``matrix`` and
+            ``isolated``, whatever they were solved in. The result then lies in the file and is read
+            as it is needed, whatever its size.
 
     Example:
         >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
