@@ -18,23 +18,29 @@ from specformer.spectrum.spectrum import FORMAT, Spectrum
 logger = logging.getLogger(__name__)
 
 
-def key(adjacency: sp.csr_array, options: dict[str, Any]) -> str:
-    """A name that changes with any edge, weight or option.
-
-    Example:
-        >>> loop = sp.csr_array(np.eye(2))
-        >>> key(loop, {"k": 1}) == key(loop, {"k": 1}), key(loop, {"k": 1}) == key(loop, {"k": 2})
-        (True, False)
-    """
-    digest = hashlib.sha256(json.dumps([FORMAT, options], sort_keys=True).encode())
+def content(adjacency: sp.csr_array) -> str:
+    """What tells a graph from others: a hash of its edges and weights."""
+    digest = hashlib.sha256()
     digest.update(np.asarray(adjacency.shape, dtype=np.int64).tobytes())
     for part, dtype in (
         (adjacency.indptr, np.int64),
         (adjacency.indices, np.int64),
         (adjacency.data, np.float64),
     ):
-        digest.update(np.ascontiguousarray(part, dtype=dtype).tobytes())
-    return digest.hexdigest()[:40]
+        digest.update(np.ascontiguousarray(part, dtype=dtype).data)
+    return digest.hexdigest()
+
+
+def key(graph: str, options: dict[str, Any]) -> str:
+    """A name for a spectrum of the graph of this content, which changes with any option.
+
+    Example:
+        >>> loop = content(sp.csr_array(np.eye(2)))
+        >>> key(loop, {"k": 1}) == key(loop, {"k": 1}), key(loop, {"k": 1}) == key(loop, {"k": 2})
+        (True, False)
+    """
+    text = json.dumps([FORMAT, graph, options], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def fetch(folder: str | Path, name: str) -> Spectrum | None:

@@ -108,24 +108,21 @@ def decompose(
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = torch.device(device or "cpu")
     lowest, highest = _requested(k, adjacency.shape[0])
-
-    def key(name: str) -> str:
-        return spectrum_cache.key(
-            adjacency,
-            {
-                "lowest": lowest,
-                "highest": highest,
-                "at_cut": at_cut,
-                "isolated": isolated,
-                "solver": name,
-                "dtype": str(dtype),
-            },
-        )
-
+    names: list[str] = []
     if cache is not None:
+        options = {
+            "lowest": lowest,
+            "highest": highest,
+            "at_cut": at_cut,
+            "isolated": isolated,
+            "dtype": str(dtype),
+        }
+        graph = spectrum_cache.content(adjacency)
         # Whoever solved it, it passed the same checks.
-        for name in (solver, *_SOLVERS) if solver == "auto" else (solver,):
-            found = spectrum_cache.fetch(cache, key(name))
+        whose = (solver, *_SOLVERS) if solver == "auto" else (solver,)
+        names = [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
+        for name in names:
+            found = spectrum_cache.fetch(cache, name)
             if found is not None:
                 return found.to(target)
         make_folder(cache)  # one that cannot be is better told before a long solve than after
@@ -141,11 +138,11 @@ def decompose(
         ranks,
         hostfile,
         progress,
-        None if cache is None else Path(cache) / key(solver),
+        None if cache is None else Path(cache) / names[0],
     )
     spectrum = _solve(job, solver, at_cut)
     if cache is not None:
-        spectrum_cache.keep(cache, key(solver), spectrum)
+        spectrum_cache.keep(cache, names[0], spectrum)
     return spectrum
 
 

@@ -64,15 +64,15 @@ device=cpu, streamed from cpu in torch.bfloat16)
     """
     adjacency = as_adjacency(source)
     target = torch.device(device or "cpu")
-    whole = storage == torch.float32
-    name = spectrum_cache.key(adjacency, {"k": k, "storage": str(storage)})
-    spectrum = None if whole or cache is None else spectrum_cache.fetch(cache, name)
+    if cache is None or storage == torch.float32:
+        return _on_host(adjacency, k, target, cache).streamed(target, storage=storage)
+    graph = spectrum_cache.content(adjacency)
+    name = spectrum_cache.key(graph, {"k": k, "storage": str(storage)})
+    spectrum = spectrum_cache.fetch(cache, name)
     if spectrum is None:
-        spectrum = _on_host(adjacency, k, target, cache)
-        if not whole:
-            spectrum = spectrum.streamed(storage=storage)
-            kept = None if cache is None else spectrum_cache.keep(cache, name, spectrum)
-            spectrum = spectrum if kept is None else Spectrum.load(kept)
+        spectrum = _on_host(adjacency, k, target, cache).streamed(storage=storage)
+        kept = spectrum_cache.keep(cache, name, spectrum)
+        spectrum = spectrum if kept is None else Spectrum.load(kept)
     return spectrum.streamed(target)
 
 
