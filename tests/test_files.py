@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import stat
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from specformer.files import replacing, write_json, write_text
+from specformer.files import replacing, reserve, write_json, write_text
 
 
 @pytest.fixture
@@ -122,3 +123,16 @@ def test_json_has_no_nan(target, number):
         write_json(target, {"mean": number})
     assert target.read_text() == "old"
     assert list(target.parent.iterdir()) == [target]
+
+
+def test_room_is_taken_or_refused_at_once(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
+    try:
+        with (tmp_path / "fits").open("wb") as file:
+            reserve(file, 4000)
+        with (tmp_path / "large").open("wb") as file, pytest.raises(OSError, match="too large"):
+            reserve(file, 6000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / "fits").read_bytes() == bytes(4000)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from safetensors import SafetensorError
 
@@ -70,6 +70,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise OSError(number, os.strerror(number), str(target)) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    """Make a new file this long, its room on the disk taken.
+
+    Of a file that is long in name only, a full disk is found out when its memory map is written
+    to, and that ends the process.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,28 @@ def test_cut_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SpectrumError, match="damaged file of spectra"):
         load_many(path)
+
+
+def test_without_room_for_the_file_spectra_stay_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = decompose_many(GRAPHS)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with caplog.at_level(logging.WARNING, "specformer"):
+            found = decompose_many(GRAPHS, cache=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caplog.messages == [f"{tmp_path}: the spectra are not kept there (File too large)."]
+    assert torch.equal(found.eigenvectors, plain.eigenvectors)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(NotADirectoryError, match=str(tmp_path / "cache")):
+        decompose_many(GRAPHS, cache=tmp_path / "cache")
 
 
 def test_a_failed_solve_leaves_nothing(tmp_path: Path) -> None:

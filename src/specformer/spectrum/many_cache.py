@@ -7,6 +7,7 @@ import json
 import logging
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from specformer.errors import SpectrumError
-from specformer.files import replacing
+from specformer.files import make_folder, replacing, reserve
 from specformer.graphs import GraphSet
 from specformer.spectrum.checksum import checksum
-from specformer.spectrum.many import ManyReport, ManySpectra, joined_report, spectra_shards
+from specformer.spectrum.many import (
+    ManyReport,
+    ManySpectra,
+    decompose_many,
+    joined_report,
+    spectra_shards,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +52,25 @@ def key(graphs: GraphSet, matrix: str, isolated: str) -> str:
 def fetch_or_solve(
     folder: Path, graphs: GraphSet, *, matrix: Any, isolated: Any, device: Any, solve_in: Any
 ) -> ManySpectra:
-    """The spectra stored for these graphs and options; solved and stored if there are none."""
+    """The spectra stored for these graphs and options; solved and stored if there are none.
+
+    A full disk or a read-only folder is warned of, and what is solved then stays in memory.
+    """
     path = folder / f"{key(graphs, matrix, isolated)}.safetensors"
     if path.exists():
         try:
             return load_many(path)
         except SpectrumError as error:
             logger.warning("%s It is computed anew.", error)
-            path.unlink(missing_ok=True)
-    shards = spectra_shards(
-        graphs, matrix=matrix, isolated=isolated, device=device, solve_in=solve_in
-    )
-    save_many(path, graphs.num_nodes, shards)
+            with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve
+                path.unlink()
+    options = {"matrix": matrix, "isolated": isolated, "device": device, "solve_in": solve_in}
+    make_folder(folder)
+    try:
+        save_many(path, graphs.num_nodes, spectra_shards(graphs, **options))
+    except OSError as error:  # before anything was solved: all its room is asked for at once
+        logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
+        return decompose_many(graphs, **options)
     return load_many(path, verify=False)
 
 
@@ -71,7 +85,7 @@ def save_many(path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra]
     nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
     with replacing(path) as part:
         with part.open("wb") as file:
-            file.truncate(_HEADER + 8 * len(sizes) + 4 * (nodes + pairs))
+            reserve(file, _HEADER + 8 * len(sizes) + 4 * (nodes + pairs))
         # The header has its length from the start, so what it says can be filled in last.
         _write_header(part, len(sizes), nodes, pairs, "", ManyReport(0.0, 0.0, 0.0))
         report = _fill(part, sizes, nodes, pairs, shards)

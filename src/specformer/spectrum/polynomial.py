@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.files import make_folder
+from specformer.files import make_folder, reserve
 from specformer.spectrum.implicit import ImplicitSpectrum, chebyshev_basis
 from specformer.spectrum.row_stream import RowStream
 from specformer.spectrum.solvers.dense import available_bytes
@@ -195,7 +195,7 @@ def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Te
     """Room in a file that has no name any more once it is mapped."""
     count = shape[0] * shape[1] * shape[2]
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
-        file.truncate(count * dtype.itemsize)
+        reserve(file, count * dtype.itemsize)
         return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
 
 
