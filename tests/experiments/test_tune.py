@@ -94,6 +94,19 @@ def test_test_nodes_leave_no_trace(graph, tmp_path):
     assert "test" not in (tmp_path / "trials.jsonl").read_text(encoding="utf-8")
 
 
+def test_settings_that_diverge_are_no_constant_guess(tmp_path):
+    """Scores that are no numbers are all taken for class 0, here four fifths of the nodes."""
+    drawn = csbm(0.6, num_nodes=100, num_features=8, seed=3)
+    path = tmp_path / "uneven.npz"
+    write_npz(path, replace(drawn, y=np.arange(100) % 5 // 4))
+    far = {"trials": 2, "splits": 2, "finalists": 1, "runs": 2, "device": CPU, "model": "gcn"}
+    rates = ["schedule.epochs=30", "schedule.learning_rate=1e30"]
+    with pytest.raises(RunError, match=r"uneven: training diverged in every trial that counts"):
+        tune(str(path), assignments=rates, folder=tmp_path / "search", **far)
+    assert [trial["score"] for trial in trials(tmp_path / "search")] == [None, None]
+    assert not (tmp_path / "search" / "best.yaml").exists()
+
+
 def test_a_stopped_search_goes_on(graph, tmp_path):
     whole = run(graph, tmp_path / "whole")
     run(graph, tmp_path / "parts", trials=2, finalists=1, runs=2)

@@ -2,8 +2,11 @@ r"""Settings for the nodes of one graph, as a search tries them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
@@ -63,8 +66,11 @@ class NodeTrials(Trials):
         """One setting, trained on every split at once."""
         fit = self._fit(recipe, splits)
         chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
+        _, loss, accuracy = fit.curves.unbind(dim=-1)
+        counted = accuracy.where(~loss.isnan(), torch.nan)  # else that of a constant guess
+        score = float(sustained(counted, fit.epochs, _SUSTAINED).mean())
         return Measured(
-            score=float(sustained(fit.curves[..., 2], fit.epochs, _SUSTAINED).mean()),
+            score=score if math.isfinite(score) else None,
             val=summary(chosen.val.tolist()),
             epochs=float(fit.epochs.double().mean()),
         )

@@ -163,7 +163,7 @@ class Search:
         if not finished:
             raise RunError(
                 f"{self.subject.name}: training diverged in every trial that counts; set a lower "
-                "schedule.learning_rate, or schedule.clip."
+                "schedule.learning_rate."
             )
         return self.done[min(finished, key=lambda number: self._loss(scores[number])), runs]
 
