@@ -68,7 +68,7 @@ def test_the_winner_is_the_finalist_of_the_lowest_error(graphs_file: Path, tmp_p
     assert len(result["val"]["values"]) == 2
     written = yaml.safe_load((tmp_path / "search" / "best.yaml").read_text(encoding="utf-8"))
     assert written == finals[result["winner"]]["recipe"]
-    assert "test" not in (tmp_path / "search" / "trials.jsonl").read_text(encoding="utf-8")
+    assert '"test' not in (tmp_path / "search" / "trials.jsonl").read_text(encoding="utf-8")
 
 
 def test_training_with_the_recipe_gives_what_was_measured(

@@ -31,10 +31,12 @@ class Valley:
     Where y is 5 nothing can be measured, and no recipe may have x = y.
     """
 
-    name, metric, lower = "valley", "height", True
+    name, metric, model = "valley", "height", "eye"
 
-    def __init__(self, *assignments: str, lower: bool = True) -> None:
-        self.lower = lower
+    def __init__(
+        self, *assignments: str, lower: bool = True, source: str = "here", start: int = 0
+    ) -> None:
+        self.lower, self.source, self.start = lower, source, start
         self.assignments = list(assignments)
         given = {assignment.partition("=")[0] for assignment in assignments}
         lists = {"x": [*range(-6, 7)], "y": [*range(-6, 7)], "z": [1, 2]}
@@ -42,7 +44,7 @@ class Valley:
         self.measured: list[tuple[Point, int]] = []
 
     def recipe(self, changes: Sequence[str]) -> Point:
-        return build(Point, override({}, changes), "valley")
+        return build(Point, override({"x": self.start}, changes), "valley")
 
     def size(self, recipe: Point) -> int:
         if recipe.x == recipe.y != 0:
@@ -134,8 +136,32 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
 
 def test_trials_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     run(Valley("x=1"), tmp_path, trials=3)
-    with pytest.raises(RunError, match=r"other settings \(x=1\).*--out"):
-        run(Valley("x=2"), tmp_path, trials=3)
+    for others in (["x=2"], [], ["x=1", "y=2"]):
+        with pytest.raises(RunError, match=r"other settings \(x=1\).*--out"):
+            run(Valley(*others), tmp_path, trials=3)
+
+
+@pytest.mark.parametrize(
+    ("subject", "options", "named"),
+    [
+        ({"source": "there"}, {}, "source=here"),
+        ({"start": 1}, {}, "another recipe"),
+        ({}, {"seed": 1}, "seed=0"),
+        ({}, {"parameters": 9}, "parameters=None"),
+        ({"source": "there"}, {"seed": 1}, "source=here, seed=0"),
+    ],
+    ids=["source", "recipe", "seed", "parameters", "several"],
+)
+def test_trials_of_another_search_are_not_mixed(
+    tmp_path: Path, subject: dict, options: dict, named: str
+) -> None:
+    run(Valley(), tmp_path, trials=3)
+    before = trials(tmp_path)
+    with pytest.raises(RunError, match=rf"other settings \({named}\).*--out"):
+        run(Valley(**subject), tmp_path, trials=4, **options)
+    assert trials(tmp_path) == before
+    run(Valley(), tmp_path, trials=4, explore=1)
+    assert {trial["trial"] for trial in trials(tmp_path)} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("text", ["{half", '{"trial": 1}', "[1]"])

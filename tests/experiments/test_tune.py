@@ -91,7 +91,7 @@ def test_finalists_train_on_the_splits_that_a_file_holds(tmp_path):
 
 def test_test_nodes_leave_no_trace(graph, tmp_path):
     run(graph, tmp_path, trials=2, finalists=1, runs=2)
-    assert "test" not in (tmp_path / "trials.jsonl").read_text(encoding="utf-8")
+    assert '"test' not in (tmp_path / "trials.jsonl").read_text(encoding="utf-8")
 
 
 def test_settings_that_diverge_are_no_constant_guess(tmp_path):

@@ -48,12 +48,15 @@ class Subject(Protocol):
     """A model on its data, whose settings are searched.
 
     Args:
+        source, model: what was asked for.
         name: that of the data.
         metric: what a score is, and ``lower`` whether less of it is better.
         assignments: ``key=value`` changes that all trials have.
         space: the lists that trials draw from, by key.
     """
 
+    source: str
+    model: str
     name: str
     metric: str
     lower: bool
@@ -140,7 +143,15 @@ class Search:
         self.subject, self.seed = subject, seed
         self.explore, self.parameters = explore, parameters
         self.path = folder / TRIALS
-        self.done = _read(self.path, subject.assignments)
+        #: What trials have to share for their scores to compare, beside their settings.
+        self.of = {
+            "source": subject.source,
+            "model": subject.model,
+            "seed": seed,
+            "parameters": parameters,
+        }
+        self.done = _read(self.path)
+        self._refuse_others()
 
     def run(
         self,
@@ -167,6 +178,27 @@ class Search:
             )
         return self.done[min(finished, key=lambda number: self._loss(scores[number])), runs]
 
+    def _refuse_others(self) -> None:
+        """Refuse a folder with trials of another search: no score of theirs may win this one."""
+        given = self.subject.assignments
+        for (number, _), trial in self.done.items():
+            shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
+            other = [f"{key}={shared[key]}" for key in self.of if shared[key] != self.of[key]]
+            if given != (trial["set"] if number == 0 else trial["set"][: len(given)]):
+                other += trial["set"]
+            elif number == 0 and not other and trial.get("recipe") != self._start:
+                other += ["another recipe"]
+            if other:
+                raise RunError(
+                    f"{self.path}: its trials had other settings ({', '.join(other)}), so their "
+                    "scores do not compare; name another folder with --out."
+                )
+
+    @property
+    def _start(self) -> Any:
+        """The recipe of trial 0 as a file holds it."""
+        return json.loads(json.dumps(asdict(self.subject.recipe(self.subject.assignments))))
+
     def _stage(
         self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float
     ) -> None:
@@ -189,6 +221,7 @@ class Search:
         self.done[number, splits] = {
             "trial": number,
             "splits": splits,
+            "of": self.of,
             "set": changes,
             **asdict(measured),
             "seconds": time.perf_counter() - started,
@@ -299,20 +332,13 @@ def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict
     return {key: choices for key, choices in lists.items() if key not in given}
 
 
-def _read(path: Path, assignments: Sequence[str]) -> dict[tuple[int, int], dict[str, Any]]:
+def _read(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
     """Trials done before, by number and splits."""
     if not path.is_file():
         return {}
     try:
         found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        done = {(trial["trial"], trial["splits"]): trial for trial in found}
-        given = [trial["set"][: len(assignments)] for trial in found]
+        whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
+        return {(trial["trial"], trial["splits"]): trial for trial in whole}
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: damaged ({error}); remove it to start anew.") from error
-    for changes in given:
-        if changes != list(assignments):
-            raise RunError(
-                f"{path}: its trials had other settings ({', '.join(changes)}), so their scores "
-                "do not compare; name another folder with --out."
-            )
-    return done
