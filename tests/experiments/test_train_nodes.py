@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.sparse import csr_array
 from tests.test_cli import only_json
 
 from specformer.datasets import csbm, make_splits, node_graph
@@ -20,7 +21,7 @@ from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunErr
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.predict_nodes import load_models, predict
 from specformer.experiments.train_nodes import save_models, train_nodes
-from specformer.graphs import Graph, write_npz
+from specformer.graphs import Graph, read_graph, write_npz
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
@@ -109,6 +110,30 @@ def test_predicting_on_another_graph(folder, tmp_path):
     write_npz(tmp_path / "narrow.npz", Graph(other.adjacency, x=other.x[:, :4]))
     with pytest.raises(RunError, match=r"narrow\.npz: a node has 4 features where .* on 6"):
         predict(run, graph=str(tmp_path / "narrow.npz"), device=CPU)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_features_are_found_by_name(folder, tmp_path, sparse):
+    run, _, _ = finished_run(folder, tmp_path, "gcn")
+    graph = read_graph(folder)
+    order = np.array([3, 0, 5, 1, 4, 2])
+    names = tuple(np.array(graph.feature_names)[order])
+    x = csr_array(graph.x[:, order]) if sparse else graph.x[:, order]
+    write_npz(tmp_path / "moved.npz", replace(graph, x=x, feature_names=names))
+    moved = predict(run, graph=str(tmp_path / "moved.npz"), device=CPU)
+    assert moved == predict(run, device=CPU)
+    write_npz(tmp_path / "nameless.npz", replace(graph, x=x, feature_names=None))
+    assert predict(run, graph=str(tmp_path / "nameless.npz"), device=CPU) != moved
+    write_npz(tmp_path / "other.npz", replace(graph, x=x, feature_names=tuple("abcdef")))
+    with pytest.raises(RunError, match=r"other\.npz: a node has no feature 'f0', which the model"):
+        predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
+
+
+def test_a_table_keeps_no_models_to_predict_with(call, here):
+    table = RunFolder.create(here / "table", {"command": "table", "table": 2})
+    table.finish("nodes", {"table": 2}, {}, command="specformer table 2", seed=0, device=CPU)
+    expected = "Error: table: only runs of `specformer train` keep models to predict with.\n"
+    assert call("predict", "table") == (2, "", expected)
 
 
 def test_spectra_that_predictions_cannot_have(folder, tmp_path):

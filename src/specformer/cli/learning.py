@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
     "environment", "settings", "filters", "nodes", "molecules", "spectra", "targets", "seen",
+    "feature_names",
 )  # fmt: skip
 
 #: What a run's configuration must say for it to go on.
@@ -281,6 +282,8 @@ def predict(
     from specformer.training.run_folder import RunFolder
 
     finished = RunFolder.open(run)
+    if finished.config().get("command") != "train":
+        raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
     if out == Path("-"):
         if json_output:
             raise ConfigError("--out -: standard output is taken by --json; name a file.")

@@ -2,7 +2,8 @@ r"""Predict for the nodes of a graph with a trained model."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.experiments.nodes import node_operator, node_spectrum, predict_nodes
 from specformer.experiments.predictions import Predictions, csv_text
+from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.recipe import build
@@ -52,7 +54,8 @@ def predict(
 ) -> Predictions:
     """Predictions for every node: id, prediction, a probability a class.
 
-    ``graph`` names another graph with the same features; without it, the one trained on.
+    ``graph`` names another graph with the same features, in any order where both graphs name them;
+    without it, the one trained on.
     ``spectrum`` and ``degree`` replace those of the run's recipe: a model that was trained with a
     decomposition can predict without one.
     """
@@ -60,12 +63,7 @@ def predict(
     if result.get("kind") != "nodes":
         raise RunError(f"{run.path}: not a node-classification run, nothing to predict with.")
     source = graph or str(run.config()["source"])
-    found = node_graph(source, data, labels=False)
-    if found.num_features != result["num_features"]:
-        raise RunError(
-            f"{source}: a node has {found.num_features} features where the model was trained on "
-            f"{result['num_features']}."
-        )
+    found = _as_trained_on(node_graph(source, data, labels=False), source, result)
     recipe = _prediction_recipe(result, spectrum, degree)
     models = load_models(run)
     found_spectrum = None
@@ -81,6 +79,27 @@ def predict(
         rows.append([node, names[best], *(f"{value:.6f}" for value in row)])
     header = ["id", "prediction", *(f"p({name})" for name in names)]
     return Predictions(csv_text(header, rows), len(rows))
+
+
+def _as_trained_on(graph: Graph, source: str, result: dict[str, Any]) -> Graph:
+    """The graph with its features in the order that the model knows them in."""
+    if graph.num_features != result["num_features"]:
+        raise RunError(
+            f"{source}: a node has {graph.num_features} features where the model was trained on "
+            f"{result['num_features']}."
+        )
+    wanted: Sequence[str] | None = result.get("feature_names")
+    if wanted is None or graph.feature_names is None:
+        return graph
+    places = {name: place for place, name in enumerate(graph.feature_names)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
+        raise RunError(
+            f"{source}: a node has no feature {missing[0]!r}, which the model was trained on."
+        )
+    assert graph.x is not None
+    columns = [places[name] for name in wanted]
+    return replace(graph, x=graph.x[:, columns], feature_names=tuple(wanted))
 
 
 def _recipe(result: dict[str, Any]) -> NodeRecipe:

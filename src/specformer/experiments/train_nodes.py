@@ -93,6 +93,8 @@ def train_nodes(
         "num_features": graph.num_features,
         "nodes": [{**row, **kept, "recipe": chosen}],
     }
+    if graph.feature_names is not None:
+        result["feature_names"] = list(graph.feature_names)
     if spectrum is not None:
         result["spectra"] = [{"name": graph.name, **spectrum.summary()}]
     return result, outcome
