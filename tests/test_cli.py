@@ -23,6 +23,7 @@ from tests.datasets.grid_images import write_grid_images
 
 import specformer
 from specformer import cli
+from specformer.cli.options import parse_images, split_names
 from specformer.datasets import photographs, target_filter
 
 COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
@@ -110,6 +111,12 @@ def test_every_command_takes_json():
         waiting += inner
         options = {option for parameter in command.params for option in parameter.opts}
         assert inner or "--json" in options, command.name
+
+
+def test_nothing_that_is_named_twice_counts_twice():
+    assert split_names("gcn, mlp,gcn,") == ["gcn", "mlp"]
+    assert parse_images("19,28,19") == [19, 28]
+    assert (parse_images("3,3"), parse_images("3")) == ([3], 3)
 
 
 def test_without_arguments_it_helps(call):

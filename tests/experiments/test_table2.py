@@ -172,10 +172,37 @@ def test_what_cannot_be_run_is_named(tmp_path):
     ("options", "why"),
     [
         ({"assignments": ["model.sharing=huge"]}, "recipe default: model: sharing='huge' should"),
-        ({"recipes": ["bset"]}, "none of these models has a recipe bset here"),
+        ({"recipes": ["paper", "bset"]}, r"unknown recipe 'bset'; choose from paper, .*best"),
+        ({"recipes": ["authors"]}, "none of these models has a recipe authors here"),
     ],
 )
 def test_what_cannot_run_is_refused_before_a_graph_is_read(monkeypatch, options, why):
     monkeypatch.setattr(module, "node_graph", lambda *_: pytest.fail("read"))
     with pytest.raises(ConfigError, match=why):
         table2(datasets=["cora"], models=["gcn"], device=CPU, progress=Silent(), **options)
+
+
+class Refusing(Silent):
+    """Nothing may be trained while this is told."""
+
+    def stage(self, *_):
+        raise AssertionError("a row was trained")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"runs": 7}, "penn94: 7 runs asked for, 5 splits in it"),
+        ({"assignments": ["baseline.order=3"]}, "baseline.order is no setting of gcn"),
+    ],
+    ids=["splits", "settings"],
+)
+def test_what_a_later_row_cannot_have_is_refused_before_the_first(tmp_path, changes, message):
+    graph = csbm(0.4, num_nodes=60, num_features=5, seed=2)
+    part = (np.arange(60)[:, None] + np.arange(5)) % 3
+    masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
+    write_npz(tmp_path / "cora.npz", graph)
+    write_npz(tmp_path / "penn94.npz", replace(graph, **masks))
+    options = {"datasets": ["cora", "penn94"], "models": ["chebnet", "gcn"], "data": tmp_path}
+    with pytest.raises(ConfigError, match=message):
+        table2(**options, **changes, device=CPU, progress=Refusing())

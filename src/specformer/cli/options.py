@@ -50,8 +50,9 @@ def spectra_folder(folder: Path | None) -> Path:
 
 
 def split_names(text: str | None) -> list[str] | None:
-    """``a,b`` as a list; None where no name is given."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()] or None
+    """``a,b`` as a list, each name once; None where no name is given."""
+    names = (name.strip() for name in (text or "").split(","))
+    return list(dict.fromkeys(name for name in names if name)) or None
 
 
 def parse_pair(text: str | None) -> int | tuple[int, int] | None:
@@ -68,7 +69,10 @@ def parse_pair(text: str | None) -> int | tuple[int, int] | None:
 
 
 def parse_images(text: str | None) -> int | list[int] | None:
-    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``."""
+    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``.
+
+    No image counts twice.
+    """
     if text is None:
         return None
     try:
@@ -77,7 +81,7 @@ def parse_images(text: str | None) -> int | list[int] | None:
         raise ConfigError(
             f"--images {text}: expected how many, or numbers with a comma after each."
         ) from None
-    return numbers if "," in text else numbers[0]
+    return list(dict.fromkeys(numbers)) if "," in text else numbers[0]
 
 
 def refuse_taken(out: Path | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.training.recipe import merged, read_settings
 
 Recipe = TypeVar("Recipe")
@@ -42,6 +42,7 @@ def contests(
         names: gives the names of a model's recipes on a set, told set and model.
         recipe: gives a recipe, told its name, set and model.
     """
+    check_known("recipe", (*NAMED, "default"), *(chosen or ()))
     found: dict[str, list[tuple[str, str, Recipe]]] = {}
     for dataset in datasets:
         for model in models:
