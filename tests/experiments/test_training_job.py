@@ -78,3 +78,48 @@ def test_the_settings_kept_are_those_trained_with(tmp_path: Path) -> None:
 def test_only_many_graphs_train_in_several_processes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="csbm: only sets of many graphs"):
         train(tmp_path, "csbm", Workers(0, 2))
+
+
+IDLE = [
+    ("csbm", "gcn", "model.num_heads=2", "gcn has its own settings in baseline"),
+    ("csbm", "gcn", "k=5", "gcn has its own settings in baseline"),
+    ("csbm", "gcn", "schedule.filter_learning_rate=0.5", "gcn has no filter of its own"),
+    ("csbm", "specformer", "baseline.dropout=0.9", "specformer has its own settings in model"),
+    ("csbm", "specformer", "degree=3", "it needs spectrum=density"),
+    ("photographs", "gcn", "model.hidden_channels=4", "it is specformer's"),
+    ("photographs", "specformer", "schedule.filter_learning_rate=0.5", "learn at one rate"),
+]
+
+
+@pytest.mark.parametrize(("source", "model", "change", "why"), IDLE, ids=lambda value: str(value))
+def test_a_change_that_does_nothing_is_refused(
+    tmp_path: Path, source: str, model: str, change: str, why: str
+) -> None:
+    job = {"source": source, "model": model, "recipe": None}
+    with pytest.raises(ConfigError, match=f"--set {change} would change nothing: .*{why}"):
+        job_settings({**job, "set": [change]})
+    # It is no loss: a job that is not asked about it learns the same.
+    results = [
+        train(tmp_path / str(number), source, model=model, set=["schedule.epochs=2", *more]).result
+        for number, more in enumerate(([], [change]))
+    ]
+    assert results[0]["test"] == results[1]["test"]
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        ("gprgnn", ["schedule.filter_learning_rate=0.5", "baseline.alpha=0.2", "features=none"]),
+        ("specformer", ["spectrum=density", "degree=3", "model.num_heads=2"]),
+        ("specformer", ["k=5", "vectors=streamed", "storage=bfloat16", "landmarks=3"]),
+    ],
+    ids=["gprgnn", "density", "pairs"],
+)
+def test_a_change_of_use_is_taken(model: str, changes: list[str]) -> None:
+    job_settings({"source": "csbm", "model": model, "recipe": None, "set": changes})
+
+
+def test_eigenpairs_are_of_no_use_without_a_decomposition() -> None:
+    job = {"source": "csbm", "model": "specformer", "recipe": None}
+    with pytest.raises(ConfigError, match="k=5 would change nothing: spectrum=density does"):
+        job_settings({**job, "set": ["spectrum=density", "k=5"]})

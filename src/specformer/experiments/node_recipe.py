@@ -15,12 +15,17 @@ from specformer.experiments.recipe_book import RecipeBook
 from specformer.nn import Specformer
 from specformer.training.node_loop import Monitor
 from specformer.training.precision import Precision
-from specformer.training.recipe import build, merged, override
+from specformer.training.recipe import build, merged, override, refuse_idle
 from specformer.training.schedule import Schedule
 
 #: Models for node classification, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
 _BOOK = RecipeBook("nodes.yaml")
+#: Specformer's alone: itself, and what it needs of a spectrum, of eigenpairs and without them.
+_PAIRS, _DENSITY = ("k", "vectors", "landmarks"), ("degree", "batch_size")
+_OURS = ("model", "spectrum", "storage", *_PAIRS, *_DENSITY)
+#: For models with a filter of their own.
+_FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,20 @@ def node_recipe(
     default = merged(written["default"], written["sets"].get(dataset, {}))
     chosen, settings = _BOOK.settings(name, dataset, model, default)
     return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
+
+
+def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[str]) -> None:
+    """Refuse changes of a recipe that one model's training has no use for."""
+    if model != "specformer":
+        refuse_idle(assignments, _OURS, f"{model} has its own settings in baseline.…")
+        if not hasattr(BASELINES[model], "filter_parameters"):
+            refuse_idle(assignments, _FILTERS, f"{model} has no filter of its own to learn")
+        return
+    refuse_idle(assignments, ["baseline"], "specformer has its own settings in model.…")
+    if recipe.spectrum == "density":
+        refuse_idle(assignments, _PAIRS, "spectrum=density does without eigenpairs")
+    else:
+        refuse_idle(assignments, _DENSITY, "it needs spectrum=density")
 
 
 def recipes_for(dataset: str, model: str) -> list[str]:

@@ -10,7 +10,13 @@ import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
-from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_model, node_recipe
+from specformer.experiments.node_recipe import (
+    NODE_MODELS,
+    NodeRecipe,
+    node_model,
+    node_recipe,
+    refuse_idle_settings,
+)
 from specformer.experiments.nodes import (
     fit_task,
     fresh_models,
@@ -41,7 +47,7 @@ class NodeTrials(Trials):
     metric, lower = "accuracy", False
 
     def _load(self, data: str | Path | None) -> None:
-        self.recipe(self.assignments)
+        refuse_idle_settings(self.model, self.recipe(self.assignments), self.assignments)
         self.graph: Graph = node_graph(self.source, data)
         self.name = self.graph.name
         self._tasks: dict[tuple[str, int], NodeTask] = {}

@@ -13,11 +13,15 @@ from specformer.baselines import BASELINES, signal_baseline
 from specformer.errors import ConfigError, check_known
 from specformer.experiments.recipe_book import shipped
 from specformer.nn import Specformer
-from specformer.training.recipe import build, override, read_settings
+from specformer.training.recipe import build, override, read_settings, refuse_idle
 from specformer.training.schedule import Schedule
 
 #: The models of Table 1, in the paper's order.
 MODELS = ("gcn", "gat", "chebnet", "gprgnn", "bernnet", "jacobiconv", "specformer")
+
+#: Specformer's alone, and what serves node classification alone.
+_OURS = ("model", "landmarks", "solve_readout")
+_FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,13 @@ def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
     check_known("recipe", known, name)
     settings: Mapping[str, Any] = override(known[name], assignments)
     return build(SignalRecipe, settings, f"recipe {name}")
+
+
+def refuse_idle_settings(model: str, assignments: Sequence[str]) -> None:
+    """Refuse changes of a recipe that one model's training has no use for."""
+    refuse_idle(assignments, _FILTERS, "all weights of a filter learn at one rate")
+    if model != "specformer":
+        refuse_idle(assignments, _OURS, f"it is specformer's, and {model} has a fixed size")
 
 
 def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:

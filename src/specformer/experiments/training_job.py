@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.experiments.graph_recipe import graph_recipe
-from specformer.experiments.node_recipe import node_recipe
-from specformer.experiments.signal_recipe import signal_recipe
+from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
+from specformer.experiments.node_recipe import refuse_idle_settings as refuse_idle_node_settings
+from specformer.experiments.signal_recipe import MODELS, signal_recipe
+from specformer.experiments.signal_recipe import refuse_idle_settings as refuse_idle_signal_settings
 from specformer.experiments.source_kind import Kind, source_kind
 from specformer.experiments.train_filter import train_filter, usual_recipe
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
@@ -40,7 +42,8 @@ class Trained:
 def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of the recipe that a configuration names, with its changes.
 
-    A run keeps them, so that it can be repeated when recipes have changed.
+    On signals and nodes, changes that its model has no use for are refused. A run keeps its
+    settings, so that it can be repeated when recipes have changed.
 
     Example:
         >>> job = {"source": "cora", "model": "gcn", "recipe": None, "set": ["schedule.epochs=9"]}
@@ -50,9 +53,14 @@ def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     source, model, name = config["source"], config["model"], config["recipe"]
     kind, changes = source_kind(source), config["set"]
     if kind == "filters":
+        check_known("model", MODELS, model)
+        refuse_idle_signal_settings(model, changes)
         return asdict(signal_recipe(name or usual_recipe(model), changes))
     if kind == "nodes":
-        return asdict(node_recipe(name, source, changes, model)[1])
+        check_known("model", NODE_MODELS, model)
+        recipe = node_recipe(name, source, changes, model)[1]
+        refuse_idle_node_settings(model, recipe, changes)
+        return asdict(recipe)
     return asdict(graph_recipe(name, source, changes, model, config.get("task"))[1])
 
 

@@ -77,6 +77,21 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
     return changed
 
 
+def refuse_idle(assignments: Iterable[str], idle: Iterable[str], why: str) -> None:
+    """Refuse assignments to keys, or to any key of groups, that would change nothing.
+
+    Example:
+        >>> refuse_idle(["model.num_heads=2"], ["model"], "gcn has none")
+        Traceback (most recent call last):
+        specformer.errors.ConfigError: --set model.num_heads=2 would change nothing: gcn has none.
+    """
+    useless = set(idle)
+    for assignment in assignments:
+        key = assignment.partition("=")[0]
+        if useless & {key, key.partition(".")[0]}:
+            raise ConfigError(f"--set {assignment} would change nothing: {why}.")
+
+
 def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with changes on top; a group's settings are changed one by one.
 
