@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from specformer.reports.ranking_plots import accuracy_plot, errors_plot
 from specformer.reports.style import OURS, look
@@ -45,6 +50,26 @@ def test_no_accuracy_above_all_there_can_be_is_marked():
     perfect = accuracy_plot({OURS: {"mean": 1.0, "ci95": 0.0, "values": [1.0, 1.0]}}).axes[0]
     assert perfect.get_xlim()[1] > 100
     assert max(perfect.get_xticks()) == 100
+
+
+@pytest.mark.parametrize("label", ["GCN", "Medium, ρ(λ) without attention", "M" * 60])
+def test_labels_of_ticks_do_not_run_into_each_other(label):
+    results = {
+        replace(look(OURS), label=label): {"mean": 0.132, "ci95": 0.017, "values": [0.13, 0.134]},
+        "mlp": {"mean": 0.187, "ci95": 0.0, "values": [0.187, 0.187]},
+    }
+
+    figure = accuracy_plot(results)
+
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [
+        tick.get_window_extent(renderer)
+        for tick in figure.axes[0].get_xticklabels()
+        if tick.get_text()
+    ]
+    assert len(boxes) > 1
+    assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_recipes_of_a_model_have_a_row_and_a_mark_each():

@@ -14,6 +14,8 @@ from specformer.reports.style import INK, RULE, Named, in_order, keyed, look, pa
 
 #: Inches: the width of a panel of :mod:`specformer.reports.plots`.
 _WIDTH = 3.6
+#: What the labels of rows leave to their points at least, so that four ticks can be told apart.
+_INNER = 1.9
 
 
 @styled
@@ -25,11 +27,9 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
         title: a heading.
     """
     models = sorted(results, key=lambda model: results[model]["mean"])
-    figure, (axis,) = panels(
-        _WIDTH,
-        0.85 + 0.31 * max(2, len(models)),
-        left=label_width(look(m).label for m in models),
-    )
+    left = label_width(look(model).label for model in models)
+    height = 0.85 + 0.31 * max(2, len(models))
+    figure, (axis,) = panels(max(_WIDTH, left + _INNER), height, left=left)
     for row, model in enumerate(models):
         style, result = look(model), results[model]
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
