@@ -196,6 +196,31 @@ def test_every_kind_of_png_gives_values_in_range(mode, tmp_path):
     assert 0 <= signal.signals.min() < signal.signals.max() <= 1
 
 
+def test_a_gif_is_read_as_the_same_picture_in_another_format(tmp_path):
+    grey = np.random.default_rng(0).integers(0, 256, (9, 12), dtype=np.uint8)
+    for suffix in ("gif", "png"):
+        Image.fromarray(grey).save(tmp_path / f"image.{suffix}")
+    gif, png = (image_signal(tmp_path / f"image.{suffix}") for suffix in ("gif", "png"))
+    assert gif.shape == png.shape == (9, 12)
+    np.testing.assert_allclose(gif.signals, png.signals, atol=1e-6)
+    np.testing.assert_allclose(gif.signals.ravel(), grey.ravel() / 255, atol=1e-6)
+    frames = [Image.fromarray(grey), Image.fromarray(255 - grey)]
+    frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:])
+    with pytest.raises(GraphError, match=r"film\.gif: expected one image"):
+        image_signal(tmp_path / "film.gif")
+
+
+def test_pixels_beyond_white_are_refused_not_clipped(tmp_path):
+    grey = np.random.default_rng(0).random((9, 12), dtype=np.float32)
+    Image.fromarray(grey).save(tmp_path / "unit.tiff")
+    found = image_signal(tmp_path / "unit.tiff").signals
+    np.testing.assert_allclose(found.ravel(), grey.ravel(), atol=1e-6)
+    for name, values in (("bright", 255 * grey), ("dark", grey - 1)):
+        Image.fromarray(values).save(tmp_path / f"{name}.tiff")
+        with pytest.raises(GraphError, match=rf"{name}\.tiff: pixels from .* between 0 and 1"):
+            image_signal(tmp_path / f"{name}.tiff")
+
+
 def test_bad_images_are_refused_in_one_line(tmp_path):
     (tmp_path / "text.png").write_text("not an image\n")
     Image.fromarray(np.zeros((1, 5), dtype=np.uint8)).save(tmp_path / "line.png")

@@ -124,6 +124,10 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
     )
 
 
+#: How far weighting colours may carry a pixel beyond white.
+_ROUNDING = 1e-5
+
+
 def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     """A grey version of an image file in [0, 1], its longer side at most ``largest`` pixels."""
     from skimage import color, io, transform
@@ -135,6 +139,8 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         image = np.asarray(io.imread(path))
     except (OSError, ValueError, SyntaxError) as error:
         raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
+    if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
+        image = image[0]
     if image.ndim == 3:
         image = color.rgb2gray(image[..., :3]) if image.shape[-1] >= 3 else image[..., 0]
     if image.ndim != 2 or min(image.shape) < 2:
@@ -142,6 +148,11 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image.astype(float)
     if not np.isfinite(grey).all() or np.ptp(grey) == 0:
         raise GraphError(f"{path}: of one grey throughout, or with pixels that are no numbers.")
+    if min(grey.min(), 1 - grey.max()) < -_ROUNDING:
+        raise GraphError(
+            f"{path}: pixels from {grey.min():.4g} to {grey.max():.4g}, where those that are no "
+            "whole numbers should lie between 0 and 1."
+        )
     scale = min(1.0, largest / max(grey.shape))
     shape = tuple(max(2, round(side * scale)) for side in grey.shape)
     small = np.asarray(transform.resize(grey, shape, anti_aliasing=True)).clip(0, 1)
