@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from specformer import Specformer, decompose
 from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
+from specformer.errors import ConfigError
 from specformer.training import node_loop
 from specformer.training.capture import Repeated
 from specformer.training.node_loop import NodeFit, NodeRuns, NodeTask, fit_nodes
@@ -277,6 +278,14 @@ def test_an_epoch_is_few_operations(monkeypatch, runs: int, most: int):
     assert 0 < counted.count <= most
     q = SPECTRUM.num_eigenpairs
     assert not [shape for shape in counted.shapes if min((*shape[-2:], 0)[:2]) >= q]
+
+
+def test_what_does_not_fit_the_task_is_refused():
+    for models in ([], gcns()[:1], gcns() + gcns()):
+        with pytest.raises(ConfigError, match=f"{len(models)} models for 3 runs; pass one a run"):
+            fit_nodes(models, task_of(), PROPAGATION, Schedule(epochs=1))
+    with pytest.raises(ConfigError, match="unknown monitor 'acc'; choose from loss, accuracy"):
+        fit_nodes(gcns(), task_of(), PROPAGATION, Schedule(epochs=1), monitor="acc")
 
 
 def test_progress_is_told():

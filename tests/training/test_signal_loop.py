@@ -13,6 +13,7 @@ from torch import nn
 from specformer import Specformer, decompose
 from specformer.baselines import GPRGNN, Propagation
 from specformer.datasets import grid_graph, target_filter
+from specformer.errors import ConfigError
 from specformer.training.schedule import Schedule
 from specformer.training.signal_loop import SignalFit, SignalTask, fit_signals
 from specformer.training.stacking import unstack
@@ -218,6 +219,12 @@ def test_runs_stop_one_by_one():
         assert fit.epochs[run] == best_epoch + 4 + 1
     assert len(set(fit.epochs.tolist())) > 1
     assert len(curves) == 100  # noticed at the next reading, not after all 250
+
+
+def test_one_model_for_several_runs_is_refused():
+    models, task = specformers(), make_task()
+    with pytest.raises(ConfigError, match=f"1 models for {task.runs} runs; pass one a run"):
+        fit_signals(models[:1], task, operator_of(models), Schedule(epochs=1))
 
 
 def test_progress_is_told():

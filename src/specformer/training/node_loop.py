@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
+from specformer.errors import check_known
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.capture import Repeated, beside, differentiate
@@ -106,8 +107,9 @@ class NodeRuns:
     def __init__(
         self, models: Sequence[nn.Module], task: NodeTask, schedule: Schedule, monitor: Monitor
     ) -> None:
+        check_known("monitor", get_args(Monitor), monitor)
         device = task.x.device
-        self.model = stack(models).to(device)
+        self.model = stack(models, task.runs).to(device)
         self.schedule = schedule
         self.stopping = EarlyStopping(
             trained_state(self.model).values(), task.runs, schedule.patience
@@ -116,7 +118,7 @@ class NodeRuns:
         filters: Sequence[nn.Parameter] = getattr(self.model, "filter_parameters", tuple)()
         self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
-        self._rule = ("loss", "accuracy").index(monitor)
+        self._rule = get_args(Monitor).index(monitor)
         self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
         self._nothing = torch.zeros_like(self._signs)
         self.curves = torch.full(

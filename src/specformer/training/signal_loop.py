@@ -103,7 +103,7 @@ def fit_signals(
         on_progress: called with epochs done and the mean loss.
     """
     device = task.signals.device
-    model = stack(models).to(device)
+    model = stack(models, task.runs).to(device)
     loss, parameters = _make_loss(model, task, operator, landmarks, solve_readout)
     stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
     optimiser = schedule.optimiser(parameters, device)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -31,14 +32,18 @@ def trained_state(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **_averages(model)}
 
 
-def stack(models: Sequence[Model]) -> Model:
+def stack(models: Sequence[Model], runs: int | None = None) -> Model:
     """A copy of the first model whose trained state is that of all models along a new axis.
+
+    ``runs``: how many models there have to be; any other number is refused.
 
     Example:
         >>> from specformer.nn.linear import Linear
         >>> stack([Linear(2, 3), Linear(2, 3)])(torch.zeros(5, 2)).shape
         torch.Size([2, 5, 3])
     """
+    if runs not in (None, len(models)):
+        raise ConfigError(f"{len(models)} models for {runs} runs; pass one a run.")
     stacked = copy.deepcopy(models[0])
     sources = [trained_state(model) for model in models]
     for name, first in sources[0].items():
