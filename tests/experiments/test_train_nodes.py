@@ -23,6 +23,7 @@ from specformer.experiments.predict_nodes import load_models, predict
 from specformer.experiments.train_nodes import save_models, train_nodes
 from specformer.graphs import Graph, read_graph, write_npz
 from specformer.training.checkpoint import Checkpoint
+from specformer.training.node_loop import NodeRuns
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 
@@ -334,6 +335,35 @@ def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     status, _, err = call("resume", "killed")
     assert status == 2
     assert "killed: the run is finished" in err
+
+
+@pytest.mark.parametrize("changed", ["edges", "features", "labels"])
+def test_a_graph_that_was_changed_meanwhile_is_refused(tmp_path, monkeypatch, changed):
+    usual = NodeRuns.fit.__kwdefaults__
+    monkeypatch.setattr(NodeRuns.fit, "__kwdefaults__", usual | {"save_every": 2})
+    graph = csbm(0.6, num_nodes=60, num_features=5, seed=2)
+    state = tmp_path / "checkpoint.safetensors"
+
+    def train(graph):
+        write_npz(tmp_path / "mine.npz", graph)
+        options = {"model": "gcn", "recipe_name": None, "assignments": ["schedule.epochs=4"]}
+        source = str(tmp_path / "mine.npz")
+        options |= {"runs": 1, "device": CPU, "progress": Silent(), "begin": lambda: state}
+        return train_nodes(source, **options)[0]["test"]
+
+    first = train(graph)
+    assert state.is_file()
+    assert train(graph) == first  # from the state
+    x, adjacency = graph.x.copy(), graph.adjacency.tolil()
+    x[7, 3] += 1
+    adjacency[0, 1] = adjacency[1, 0] = 1 - adjacency[0, 1]
+    other = {
+        "edges": {"adjacency": adjacency.tocsr()},
+        "features": {"x": x},
+        "labels": {"y": 1 - graph.y},
+    }
+    with pytest.raises(RunError, match="belongs to another run, other data or other settings"):
+        train(replace(graph, **other[changed]))
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):

@@ -30,6 +30,7 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
+from specformer.spectrum.checksum import checksum
 from specformer.spectrum.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
@@ -205,7 +206,7 @@ def classify_nodes(
             recipe,
             landmarks=landmarks,
             cache=cache,
-            checkpoint=Checkpoint(checkpoint, _purpose(model, recipe, splits, seed))
+            checkpoint=Checkpoint(checkpoint, _purpose(graph, model, recipe, splits, seed))
             if checkpoint
             else None,
             on_progress=update,
@@ -267,9 +268,24 @@ def _confusion(
     return confusion(true.cpu().numpy(), taken_for.cpu().numpy(), scores.shape[-1])
 
 
-def _purpose(model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int) -> str:
+def _purpose(
+    graph: Graph, model: str, recipe: NodeRecipe, splits: Sequence[Split], seed: int
+) -> str:
     """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
-    return json.dumps([model, asdict(recipe), [split.fingerprint for split in splits], seed])
+    drawn = [split.fingerprint for split in splits]
+    return json.dumps([model, asdict(recipe), drawn, seed, _data_checksum(graph)])
+
+
+def _data_checksum(graph: Graph) -> str:
+    """Of all that a graph trains by: edges, features and labels."""
+    arrays = {"edges": graph.adjacency, "x": graph.x, "y": graph.y}
+    parts: dict[str, Tensor] = {}
+    for name, array in arrays.items():
+        whole: dict[str, Any] = {"": array}
+        if isinstance(array, sp.csr_array):
+            whole = {" rows": array.indptr, " columns": array.indices, " values": array.data}
+        parts |= {f"{name}{part}": torch.tensor(each) for part, each in whole.items()}
+    return checksum(parts)
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ class Checkpoint:
         except (SafetensorError, OSError) as error:
             raise RunError(f"{self.path}: damaged checkpoint ({error}); remove it.") from error
         if header.get("format") != _FORMAT or header.get("purpose") != self.purpose:
-            raise RunError(f"{self.path}: belongs to another run or other settings.")
+            raise RunError(f"{self.path}: belongs to another run, other data or other settings.")
         if {name for name in saved if not name.startswith(f"{_RANDOM}.")} != set(tensors):
             raise RunError(f"{self.path}: holds another model's state.")
         for name, tensor in tensors.items():
