@@ -21,5 +21,6 @@ def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f";{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
+        if tensor.numel():  # the stride of an empty one may be 0, which no view takes
+            digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
