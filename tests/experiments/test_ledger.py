@@ -123,6 +123,14 @@ def test_what_cannot_be_recorded(changes, message, results, tmp_path):
     assert len(list(results.rglob("*.json"))) == 1
 
 
+@pytest.mark.parametrize("name", ["../evil", "a/b", "/tmp/evil", ".."])
+def test_an_entry_stays_in_the_ledger(name, results, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=r"--name .*: a name without folders"):
+        ledger.add(RunFolder.open(tmp_path / "runs" / "table-1"), results, name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_an_unfinished_run_is_not_recorded(results, tmp_path):
     with pytest.raises(RunError, match="not finished"):
         ledger.add(RunFolder.create(tmp_path / "new", {}), results)
