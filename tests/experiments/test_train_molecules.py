@@ -156,6 +156,26 @@ def test_runs_that_are_done_are_not_trained_again(tmp_path: Path, graphs_file: P
         assert again[key] == whole[key]
 
 
+@pytest.mark.parametrize("changed", ["bonds", "atoms", "targets"])
+def test_graphs_that_were_changed_meanwhile_are_refused(
+    tmp_path: Path, graphs_file: Path, changed: str
+) -> None:
+    def checkpoints():
+        return lambda run: tmp_path / "state"
+
+    first, _ = train(graphs_file, begin=checkpoints)
+    assert train(graphs_file, begin=checkpoints)[0]["test"] == first["test"]  # from the state
+    graphs = small_set(60)
+    arrays = {
+        "bonds": {"edge_feat": 1 - graphs.edge_feat.clip(0, 1)},
+        "atoms": {"node_feat": graphs.node_feat[::-1]},
+        "targets": {"y": graphs.y + 1},
+    }
+    write_graph_set(graphs_file, replace(graphs, **arrays[changed]))
+    with pytest.raises(RunError, match="belongs to another run, other data or other settings"):
+        train(graphs_file, begin=checkpoints)
+
+
 def test_smiles_in_predictions_out(tmp_path: Path) -> None:
     run, result = finished(tmp_path, molecule_file(tmp_path / "chains.csv"), task="regression")
     assert result["targets"] == ["carbons"]

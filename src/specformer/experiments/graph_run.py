@@ -52,7 +52,9 @@ def fit_run(
         recipe.metric,
         recipe.standardise,
     )
-    state = Checkpoint(checkpoint, _purpose(model, recipe, split, own_seed)) if checkpoint else None
+    state = None
+    if checkpoint:
+        state = Checkpoint(checkpoint, _purpose(graphs, split, model, recipe, own_seed))
     return fit_graphs(
         fresh,
         task,
@@ -66,9 +68,9 @@ def fit_run(
     )
 
 
-def _purpose(model: str, recipe: GraphRecipe, split: Split, seed: int) -> str:
+def _purpose(graphs: GraphSet, split: Split, model: str, recipe: GraphRecipe, seed: int) -> str:
     """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
-    return json.dumps([model, asdict(recipe), split.fingerprint, seed])
+    return json.dumps([model, asdict(recipe), graphs.fingerprint, split.fingerprint, seed])
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
-from specformer.spectrum.checksum import checksum
 from specformer.spectrum.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
@@ -273,19 +272,7 @@ def _purpose(
 ) -> str:
     """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
     drawn = [split.fingerprint for split in splits]
-    return json.dumps([model, asdict(recipe), drawn, seed, _data_checksum(graph)])
-
-
-def _data_checksum(graph: Graph) -> str:
-    """Of all that a graph trains by: edges, features and labels."""
-    arrays = {"edges": graph.adjacency, "x": graph.x, "y": graph.y}
-    parts: dict[str, Tensor] = {}
-    for name, array in arrays.items():
-        whole: dict[str, Any] = {"": array}
-        if isinstance(array, sp.csr_array):
-            whole = {" rows": array.indptr, " columns": array.indices, " values": array.data}
-        parts |= {f"{name}{part}": torch.tensor(each) for part, each in whole.items()}
-    return checksum(parts)
+    return json.dumps([model, asdict(recipe), drawn, seed, graph.fingerprint])
 
 
 @torch.no_grad()

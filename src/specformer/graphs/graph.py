@@ -18,6 +18,7 @@ from specformer.graphs.checks import (
     check_mask,
     check_names,
 )
+from specformer.graphs.fingerprint import fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,6 +119,11 @@ class Graph:
     def is_weighted(self) -> bool:
         """Whether some edge weighs other than 1."""
         return bool(np.any(self.adjacency.data != 1.0))
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of edges, features and labels."""
+        return fingerprint(adjacency=self.adjacency, x=self.x, y=self.y)
 
     def __repr__(self) -> str:
         always = {"nodes": self.num_nodes, "edges": self.num_edges}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, check_features, check_names, refuse
+from specformer.graphs.fingerprint import fingerprint
 
 SPLITS = ("train_idx", "valid_idx", "test_idx")
 
@@ -108,6 +109,19 @@ class GraphSet:
     def edge_start(self) -> NDArray[np.int64]:
         """Column of ``edge_index`` each graph starts at [G + 1]; the last entry is ΣE."""
         return starts(self.num_edges)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of graphs, features and targets."""
+        return fingerprint(
+            num_nodes=self.num_nodes,
+            num_edges=self.num_edges,
+            edge_index=self.edge_index,
+            node_feat=self.node_feat,
+            edge_feat=self.edge_feat,
+            x=self.x,
+            y=self.y,
+        )
 
     @property
     def node_cardinalities(self) -> tuple[int, ...]:
