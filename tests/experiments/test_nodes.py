@@ -68,13 +68,15 @@ def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
     assert outcome.row["classes"] == ["0", "1"]
 
 
-def test_edges_are_described_where_there_are_some(graph, decomposed) -> None:
+def test_edges_and_splits_are_described(graph, decomposed) -> None:
+    parts = "180 nodes train, 60 validate and 60 test (random-60-20-20)"
     ends = graph.adjacency.tocoo().coords
     same = np.mean(graph.y[ends[0]] == graph.y[ends[1]])
     told = f"300 nodes, {graph.num_edges:,} edges, {same:.0%} of them between nodes of one class"
-    assert decomposed[2].row["description"] == told
+    assert decomposed[2].row["description"] == f"{told}; {parts}"
     none = replace(graph, adjacency=sp.csr_array(graph.adjacency.shape))
-    assert trained(none, "schedule.epochs=1")[2].row["description"] == "300 nodes, 0 edges"
+    described = trained(none, "schedule.epochs=1")[2].row["description"]
+    assert described == f"300 nodes, 0 edges; {parts}"
 
 
 def test_runs_without_a_figure_are_told_of(graph, caplog) -> None:

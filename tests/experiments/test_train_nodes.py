@@ -323,9 +323,11 @@ def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     killed.wait()
     assert checkpoint.exists()
     assert not (here / "killed" / "result.json").exists()
+    spent = load_file(checkpoint)["seconds"].item()
     resumed = only_json(call("resume", "killed", "--json"))
     for key in ("test", "val", "test_by_accuracy"):
         assert whole[key] == resumed[key]
+    assert resumed["seconds"] > spent > 0  # of both parts
     for name in ("000", "001"):
         one, other = (
             load_file(here / run / "model" / name / "model.safetensors")

@@ -180,6 +180,8 @@ def test_what_cannot_be_searched(graph, tmp_path):
         run(graph, tmp_path, model="resnet")
     with pytest.raises(ConfigError, match="--trials 0"):
         run(graph, tmp_path, trials=0)
+    with pytest.raises(ConfigError, match="--seconds -1: it must not be negative"):
+        run(graph, tmp_path, seconds=-1.0)
     (tmp_path / "trials.jsonl").write_text("{half", encoding="utf-8")
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
         run(graph, tmp_path)

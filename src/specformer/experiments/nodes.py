@@ -54,11 +54,15 @@ _DRAWN = 2000
 
 @dataclass(frozen=True)
 class NodeOutcome:
-    """A row for tables, arrays to draw, and the trained models by run."""
+    """A row for tables, arrays to draw, and the trained models by run.
+
+    ``seconds_before`` went into epochs that a checkpoint held already.
+    """
 
     row: dict[str, Any]
     arrays: dict[str, np.ndarray]
     models: list[nn.Module]
+    seconds_before: float
 
 
 def node_spectrum(
@@ -215,7 +219,7 @@ def classify_nodes(
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
-        "description": _describe(graph),
+        "description": _describe(graph, recipe, splits[0]),
         "model": model,
         "classes": list(graph.class_names or map(str, range(graph.num_classes))),
         "runs": task.runs,
@@ -227,7 +231,7 @@ def classify_nodes(
         "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
         "epochs": float(fit.epochs.double().mean()),
         "epochs_each": fit.epochs.tolist(),
-        "seconds": time.perf_counter() - started,
+        "seconds": time.perf_counter() - started + fit.seconds_before,
     }
     where = f"nodes/{graph.name}/{label}"
     arrays = {f"{where}/curve": fit.curves.cpu().numpy()}
@@ -239,7 +243,7 @@ def classify_nodes(
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
-    return NodeOutcome(row, arrays, models)
+    return NodeOutcome(row, arrays, models, fit.seconds_before)
 
 
 def _warn_of_divergence(fit: NodeFit, what: str) -> None:
@@ -334,12 +338,14 @@ def _pictures(where: str, model: nn.Module, spectrum: AnySpectrum) -> dict[str, 
     }
 
 
-def _describe(graph: Graph) -> str:
+def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     assert graph.y is not None
+    train, val, test = (int(part.sum()) for part in (split.train, split.val, split.test))
+    parts = f"{train:,} nodes train, {val:,} validate and {test:,} test ({recipe.split})"
     rows, columns = graph.adjacency.nonzero()
     known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
     counted = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges"
-    if not known.any():
-        return counted
-    same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]]))
-    return f"{counted}, {same:.0%} of them between nodes of one class"
+    if known.any():
+        same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]]))
+        counted += f", {same:.0%} of them between nodes of one class"
+    return f"{counted}; {parts}"

@@ -87,7 +87,7 @@ def train_nodes(
         "test_by_loss": row["test"],
         "test_by_accuracy": row["test_by_accuracy"],
         "parameters": row["parameters"],
-        "seconds": time.perf_counter() - started,
+        "seconds": time.perf_counter() - started + outcome.seconds_before,
         "settings": asdict(recipe),
         "classes": row["classes"],
         "num_features": graph.num_features,

@@ -74,6 +74,8 @@ def tune(
     for name, value in {**counted, "runs": runs}.items():
         if value is not None and value < 1:
             raise ConfigError(f"--{name} {value}: at least one is needed.")
+    if seconds is not None and not seconds >= 0:
+        raise ConfigError(f"--seconds {seconds:g}: it must not be negative.")
     subject = (NodeTrials if kind == "nodes" else GraphTrials)(
         source,
         model=model,

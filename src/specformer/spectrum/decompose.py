@@ -311,7 +311,7 @@ def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str
     if solver != "auto":
         raise SpectrumError(f"unknown solver {solver!r}; choose auto, {', '.join(_SOLVERS)}.")
     if n <= _SMALL:
-        return "dense", f"{n:,} nodes are few"
+        return "dense", f"{n:,} {'node is' if n == 1 else 'nodes are'} few"
     if wanted * _MANY.get(device.type, 4) <= n:
         return "chebyshev", f"{wanted:,} of {n:,} pairs are few enough for a block of vectors"
     refused = dense.refusal(n, device)

@@ -2,6 +2,7 @@ r"""Full-batch node classification: every split a run of its own, all trained as
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -84,7 +85,8 @@ class NodeFit:
     """The outcome of all runs.
 
     The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
-    of training loss, validation loss and validation accuracy.
+    of training loss, validation loss and validation accuracy. ``seconds_before`` went into the
+    epochs that a checkpoint held already.
     """
 
     model: nn.Module
@@ -92,6 +94,7 @@ class NodeFit:
     by_accuracy: Selection
     epochs: Tensor
     curves: Tensor
+    seconds_before: float
 
 
 class NodeRuns:
@@ -118,6 +121,7 @@ class NodeRuns:
         filters: Sequence[nn.Parameter] = getattr(self.model, "filter_parameters", tuple)()
         self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
+        self.seconds = torch.zeros((), dtype=torch.float64)
         self._rule = get_args(Monitor).index(monitor)
         self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
         self._nothing = torch.zeros_like(self._signs)
@@ -155,7 +159,7 @@ class NodeRuns:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, by name, for a checkpoint: all after a whole epoch."""
-        state = {"epoch": self.epoch, "curves": self.curves}
+        state = {"epoch": self.epoch, "seconds": self.seconds, "curves": self.curves}
         state |= moments(self.optimiser) | self.best.state()
         for prefix, part in (
             ("model", trained_state(self.model)),
@@ -182,6 +186,7 @@ class NodeRuns:
         state = self.state()
         done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
         settle_moments(self.optimiser)
+        before, began = float(self.seconds), time.perf_counter()
         while done < self.schedule.epochs:
             one_epoch()
             done += 1
@@ -200,6 +205,7 @@ class NodeRuns:
                 if not self.stopping.active.any():
                     break
             if checkpoint and saves:
+                self.seconds.fill_(before + time.perf_counter() - began)
                 checkpoint.save(state)
         self.stopping.restore()
         return NodeFit(
@@ -208,6 +214,7 @@ class NodeRuns:
             self._selection(1),
             self.stopping.epochs,
             self.curves[:done],
+            before,
         )
 
     def _selection(self, rule: int) -> Selection:
