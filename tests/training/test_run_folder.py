@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from specformer.errors import RunError
 from specformer.training.run_folder import RunFolder, portable_command
@@ -36,6 +37,14 @@ def test_round_trip(finished):
         np.testing.assert_array_equal(outputs[name], array)
     files = {path.name for path in finished.path.iterdir()}
     assert files == {"config.yaml", "metrics.jsonl", "outputs.npz", "result.json"}
+
+
+def test_a_finished_run_keeps_no_checkpoint(tmp_path):
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    for name in ("checkpoint.safetensors", "checkpoint-000.safetensors", "other.safetensors"):
+        (run.path / name).write_bytes(b"state")
+    run.finish("filters", RESULT, {}, command="test", seed=0, device=torch.device("cpu"))
+    assert [path.name for path in run.path.glob("*.safetensors")] == ["other.safetensors"]
 
 
 def test_a_finished_run_is_refused_and_left_alone(finished):

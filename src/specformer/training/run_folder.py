@@ -114,7 +114,7 @@ class RunFolder:
                 raise RunError(f"{folder}: is a file, not a folder.")
 
     def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
-        if not any(self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")):
+        if not any(self._checkpoints()):
             return
         stopped = self.config() if (self.path / CONFIG).exists() else {}
         if stopped.get("command") != "train":
@@ -205,7 +205,10 @@ class RunFolder:
         seed: int,
         device: torch.device,
     ) -> dict[str, Any]:
-        """Write all files of a run, ``result.json`` last, with what every result carries."""
+        """Write all files of a run, ``result.json`` last, with what every result carries.
+
+        Checkpoints are removed then: a finished run does not go on.
+        """
         complete = {
             "kind": kind,
             **result,
@@ -217,7 +220,12 @@ class RunFolder:
         self.write_metrics(_readings(arrays))
         self.write_outputs(arrays)
         self.write_result(complete)
+        for checkpoint in list(self._checkpoints()):
+            checkpoint.unlink()
         return complete
+
+    def _checkpoints(self) -> Iterator[Path]:
+        return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
 
     def result(self) -> dict[str, Any]:
         path = self.path / RESULT
