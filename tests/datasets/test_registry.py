@@ -93,8 +93,12 @@ def test_an_archive_with_a_password_is_one_that_cannot_be_read(tmp_path):
     """zipfile raises a RuntimeError of its own for it."""
     path = tmp_path / "cora.npz"
     np.savez(path, edge_index=[[0], [1]], num_nodes=2)
-    locked = path.read_bytes().replace(b"PK\x01\x02\x2d\x03\x2d\0\0", b"PK\x01\x02\x2d\x03\x2d\0\1")
-    path.write_bytes(locked)
+    written = bytearray(path.read_bytes())
+    entry = written.find(b"PK\1\2")  # of the directory at its end
+    while entry >= 0:
+        written[entry + 8] |= 1  # encrypted
+        entry = written.find(b"PK\1\2", entry + 1)
+    path.write_bytes(written)
     with pytest.raises(GraphError, match=r"cora\.npz: is damaged, or holds no graph"):
         file_sizes(path)
 
