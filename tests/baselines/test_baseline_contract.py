@@ -88,6 +88,17 @@ def test_gradients(graph, name):
 
 
 @every_model
+def test_training_after_evaluation_in_inference_mode(graph, name):
+    model, propagation = make(name), graph.propagation()
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
+    with torch.inference_mode():
+        before = model(x, propagation)
+    after = model(x, propagation)
+    torch.testing.assert_close(after, before.clone())
+    after.sum().backward()
+
+
+@every_model
 def test_reset_parameters_forgets_everything(name):
     models = make(name, seed=1), make(name, seed=2)
     for model in models:

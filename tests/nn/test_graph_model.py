@@ -302,6 +302,13 @@ def test_dropout_only_in_training(which: str) -> None:
     assert torch.equal(model(batch), model(batch))
 
 
+def test_training_after_evaluation_in_inference_mode() -> None:
+    model, batch = model_of(**EVERYTHING), pack(MOLECULES)
+    with torch.inference_mode():
+        model.eval()(batch)
+    model.train()(batch).sum().backward()
+
+
 def test_initial_weights_of_a_given_deviation() -> None:
     torch.manual_seed(0)
     model = GraphSpecformer([28], [4], 64, 1, init_std=0.02)

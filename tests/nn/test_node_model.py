@@ -472,3 +472,15 @@ def test_autocast_may_mix_precisions() -> None:
         out = model(torch.ones(7, 3, dtype=torch.bfloat16), STAR)
     assert out.shape == (7, 2)
     assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("keys", [None, 2], ids=["tokens", "landmarks"])
+def test_training_after_evaluation_in_inference_mode(keys) -> None:
+    spectrum = decompose(SMALL["star"])
+    landmarks = None if keys is None else spectrum.landmarks(keys)
+    model, x = Specformer(3, 8, 4, num_blocks=2), random(spectrum.num_nodes, 3).float()
+    with torch.inference_mode():
+        before = model(x, spectrum, landmarks)
+    after = model(x, spectrum, landmarks)
+    torch.testing.assert_close(after, before.clone())
+    after.sum().backward()

@@ -73,6 +73,16 @@ def test_not_where_gradients_flow_or_versions_are_unknown():
     assert made.times == 4
 
 
+def test_what_inference_mode_makes_is_made_again():
+    known, made, source = Remembered(), Made(), torch.ones(2)
+    with torch.inference_mode():
+        assert known(source, "a", made).is_inference()
+    assert not known(source, "a", made).is_inference()
+    with torch.inference_mode():  # what is kept serves there too
+        known(source, "a", made)
+    assert made.times == 2
+
+
 def test_copies_are_empty():
     known, made, source = Remembered(), Made(), torch.ones(2)
     known(source, "a", made)

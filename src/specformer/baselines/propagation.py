@@ -2,7 +2,6 @@ r"""Sparse products with a graph's matrices: what spatial and polynomial models 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from specformer.baselines.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.baselines.lanczos import ritz_pairs
+from specformer.spectrum.kept import keeping, kept_property
 from specformer.spectrum.sparse import to_torch
 
 
@@ -97,7 +97,8 @@ class Propagation:
         key = steps, seed
         if key not in self._ritz_pairs:
             values, vectors = ritz_pairs(_normalised(self._adjacency), steps, seed)
-            self._ritz_pairs[key] = self._tensor(values), self._tensor(vectors)
+            with keeping():
+                self._ritz_pairs[key] = self._tensor(values), self._tensor(vectors)
         return self._ritz_pairs[key]
 
     def distances(self, limit: int) -> Tensor:
@@ -109,16 +110,17 @@ class Propagation:
         if limit not in self._distances:
             distances = hop_distances(self._adjacency, limit)
             kind = torch.uint8 if limit < 255 else torch.int32
-            self._distances[limit] = torch.as_tensor(distances).to(self.device, kind)
+            with keeping():
+                self._distances[limit] = torch.as_tensor(distances).to(self.device, kind)
         return self._distances[limit]
 
-    @cached_property
+    @kept_property
     def degrees(self) -> Tensor:
         """How many neighbours each node has, itself not counted, [n] int64."""
         degrees = np.diff(neighbour_pattern(self._adjacency).indptr).astype(np.int64)
         return torch.as_tensor(degrees).to(self.device)
 
-    @cached_property
+    @kept_property
     def edge_index(self) -> Tensor:
         """Every directed edge once, [2, edges], without self-loops."""
         coo = self._adjacency.tocoo()
@@ -126,29 +128,29 @@ class Propagation:
         keep = rows != cols
         return torch.as_tensor(np.stack([rows[keep], cols[keep]]).astype(np.int64)).to(self.device)
 
-    @cached_property
+    @kept_property
     def edge_index_with_loops(self) -> Tensor:
         """:attr:`edge_index` followed by a self-loop at every node, [2, edges + n]."""
         loops = torch.arange(self.num_nodes, device=self.device).expand(2, -1)
         return torch.cat([self.edge_index, loops], dim=1)
 
-    @cached_property
+    @kept_property
     def _plain(self) -> Tensor:
         return self._sparse(_normalised(self._adjacency))
 
-    @cached_property
+    @kept_property
     def _looped(self) -> Tensor:
         loops = sp.eye_array(self.num_nodes, format="csr")
         return self._sparse(_normalised(self._adjacency + loops))
 
-    @cached_property
+    @kept_property
     def _one_hop(self) -> Tensor:
         if not self._adjacency.diagonal().any():
             return self._plain
         loops = sp.diags_array(self._adjacency.diagonal(), format="csr")
         return self._sparse(_normalised(sp.csr_array(self._adjacency - loops)))
 
-    @cached_property
+    @kept_property
     def _two_hop(self) -> Tensor:
         return self._sparse(_normalised(two_hop_pattern(self._adjacency).astype(np.float64)))
 

@@ -17,7 +17,7 @@ class Remembered:
     An epoch of a few hundred small kernels should not compute the same numbers again. A tensor that
     was changed in place is a new one. Several tensors may be needed: what is made of them is kept
     until another comes in the place of one. What is captured or compiled is not kept: it holds no
-    numbers yet. Copies are empty.
+    numbers yet; nor is what inference mode makes, which training could not use. Copies are empty.
 
     Example:
         >>> squares, numbers = Remembered(), torch.tensor([2.0])
@@ -45,7 +45,8 @@ class Remembered:
         ):
             return cast(Tensor, found)
         made = make()
-        if not (source.is_cuda and torch.cuda.is_current_stream_capturing()):
+        captured = source.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not (captured or made.is_inference()):
             states = [(weakref.ref(each), each._version) for each in sources]
             self._known.setdefault(source, {})[name] = (states, made)
         return made

@@ -8,13 +8,13 @@ different graphs have one shape and a captured step serves them all.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.spectrum.kept import kept_property
 
 
 @dataclass(frozen=True)
@@ -65,42 +65,42 @@ class PackedGraphs:
     def num_graphs(self) -> int:
         return len(self.sizes)
 
-    @cached_property
+    @kept_property
     def starts(self) -> Tensor:
         """``[B + 1]`` the first row of each graph, and that of padding."""
         return nn.functional.pad(self.sizes.cumsum(0), (1, 0))
 
-    @cached_property
+    @kept_property
     def graph(self) -> Tensor:
         """``[N]`` which graph a node is of; B for padding."""
         rows = torch.arange(len(self.nodes), device=self.sizes.device)
         return torch.searchsorted(self.starts[1:], rows, right=True)
 
-    @cached_property
+    @kept_property
     def first(self) -> Tensor:
         """``[N]`` the first row of a node's graph, or of padding."""
         return self.starts.index_select(0, self.graph)
 
-    @cached_property
+    @kept_property
     def position(self) -> Tensor:
         """``[N]`` a node's number within its graph; 0 for padding."""
         rows = torch.arange(len(self.nodes), device=self.sizes.device)
         return (rows - self.first) * self.node_mask
 
-    @cached_property
+    @kept_property
     def offsets(self) -> Tensor:
         """``[N + 1]`` where the pairs of each row begin: as many as its graph has nodes."""
         counts = nn.functional.pad(self.sizes, (0, 1)).index_select(0, self.graph)
         return nn.functional.pad(counts.cumsum(0), (1, 0))
 
-    @cached_property
+    @kept_property
     def target(self) -> Tensor:
         """``[P]`` row i of a pair (i, j); pairs of one target are neighbours, in order of j."""
         pairs = torch.arange(len(self.bond), device=self.sizes.device)
         row = torch.searchsorted(self.offsets[1:], pairs, right=True)
         return row.clamp(max=len(self.nodes) - 1)
 
-    @cached_property
+    @kept_property
     def source(self) -> Tensor:
         """``[P]`` row j. Pairs of padding point to the last row, which is then padding too."""
         pairs = torch.arange(len(self.bond), device=self.sizes.device)
@@ -108,12 +108,12 @@ class PackedGraphs:
         # Not torch.where, which copies a number from the host and so cannot be captured.
         return row.masked_fill(~self.pair_mask, len(self.nodes) - 1)
 
-    @cached_property
+    @kept_property
     def node_mask(self) -> Tensor:
         """``[N]`` true where a row is a node, false where it is padding."""
         return self.graph < self.num_graphs
 
-    @cached_property
+    @kept_property
     def pair_mask(self) -> Tensor:
         """``[P]`` true where a pair is one of nodes."""
         return torch.arange(len(self.bond), device=self.sizes.device) < self.offsets[-1]

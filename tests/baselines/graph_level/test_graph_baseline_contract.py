@@ -181,6 +181,14 @@ def test_bfloat16_by_autocast(name: str) -> None:
 
 
 @every_model
+def test_training_after_evaluation_in_inference_mode(name: str) -> None:
+    model, batch = model_of(name), pack(MOLECULES)
+    with torch.inference_mode():
+        model.eval()(batch)
+    model.train()(batch).sum().backward()
+
+
+@every_model
 def test_dropout_only_in_training(name: str) -> None:
     model = fresh(name, dropout=0.5)
     batch = pack(MOLECULES, dtype=torch.float32)
