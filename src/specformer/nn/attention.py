@@ -291,4 +291,5 @@ def condense(
         block = attention.weights(normed[rows], normed, tokens.weights) @ bands  # [heads, rows, 3]
         shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
     mass = (bands * tokens.weights[:, None]).sum(dim=0)
-    return shares / mass.clamp_min(1.0)[:, None]
+    # A density's weights are no whole numbers: a band may hold less than one eigenvalue.
+    return shares / mass.masked_fill(mass == 0, 1.0)[:, None]
