@@ -2,10 +2,10 @@ r"""BernNet: one learned non-negative polynomial in the Bernstein basis."""
 
 from __future__ import annotations
 
-from math import comb
+from itertools import pairwise
 
 import torch
-from numpy.polynomial import Chebyshev, Polynomial
+from numpy.polynomial import Chebyshev
 from torch import Tensor
 
 from specformer.baselines.nonnegative import NonNegativePolynomial
@@ -41,7 +41,7 @@ class BernNet(NonNegativePolynomial):
 
     @staticmethod
     def conversion_of(order: int) -> Tensor:
-        return torch.tensor(chebyshev_of_bernstein(order))
+        return torch.tensor(chebyshev_of_bernstein(order), dtype=torch.float64)
 
 
 def chebyshev_of_bernstein(order: int) -> list[list[float]]:
@@ -54,8 +54,9 @@ def chebyshev_of_bernstein(order: int) -> list[list[float]]:
         >>> chebyshev_of_bernstein(1)
         [[0.5, -0.5], [0.5, 0.5]]
     """
-    up, down = Polynomial([0.5, 0.5]), Polynomial([0.5, -0.5])
-    return [
-        (comb(order, k) * up**k * down ** (order - k)).convert(kind=Chebyshev).coef.tolist()
-        for k in range(order + 1)
-    ]
+    up, down = Chebyshev([0.5, 0.5]), Chebyshev([0.5, -0.5])
+    rows = [Chebyshev([1.0])]
+    for _ in range(order):  # no sum here has terms larger than 1, so that none costs digits
+        inner = [up * low + down * high for low, high in pairwise(rows)]
+        rows = [down * rows[0], *inner, up * rows[-1]]
+    return [row.coef.tolist() for row in rows]
