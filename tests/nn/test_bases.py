@@ -51,6 +51,18 @@ def test_dropout_paths_agree_when_nothing_is_dropped(monkeypatch) -> None:
     torch.testing.assert_close(module(x, response, spectrum), exact)
 
 
+def test_one_model_drops_in_many_signals(monkeypatch) -> None:
+    spectrum = SPECTRA["star"]
+    module = scrambled(LinearBases(num_heads=2, channels=3, dropout=0.5))
+    signals, response = random(4, spectrum.num_nodes, 3), random(spectrum.num_nodes, 2)
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, p: x)
+
+    def apart() -> torch.Tensor:
+        return torch.stack([module(x, response, spectrum) for x in signals])
+
+    assert_twins(module, lambda: module(signals, response, spectrum), apart, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["linear", "ffn"])
 def test_dropout_only_in_training_and_right_on_average(kind) -> None:
     spectrum = SPECTRA["star"]

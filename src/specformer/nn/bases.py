@@ -75,7 +75,9 @@ class _Combined(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         gradient, (copies, weight) = gradients[0].unsqueeze(-2), ctx.saved_tensors
         sums = column_sums((gradient * copies).flatten(-2))
-        return gradient * weight.unsqueeze(-3), sums.view(weight.shape)
+        # One weight of many signals collects all their gradients.
+        to_weight = sums.unflatten(-1, weight.shape[-2:]).squeeze(-3).sum_to_size(weight.shape)
+        return gradient * weight.unsqueeze(-3), to_weight
 
 
 class FeedForwardBases(nn.Module):
