@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, random
@@ -50,6 +51,15 @@ def test_round_trip(tmp_path: Path, options, dtype: torch.dtype) -> None:
     assert torch.equal(again(x, spectrum), model(x, spectrum))
     assert sum(p.numel() for p in again.parameters()) == sum(p.numel() for p in model.parameters())
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {CONFIG, WEIGHTS}
+
+
+def test_numbers_of_numpy_and_torch_are_saved_as_plain_ones(tmp_path: Path) -> None:
+    classes = np.array([0, 3, 1]).max() + 1
+    model = Specformer(torch.tensor(3), 8, classes, feature_dropout=np.float32(0.5))
+    model.save_pretrained(tmp_path)
+    again = Specformer.from_pretrained(tmp_path)
+    assert again.config == Specformer(3, 8, 4, feature_dropout=0.5).config
+    assert torch.equal(again.lift.weight, model.lift.weight)
 
 
 def test_saving_again_replaces(folder: Path) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from specformer.errors import ConfigError, RunError
 from specformer.files import replacing, write_json
@@ -82,17 +83,23 @@ class Pretrained(nn.Module):
 
 
 def given(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments from its ``locals()``, sequences as lists.
+    """A constructor's arguments from its ``locals()``: sequences as lists, numbers as Python's own.
+
+    A number of classes often comes from NumPy or as a tensor, and JSON knows neither.
 
     Example:
         >>> given({"self": None, "__class__": None, "sizes": (3, 4), "width": 8})
         {'sizes': [3, 4], 'width': 8}
     """
     return {
-        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in scope.items()
-        if name not in ("self", "__class__")
+        name: _plain(value) for name, value in scope.items() if name not in ("self", "__class__")
     }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor | np.generic) and value.ndim == 0:
+        return value.item()
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
