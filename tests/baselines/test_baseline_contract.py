@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -115,6 +116,37 @@ def test_dropout_acts_in_training_only(graph, name):
     assert not torch.equal(model(x, propagation), model(x, propagation))
     model.eval()
     assert torch.equal(model(x, propagation), model(x, propagation))
+
+
+@every_model
+@pytest.mark.parametrize("value", [-1, None, "x", [], float("nan")], ids=repr)
+def test_bad_arguments_are_named(name, value):
+    for argument in inspect.signature(BASELINES[name]).parameters:
+        if argument == "gamma" and value == -1:  # JacobiConv's may be any number
+            continue
+        if argument == "propagation_dropout" and name == "jacobiconv" and value is None:
+            continue
+        options = {"in_channels": 3, "hidden_channels": 8, "out_channels": 2, argument: value}
+        with pytest.raises(ConfigError, match=rf"\b{argument}\b"):
+            BASELINES[name](**options)
+
+
+@every_model
+@pytest.mark.parametrize(
+    "argument", ["in_channels", "hidden_channels", "out_channels", "num_layers"]
+)
+@pytest.mark.parametrize("value", [0, 2.5])
+def test_counts_are_whole_and_at_least_one(name, argument, value):
+    if argument not in inspect.signature(BASELINES[name]).parameters:
+        return
+    options = {"in_channels": 3, "hidden_channels": 8, "out_channels": 2, argument: value}
+    with pytest.raises(ConfigError, match=f"{argument}={value} must be a"):
+        BASELINES[name](**options)
+
+
+def test_lanczosnet_has_a_convolution_at_least():
+    with pytest.raises(ConfigError, match="num_layers=1 must be at least 2"):
+        BASELINES["lanczosnet"](3, 8, 2, num_layers=1)
 
 
 @pytest.mark.parametrize("name", ["gprgnn", "bernnet", "jacobiconv", "chebnetii"])

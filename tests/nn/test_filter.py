@@ -208,6 +208,10 @@ def test_dropout_only_in_training() -> None:
         ({"num_blocks": -1}, "num_blocks=-1"),
         ({"decoder": "odd"}, "decoder='odd'"),
         ({"activation": "odd"}, "activation='odd'"),
+        ({"hidden_channels": 8.0}, "hidden_channels=8.0 must be a whole number"),
+        ({"num_heads": 0, "attention": False}, "num_heads=0 must be at least 1"),
+        ({"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
+        ({"epsilon": float("nan")}, "epsilon=nan must be a finite number"),
     ],
 )
 def test_bad_options_are_named(options, message: str) -> None:

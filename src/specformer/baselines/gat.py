@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
@@ -118,6 +119,7 @@ class GAT(ConvStack):
         heads: int = 8,
         dropout: float = 0.0,
     ) -> None:
+        check_arguments(locals())
         if hidden_channels % heads:
             raise ConfigError(
                 f"GAT's hidden_channels must be a multiple of heads, not {hidden_channels} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
@@ -66,6 +67,7 @@ class GCN(ConvStack):
         num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
+        check_arguments(locals())
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
         super().__init__((GCNConv(*width) for width in widths), torch.relu, dropout)
         self.channels = in_channels, hidden_channels, out_channels

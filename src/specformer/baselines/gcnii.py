@@ -7,6 +7,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.propagation import Propagation
 from specformer.nn.linear import Linear
 
@@ -74,6 +75,7 @@ class GCNII(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.lin_in = Linear(in_channels, hidden_channels)
         self.convs = nn.ModuleList(

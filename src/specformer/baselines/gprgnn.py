@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import monomial
@@ -52,6 +53,7 @@ class GPRGNN(nn.Module):
         propagation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.alpha = alpha

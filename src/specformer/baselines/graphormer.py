@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.transformer import Attention, Transformer, working_type
 from specformer.nn import kernels
@@ -133,6 +134,7 @@ class Graphormer(Transformer):
         max_distance: int = 20,
         dropout: float = 0.0,
     ) -> None:
+        check_arguments(locals())
         super().__init__(
             in_channels,
             hidden_channels,

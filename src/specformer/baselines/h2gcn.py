@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.propagation import Propagation
 from specformer.nn.linear import Linear
 
@@ -51,6 +52,7 @@ class H2GCN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals(), num_rounds=0)
         self.channels = in_channels, hidden_channels, out_channels
         self.num_rounds = num_rounds
         self.embed = Linear(in_channels, hidden_channels)

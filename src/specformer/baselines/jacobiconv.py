@@ -7,6 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import jacobi
 from specformer.nn.linear import Linear
@@ -59,6 +60,9 @@ class JacobiConv(nn.Module):
         propagation_dropout: float | None = None,
     ) -> None:
         super().__init__()
+        if propagation_dropout is None:
+            propagation_dropout = dropout
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.gamma = gamma
@@ -68,8 +72,7 @@ class JacobiConv(nn.Module):
         self.beta = nn.Parameter(torch.empty(order + 1, hidden_channels))
         self.eta = nn.Parameter(torch.empty(order))
         self.dropout = nn.Dropout(dropout)
-        later = dropout if propagation_dropout is None else propagation_dropout
-        self.propagation_dropout = nn.Dropout(later)
+        self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

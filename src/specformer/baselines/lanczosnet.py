@@ -2,16 +2,19 @@ r"""LanczosNet: powers of the adjacency near by, learned functions of its Ritz v
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import monomial
+from specformer.errors import ConfigError
 from specformer.nn.linear import Linear
 
 _FILTER_CHANNELS = 32
@@ -119,6 +122,8 @@ class LanczosNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals(), num_layers=2, order=0)
+        _check_scales(long_scales)
         widths = layer_widths(hidden_channels, hidden_channels, out_channels, num_layers - 1)
         layers = (
             LanczosConv(*width, order=order, long_scales=long_scales, steps=steps)
@@ -147,3 +152,12 @@ class LanczosNet(nn.Module):
             f"{type(self).__name__}({channels}, num_layers={self.num_layers}, order={self.order}, "
             f"long_scales={self.long_scales}, steps={self.steps})"
         )
+
+
+def _check_scales(given: Sequence[int]) -> None:
+    try:
+        scales = [operator.index(scale) for scale in given]
+    except TypeError:
+        scales = []
+    if not scales or min(scales) < 1:
+        raise ConfigError(f"long_scales={given!r}: give a list of powers of at least 1.")

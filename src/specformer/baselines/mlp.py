@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 
@@ -33,6 +34,7 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import chebyshev
@@ -45,6 +46,7 @@ class NonNegativePolynomial(Derived):
         propagation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.polynomials = chebyshev(order)

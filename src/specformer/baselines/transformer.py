@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
+from specformer.baselines.arguments import check_arguments
 from specformer.baselines.propagation import Propagation
 from specformer.nn.argument_checks import check_split
 from specformer.nn.linear import LayerNorm, Linear
@@ -140,6 +141,7 @@ class Transformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.heads = heads
         self.lin_in = Linear(in_channels, hidden_channels)

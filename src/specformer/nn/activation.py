@@ -10,6 +10,9 @@ from specformer.errors import ConfigError
 
 Activation = Literal["relu", "gelu", "tanh"] | None
 
+#: Their names.
+ACTIVATIONS = ("relu", "gelu", "tanh", None)
+
 _MODULES: dict[str | None, type[nn.Module]] = {
     None: nn.Identity,
     "relu": nn.ReLU,
@@ -20,6 +23,6 @@ _MODULES: dict[str | None, type[nn.Module]] = {
 
 def activation_module(name: Activation) -> nn.Module:
     """The module of that name; None is the identity."""
-    if name not in _MODULES:
+    if name not in ACTIVATIONS:
         raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
     return _MODULES[name]()

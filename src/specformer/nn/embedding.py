@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts
 from specformer.nn.derived import Derived
 from specformer.nn.first_order import first_order
 from specformer.spectrum.packed import PackedGraphs
@@ -109,8 +110,7 @@ class NodeEmbedding(FeatureEmbedding):
 
     def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
         super().__init__(cardinalities, channels)
-        if in_channels < 0:
-            raise ConfigError(f"in_channels={in_channels} must not be negative.")
+        check_counts({"in_channels": in_channels}, "in_channels", least=0)
         self.in_channels = in_channels
         if in_channels:
             self.numbers = nn.Linear(in_channels, channels)

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts
 from specformer.nn.attention import PackedTokens, SelfAttention, Sets, condense
 from specformer.nn.encoding import EigenvalueEncoding
 from specformer.nn.linear import LayerNorm, Linear
@@ -101,8 +101,7 @@ class SpectrumEncoder(nn.Module):
         attends: bool = True,
     ) -> None:
         super().__init__()
-        if num_blocks < 0:
-            raise ConfigError(f"num_blocks={num_blocks} must not be negative.")
+        check_counts({"num_blocks": num_blocks}, "num_blocks", least=0)
         self._known = Remembered()
         self.encoding = EigenvalueEncoding(channels, epsilon, waves=encodes)
         self.embedding = Linear(self.encoding.channels + 1, channels)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_positive, whole_number
 from specformer.nn.derived import Derived
 from specformer.nn.remembered import Remembered
 
@@ -34,6 +35,8 @@ class EigenvalueEncoding(Derived):
 
     def __init__(self, channels: int, epsilon: float = 100.0, waves: bool = True) -> None:
         super().__init__()
+        check_positive({"epsilon": epsilon}, "epsilon")
+        channels = whole_number("hidden_channels", channels)
         if channels < 2 or channels % 2:
             raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
         self.channels = channels if waves else 0

@@ -11,6 +11,7 @@ from torch.func import functional_call
 
 from specformer.errors import ConfigError
 from specformer.nn.activation import Activation
+from specformer.nn.argument_checks import check_counts, check_rates
 from specformer.nn.attention import PackedTokens
 from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
 from specformer.nn.encoder import SpectrumEncoder
@@ -53,6 +54,8 @@ class SpectralFilter(nn.Module):
         attention: bool = True,
     ) -> None:
         super().__init__()
+        check_counts({"num_heads": num_heads}, "num_heads")
+        check_rates({"dropout": dropout}, "dropout")
         if decoder == "heads" and not attention:
             raise ConfigError("attention=False needs decoder='joint': heads are attention's.")
         self.hidden_channels = hidden_channels

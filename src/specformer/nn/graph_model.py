@@ -8,8 +8,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.activation import Activation
-from specformer.nn.argument_checks import check_choices, check_counts, check_rates, check_std
+from specformer.nn.activation import ACTIVATIONS, Activation
+from specformer.nn.argument_checks import (
+    check_choices,
+    check_counts,
+    check_flags,
+    check_rates,
+    check_std,
+)
 from specformer.nn.attention import PROJECTIONS, PackedTokens
 from specformer.nn.decoder import DecoderKind
 from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
@@ -149,7 +155,14 @@ class GraphSpecformer(Pretrained):
 
 def _check(config: dict[str, Any]) -> None:
     """Refuse what no other module would."""
-    check_choices(config, sharing=("small", "medium", "large"), pooling=POOLINGS)
+    check_choices(
+        config,
+        sharing=("small", "medium", "large"),
+        pooling=POOLINGS,
+        filter_activation=ACTIVATIONS,
+        bases_activation=ACTIVATIONS,
+    )
     check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
+    check_flags(config, "encoding", "attention")
     check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
     check_std(config)

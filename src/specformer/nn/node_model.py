@@ -8,8 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.activation import Activation
-from specformer.nn.argument_checks import check_choices, check_counts, check_rates, check_std
+from specformer.nn.activation import ACTIVATIONS, Activation
+from specformer.nn.argument_checks import (
+    check_choices,
+    check_counts,
+    check_flags,
+    check_rates,
+    check_std,
+)
 from specformer.nn.attention import PROJECTIONS
 from specformer.nn.bases import BasesKind, LinearBases, make_bases
 from specformer.nn.decoder import DecoderKind
@@ -318,8 +324,10 @@ def _check(config: dict[str, Any]) -> None:
         space=("output", "hidden", "input"),
         feature_layers=(1, 2),
         second_dropout=("inside", "after"),
+        filter_activation=ACTIVATIONS,
     )
     counts = ("in_channels", "hidden_channels", "out_channels", "num_layers", "num_heads")
     check_counts(config, *counts)
+    check_flags(config, "encoding", "attention", "transform", "residual", "bias")
     check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
     check_std(config)

@@ -213,6 +213,13 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     [
         ("gcn", {"pooling": "odd"}, "pooling='odd': choose mean or sum or max"),
         ("gin", {"hidden_channels": 0}, "hidden_channels=0 must be at least 1"),
+        ("gin", {"num_layers": 2.5}, "num_layers=2.5 must be a whole number"),
+        ("pna", {"average_log_degree": None}, "average_log_degree=None must be a finite number"),
+        ("gps", {"hidden_channels": None}, "hidden_channels=None must be a whole number"),
+        ("graphormer", {"num_heads": -1}, "num_heads=-1 must be at least 1"),
+        ("san", {"gamma": float("nan")}, "gamma=nan must be a finite number"),
+        ("san", {"frequencies": 2.5}, "frequencies=2.5 must be a whole number"),
+        ("cin", {"max_ring": None}, "max_ring=None must be a whole number"),
         ("gatedgcn", {"num_layers": 0}, "num_layers=0"),
         ("gatedgcn", {"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
         ("gatedgcn", {"walk_steps": 0}, "walk_steps=0 must be at least 1"),

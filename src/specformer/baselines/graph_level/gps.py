@@ -107,12 +107,13 @@ class GPS(PooledBaseline):
         in_channels: int = 0,
     ) -> None:
         arguments = given(locals())
+        check_counts(arguments, "hidden_channels", "walk_steps")
+        check_counts(arguments, "walk_channels", least=0)
         if not 0 < walk_channels < hidden_channels:
             raise ConfigError(
                 f"walk_channels={walk_channels} must lie between 0 and "
                 f"hidden_channels={hidden_channels}."
             )
-        check_counts(arguments, "walk_steps")
         super().__init__(arguments, hidden_channels - walk_channels)
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
         self.walk_steps = walk_steps

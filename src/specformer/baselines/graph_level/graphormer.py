@@ -90,7 +90,7 @@ class GraphGraphormer(GraphBaseline):
         in_channels: int = 0,
     ) -> None:
         super().__init__(given(locals()))
-        check_counts(self.config, "max_degree", "max_distance", "max_hops")
+        check_counts(self.config, "num_heads", "max_degree", "max_distance", "max_hops")
         self.max_distance, self.num_heads = max_distance, num_heads
         self.degrees = nn.Embedding(max_degree + 1, hidden_channels)
         self.bonds = BondEmbedding(edge_cardinalities, num_heads)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds, spread
 from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline
-from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_split
+from specformer.nn.argument_checks import check_positive, check_split
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
@@ -146,8 +145,7 @@ class PNA(PooledBaseline):
     ) -> None:
         super().__init__(given(locals()))
         check_split(hidden_channels, towers, "towers")
-        if not average_log_degree > 0:
-            raise ConfigError(f"average_log_degree={average_log_degree} must be positive.")
+        check_positive(self.config, "average_log_degree")
         self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
         self.convs = nn.ModuleList(
             PNAConv(hidden_channels, towers, average_log_degree) for _ in range(num_layers)

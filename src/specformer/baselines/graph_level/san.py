@@ -16,7 +16,7 @@ from specformer.baselines.graph_level.stem import (
     normalised,
 )
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts, check_split
+from specformer.nn.argument_checks import check_counts, check_numbers, check_split
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.pooling import Pooling
@@ -217,6 +217,9 @@ class SAN(PooledBaseline):
         in_channels: int = 0,
     ) -> None:
         arguments = given(locals())
+        check_counts(arguments, "hidden_channels", "frequencies", "spectrum_layers")
+        check_counts(arguments, "spectrum_channels", least=0)
+        check_numbers(arguments, "gamma")
         if not 0 < spectrum_channels < hidden_channels:
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must lie between 0 and "
@@ -228,7 +231,6 @@ class SAN(PooledBaseline):
             )
         if gamma < 0:
             raise ConfigError(f"gamma={gamma} must not be negative.")
-        check_counts(arguments, "frequencies", "spectrum_layers")
         super().__init__(arguments, hidden_channels - spectrum_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
         self.spectrum = SpectrumEncoding(

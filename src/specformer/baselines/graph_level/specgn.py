@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.stem import PooledBaseline
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts, check_numbers
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.graph_bases import (
     BasesNorm,
@@ -78,8 +79,8 @@ class ChannelFilters(nn.Module):
         normalise: Normalisation = None,
     ) -> None:
         super().__init__()
-        if order < 1:
-            raise ConfigError(f"order={order} must be at least 1.")
+        check_counts({"order": order}, "order")
+        check_numbers({"exponent": exponent}, "exponent")
         if not 0.0 < exponent <= 1.0:
             raise ConfigError(f"exponent={exponent} must be positive and at most 1.")
         self.order, self.exponent = order, exponent

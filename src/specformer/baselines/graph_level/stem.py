@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
-from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_choices, check_counts, check_rates
 from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
@@ -99,8 +98,7 @@ def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
 
 def check_max_ring(max_ring: int) -> int:
     """Refuse rings that are none."""
-    if max_ring < 3:
-        raise ConfigError(f"max_ring={max_ring} must be at least 3.")
+    check_counts({"max_ring": max_ring}, "max_ring", least=3)
     return max_ring
 
 
