@@ -100,6 +100,21 @@ def test_training_after_evaluation_in_inference_mode(graph, name):
 
 
 @every_model
+def test_gradients_under_autocast_are_near_those_without(graph, name):
+    model, propagation = make(name, torch.float32), graph.propagation(torch.float32)
+    torch.manual_seed(0)
+    x = torch.randn(graph.num_nodes, 3)
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            loss = model(x, propagation).float().square().sum()
+        found.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
+        )
+    assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.98
+
+
+@every_model
 def test_reset_parameters_forgets_everything(name):
     models = make(name, seed=1), make(name, seed=2)
     for model in models:

@@ -22,10 +22,11 @@ from tests.nn.plain_twin import (
 )
 from tests.spectrum.known_graphs import SMALL, graphs, hypercube
 
-from specformer import Specformer, Spectrum, decompose
+from specformer import Specformer, Spectrum, approximate, decompose
 from specformer.baselines.gprgnn import GPRGNN
 from specformer.baselines.propagation import Propagation
 from specformer.errors import ConfigError
+from specformer.nn.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 
 SHARINGS = ["small", "medium", "large"]
@@ -482,6 +483,25 @@ def test_autocast_may_mix_precisions() -> None:
         out = model(torch.ones(7, 3, dtype=torch.bfloat16), STAR)
     assert out.shape == (7, 2)
     assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("decomposed", [False, True], ids=["approximate", "decompose"])
+@pytest.mark.parametrize("options", [{}, {"transform": True, "norm": "batch"}], ids=["plain", "bn"])
+def test_gradients_under_autocast_are_near_those_without(sparse, decomposed, options) -> None:
+    spectrum = (decompose if decomposed else approximate)(SMALL["star"])
+    torch.manual_seed(0)
+    model, x = Specformer(3, 8, 4, **options), random(spectrum.num_nodes, 3).float()
+    given = SparseFeatures.from_scipy(sp.csr_array(x.numpy())) if sparse else x
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            out = model(given, spectrum).float()
+            loss = (out * random(*out.shape, seed=1).float()).sum()
+        found.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
+        )
+    assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.98
 
 
 @pytest.mark.parametrize("keys", [None, 2], ids=["tokens", "landmarks"])

@@ -29,8 +29,10 @@ class GCN2Conv(nn.Module):
         self.lin.reset_parameters()
 
     def forward(self, h: Tensor, initial: Tensor, propagation: Propagation) -> Tensor:
-        mixed = torch.lerp(propagation.adjacency_with_loops(h), initial, self.alpha)
-        return torch.lerp(mixed, self.lin(mixed), self.beta)
+        around = propagation.adjacency_with_loops(h)
+        # Autocast gives them different precisions, and lerp wants one.
+        mixed = torch.lerp(around, initial.to(around.dtype), self.alpha)
+        return torch.lerp(mixed, self.lin(mixed).to(mixed.dtype), self.beta)
 
 
 class GCNII(nn.Module):

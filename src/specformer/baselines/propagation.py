@@ -12,7 +12,7 @@ from torch import Tensor
 from specformer.baselines.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.baselines.lanczos import ritz_pairs
 from specformer.spectrum.kept import keeping, kept_property
-from specformer.spectrum.sparse import to_torch
+from specformer.spectrum.sparse import sparse_product, to_torch
 
 
 class _SymmetricProduct(torch.autograd.Function):
@@ -21,11 +21,11 @@ class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return matrix @ dense
+        return sparse_product(matrix, dense)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix @ gradients[0]
+        return None, sparse_product(ctx.matrix, gradients[0])
 
 
 def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
     """
     n, channels = h.shape[-2:]
     columns = h.reshape(-1, n, channels).transpose(0, 1).reshape(n, -1)
-    out: Tensor = _SymmetricProduct.apply(matrix, columns)
+    out: Tensor = _SymmetricProduct.apply(matrix, columns).to(h.dtype)  # autocast's, if it is on
     return out.reshape(n, -1, channels).transpose(0, 1).reshape(h.shape)
 
 

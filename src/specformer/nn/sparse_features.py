@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from specformer.nn.first_order import first_order
 from specformer.nn.linear import column_sums
 from specformer.nn.remembered import Remembered
-from specformer.spectrum.sparse import compressed_rows
+from specformer.spectrum.sparse import compressed_rows, sparse_product
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +129,7 @@ class SparseFeatures:
             columns = self._known(columns, runs, lambda: _shifted(columns, runs, width).flatten())
         shape = (runs * rows, runs * width)
         matrix = compressed_rows(starts, columns, values.reshape(-1), shape)
-        out = matrix @ dense.reshape(runs * width, -1)
+        out = sparse_product(matrix, dense.reshape(runs * width, -1))
         return out.view(*dense.shape[:-2], rows, -1)
 
 

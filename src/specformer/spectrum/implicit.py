@@ -24,7 +24,7 @@ from specformer.spectrum.signal_checks import (
     check_response,
     check_signal,
 )
-from specformer.spectrum.sparse import to_torch
+from specformer.spectrum.sparse import sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
 
 #: A filter's T_k(L − I) x are kept for its gradient up to this many numbers (1 GiB in float32);
@@ -187,12 +187,13 @@ class ImplicitSpectrum:
             -1, self.degree + 1, copies, channels
         )
         columns = x.expand(*lead, n, channels).reshape(-1, n, channels)
+        # Autocast may have shortened them, but sparse products keep their precision.
         out = cast(
             Tensor,
             _ChebyshevSeries.apply(
                 self.operator,
-                columns.transpose(0, 1).reshape(n, -1).contiguous(),
-                terms.permute(1, 2, 0, 3).reshape(self.degree + 1, copies, -1),
+                columns.transpose(0, 1).reshape(n, -1).contiguous().to(self.dtype),
+                terms.permute(1, 2, 0, 3).reshape(self.degree + 1, copies, -1).to(self.dtype),
             ),
         )
         parts = out.reshape(n, copies, -1, channels).permute(2, 0, 1, 3)
@@ -317,9 +318,9 @@ def chebyshev_basis(matrix: Tensor, x: Tensor, count: int) -> Iterator[Tensor]:
     before, current = x, x
     for k in range(count):
         if k == 1:
-            current = matrix @ x
+            current = sparse_product(matrix, x)
         elif k > 1:
-            before, current = current, torch.sub(2.0 * (matrix @ current), before)
+            before, current = current, torch.sub(2.0 * sparse_product(matrix, current), before)
         yield current
 
 
@@ -329,6 +330,7 @@ def _clenshaw(matrix: Tensor, coefficients: Tensor, y: Tensor) -> Tensor:
     for k in range(len(coefficients) - 1, -1, -1):
         term = (coefficients[k] * y).sum(dim=1)
         if k < len(coefficients) - 1:
-            term = torch.add(term, matrix @ current, alpha=2.0 if k else 1.0) - after
+            product = sparse_product(matrix, current)
+            term = torch.add(term, product, alpha=2.0 if k else 1.0) - after
         after, current = current, term
     return current

@@ -178,6 +178,7 @@ def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     With few columns the usual product with a transposed matrix is slow on a CPU: as rows times
     matrix it takes a quarter of the time.
     """
+    x = x.to(vectors.dtype)  # a gradient may come in autocast's precision
     if not forward:
         return vectors @ x.contiguous()
     if x.is_cuda:

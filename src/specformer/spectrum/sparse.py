@@ -32,3 +32,19 @@ def compressed_rows(
     with warnings.catch_warnings():  # "in beta" since 2021, "invariants": not the user's concern
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)")
         return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
+
+
+def sparse_product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """``matrix @ dense`` in the matrix's precision, autocast or not: a CPU has no shorter one.
+
+    Example:
+        >>> matrix = to_torch(sp.csr_array(np.eye(2)), torch.device("cpu"), torch.float32)
+        >>> with torch.autocast("cpu", torch.bfloat16):
+        ...     sparse_product(matrix, torch.ones(2, 1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    kind = dense.device.type
+    if not torch.is_autocast_enabled(kind):
+        return matrix @ dense
+    with torch.autocast(kind, enabled=False):
+        return matrix @ dense.to(matrix.dtype)
