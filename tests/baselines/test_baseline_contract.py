@@ -114,6 +114,13 @@ def test_gradients_under_autocast_are_near_those_without(graph, name):
     assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.98
 
 
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "mlp"])
+def test_features_of_other_nodes_are_refused(graph, name):
+    x = torch.randn(graph.num_nodes + 1, 3, dtype=torch.float64)
+    with pytest.raises(ConfigError, match=f"but the graph has {graph.num_nodes} nodes"):
+        make(name)(x, graph.propagation())
+
+
 @every_model
 def test_reset_parameters_forgets_everything(name):
     models = make(name, seed=1), make(name, seed=2)

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from specformer.baselines import Propagation
+from specformer.errors import ConfigError
 
 PRODUCTS = ["adjacency", "laplacian", "adjacency_with_loops", "one_hop", "two_hop"]
 
@@ -57,6 +60,35 @@ def test_dtype_and_no_warning(graph, dtype):
         warnings.simplefilter("error")
         out = Propagation(graph.weights, dtype=dtype).adjacency(torch.eye(9, dtype=dtype))
     torch.testing.assert_close(out, graph.adjacency.to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "message"),
+    [
+        (np.ones((2, 3)), r"square, but its shape is \[2, 3\]"),
+        (np.array([[0.0, 1.0], [0.0, 0.0]]), "must be symmetric"),
+        (np.array([[0.0, -1.0], [-1.0, 0.0]]), "negative or not finite"),
+        (np.array([[0.0, np.nan], [np.nan, 0.0]]), "negative or not finite"),
+    ],
+    ids=["oblong", "directed", "negative", "nan"],
+)
+def test_what_is_no_adjacency_is_refused(adjacency, message):
+    with pytest.raises(ConfigError, match=message):
+        Propagation(adjacency)
+
+
+def test_stored_zeros_are_no_edges_and_repeats_are_one():
+    weights, columns = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0], [1, 1, 0, 0, 2, 1]
+    stored = sp.csr_array((weights, columns, [0, 2, 5, 6]), shape=(3, 3))
+    propagation = Propagation(stored)
+    assert propagation.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert propagation.degrees.tolist() == [1, 1, 0]
+    assert stored.nnz == 6  # the caller's is left alone
+
+
+def test_a_signal_of_another_precision_is_named(graph):
+    with pytest.raises(ConfigError, match=r"signal is torch\.float32, the graph torch\.float64"):
+        graph.propagation().adjacency(torch.ones(graph.num_nodes, 1))
 
 
 def test_degrees_count_neighbours(graph):

@@ -37,6 +37,7 @@ class ConvStack(nn.Module):
             conv.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         *others, last = self.convs
         for conv in others:
             x = self.activation(conv(self.dropout(x), propagation))

@@ -92,6 +92,7 @@ class GCNII(nn.Module):
             layer.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         initial = h = self.lin_in(self.dropout(x)).relu()
         for conv in self.convs:
             h = conv(self.dropout(h), initial, propagation).relu()

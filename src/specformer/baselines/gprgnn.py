@@ -72,6 +72,7 @@ class GPRGNN(nn.Module):
             self.gamma.copy_(torch.tensor(gamma, dtype=self.gamma.dtype))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         adjacency = propagation.adjacency_with_loops if self.self_loops else propagation.adjacency
         h = self.propagation_dropout(self.mlp(x))
         gammas = self.gamma[..., None, None].unbind(-3)

@@ -64,6 +64,7 @@ class H2GCN(nn.Module):
         self.classify.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         r = self.dropout(self.embed(self.dropout(x)).relu())
         # One block of W_c for each word of up to K hops, shorter words first, the last hop's
         # letter changing fastest.

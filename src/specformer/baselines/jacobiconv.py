@@ -85,6 +85,7 @@ class JacobiConv(nn.Module):
         nn.init.ones_(self.beta[0])
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         h = self.propagation_dropout(self.lin(self.dropout(x)))
         terms = torch.einsum("...nh,...kho->...kno", h, self._order_weights())
         return self.polynomials.combine(propagation.adjacency, terms.unbind(-3))

@@ -70,6 +70,7 @@ class NonNegativePolynomial(Derived):
         nn.init.ones_(self.coefficients)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         h = self.propagation_dropout(self.mlp(x))
         weights = self._chebyshev_weights()[..., None, None].unbind(-3)
         return self.polynomials.combine(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specformer.baselines.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.baselines.lanczos import ritz_pairs
+from specformer.errors import ConfigError
 from specformer.spectrum.kept import keeping, kept_property
 from specformer.spectrum.sparse import sparse_product, to_torch
 
@@ -34,6 +35,11 @@ def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
     The result keeps the product's node-major memory, so of a chain of products (a polynomial) only
     the first one copies.
     """
+    if h.dtype != matrix.dtype and not torch.is_autocast_enabled(h.device.type):
+        raise ConfigError(
+            f"the signal is {h.dtype}, the graph {matrix.dtype}: make it a "
+            f"Propagation(…, dtype={h.dtype})."
+        )
     n, channels = h.shape[-2:]
     columns = h.reshape(-1, n, channels).transpose(0, 1).reshape(n, -1)
     out: Tensor = _SymmetricProduct.apply(matrix, columns).to(h.dtype)  # autocast's, if it is on
@@ -59,12 +65,24 @@ class Propagation:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self._adjacency = sp.csr_array(adjacency)
+        self._adjacency = _checked(adjacency)
         self.device = torch.device(device or "cpu")
         self.dtype = dtype
         self.num_nodes = int(self._adjacency.shape[0])
         self._ritz_pairs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._distances: dict[int, Tensor] = {}
+
+    def check(self, x: Tensor) -> None:
+        """Refuse features of other nodes than the graph's.
+
+        Example:
+            >>> Propagation(sp.csr_array((2, 2))).check(torch.ones(3, 4))
+            Traceback (most recent call last):
+            specformer.errors.ConfigError: x has shape [3, 4], but the graph has 2 nodes.
+        """
+        if x.dim() < 2 or x.shape[-2] != self.num_nodes:
+            shape = list(x.shape)
+            raise ConfigError(f"x has shape {shape}, but the graph has {self.num_nodes} nodes.")
 
     def adjacency(self, h: Tensor) -> Tensor:
         r""":math:`D^{-1/2} A D^{-1/2} h` for ``h`` of shape [..., n, channels]."""
@@ -159,6 +177,20 @@ class Propagation:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.as_tensor(array).to(self.device, self.dtype)
+
+
+def _checked(given: Any) -> sp.csr_array:
+    """The matrix without repeats and stored zeros; one that is no adjacency is refused."""
+    adjacency = sp.csr_array(given, dtype=np.float64, copy=True)
+    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise ConfigError(f"adjacency must be square, but its shape is {list(adjacency.shape)}.")
+    adjacency.sum_duplicates()
+    adjacency.eliminate_zeros()
+    if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
+        raise ConfigError("adjacency has weights that are negative or not finite.")
+    if (adjacency - adjacency.T).count_nonzero():
+        raise ConfigError("adjacency must be symmetric: take adjacency.maximum(adjacency.T).")
+    return adjacency
 
 
 def _normalised(adjacency: sp.csr_array) -> sp.csr_array:

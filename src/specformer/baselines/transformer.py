@@ -157,6 +157,7 @@ class Transformer(nn.Module):
             layer.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
         h = self.tokens(x, propagation)
         attention = self.attention(propagation)
         for block in self.blocks:
