@@ -45,6 +45,20 @@ def test_gradient_in_the_eigenvalues_is_the_papers(decoder) -> None:
     )
 
 
+@decoders
+@pytest.mark.parametrize("num_blocks", [1, 2])
+def test_gradient_in_equal_eigenvalues_is_the_papers(decoder, num_blocks: int) -> None:
+    filt = scrambled(SpectralFilter(8, 2, num_blocks, decoder=decoder))
+    values = torch.tensor([1.1, 0.3, 1.1, 0.0, 1.1], dtype=torch.float64, requires_grad=True)
+    assert_twins(
+        filt,
+        lambda: filt(values),
+        lambda: reference.spectral_filter(state_of(filt), values, 2, decoder=decoder),
+        values,
+    )
+    torch.testing.assert_close(filt(values), filt(values.detach()), rtol=0, atol=1e-12)
+
+
 eigenvalues = st.lists(st.sampled_from([0.0, 0.25, 0.7, 1.0, 1.5, 2.0]), min_size=1, max_size=9)
 
 

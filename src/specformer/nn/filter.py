@@ -66,7 +66,10 @@ class SpectralFilter(nn.Module):
         self.decoder = make_decoder(decoder, hidden_channels, num_heads, activation)
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
+        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all.
+
+        Gradients flow back to the eigenvalues, to each of equal ones its own.
+        """
         if not isinstance(eigenvalues, Tensor):
             given = type(eigenvalues).__name__
             raise ConfigError(
@@ -75,6 +78,8 @@ class SpectralFilter(nn.Module):
         if eigenvalues.dim() != 1 or len(eigenvalues) == 0:
             shape = list(eigenvalues.shape)
             raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
+        if eigenvalues.requires_grad:  # finding equal ones has no gradient
+            return self.decode(Tokens(eigenvalues, torch.ones_like(eigenvalues)))
         groups = distinct(eigenvalues)
         return self.decode(groups.tokens, index=groups.index)
 
