@@ -220,3 +220,8 @@ def test_tolerance_of_eigenpairs_is_the_callers() -> None:
         assert_eigenpairs(
             np.asarray(normalised_laplacian(SMALL["path"]).toarray()), spectrum, atol=1e-5
         )
+
+
+def test_a_model_of_whole_graphs_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"not one row a node: the output is \[2\]"):
+        assert_permutation_equivariant(lambda x, _: x.sum(dim=0), torch.ones(7, 2), SMALL["path"])

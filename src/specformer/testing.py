@@ -68,6 +68,9 @@ def assert_permutation_equivariant(
     relabelled = adjacency[order][:, order]
     with _evaluating(model):
         before = model(x, decompose(adjacency, **options))
+        if before.dim() < 2 or before.shape[-2] != len(order):
+            shape, nodes = list(before.shape), len(order)
+            raise AssertionError(f"not one row a node: the output is {shape} for {nodes} nodes")
         after = model(x.index_select(-2, index), decompose(relabelled, **options))
     _assert_equal(after, before.index_select(-2, index), atol, "not permutation equivariant")
 
