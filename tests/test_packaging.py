@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+import tarfile
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -78,6 +82,25 @@ def test_every_folder_with_code_is_a_package():
 
     # setuptools' finder leaves a folder without __init__.py out of the wheel, without a word.
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_an_sdist_holds_the_whole_checkout(tmp_path):
+    """Also the tests with what they read, or none of them could be run from it."""
+    kept = {"src", "tests", "docs", "examples", "results", ".ci"}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    left_out = shutil.ignore_patterns("__pycache__", "*.egg-info", *(folders - kept))
+    checkout = Path(shutil.copytree(ROOT, tmp_path / "checkout", ignore=left_out))
+    files = {path.relative_to(checkout) for path in checkout.rglob("*") if path.is_file()}
+
+    command = [sys.executable, "-c", "import setuptools.build_meta as b; b.build_sdist('dist')"]
+    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    (built,) = (checkout / "dist").iterdir()
+    with tarfile.open(built) as archive:
+        held = {Path(*Path(name).parts[1:]) for name in archive.getnames()}
+
+    # Beside these folders a checkout may hold what git ignores, coverage's data for one.
+    assert {path for path in files - held if path.parts[0] in kept} == set()
+    assert {Path("constraints.txt"), Path("Makefile"), Path("CHANGELOG.md")} <= held
 
 
 def test_constraints_are_exact_and_name_no_place(pin_lines, pins):
