@@ -233,6 +233,27 @@ def test_a_precision_that_will_not_do_is_named(dtype: Any) -> None:
             make(SMALL["star"], dtype=dtype)
 
 
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ("gpu", "device='gpu': choose 'cpu' or 'cuda'."),
+        (1.5, "device=1.5: choose 'cpu' or 'cuda'."),
+        ("cuda:99", "device='cuda:99': PyTorch sees "),
+    ],
+)
+def test_a_device_that_is_not_there_is_named(device: Any, told: str) -> None:
+    for make in (decompose, approximate):
+        with pytest.raises(SpectrumError, match=f"^{re.escape(told)}"):
+            make(SMALL["star"], device=device)
+
+
+def test_without_a_gpu_the_first_one_is_not_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for device in ("cuda", torch.device("cuda", 0)):
+        with pytest.raises(SpectrumError, match="PyTorch sees no CUDA device here"):
+            decompose(SMALL["star"], device=device)
+
+
 @pytest.mark.parametrize("options", [{"ranks": 2}, {"hostfile": "hosts.txt"}])
 @pytest.mark.parametrize("solver", ["auto", "dense", "chebyshev"])
 def test_options_of_slepc_are_refused_elsewhere(solver: Any, options: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from specformer.spectrum.distinct import group_starts, snap
 from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers import chebyshev, dense, lanczos, slepc, subspace
 from specformer.spectrum.spectrum import SolveReport, Spectrum
+from specformer.spectrum.where import usable_device
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def decompose(
         if value is not None and solver != "slepc":
             raise SpectrumError(f"{option}={value} goes with solver='slepc', not with {solver!r}.")
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
     names: list[str] = []
     if cache is not None:

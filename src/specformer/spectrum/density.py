@@ -14,6 +14,7 @@ from specformer.spectrum.quadrature import gauss_quadrature
 from specformer.spectrum.signal_checks import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
 from specformer.spectrum.sparse import to_torch
+from specformer.spectrum.where import usable_device
 
 #: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
 _HELD = 2**28
@@ -72,7 +73,7 @@ def spectral_density(
     """
     check_count("probes", probes)
     check_count("steps", steps)
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     n = int(laplacian.shape[0])
     shifted = sp.csr_array(laplacian - sp.eye_array(n))
     shifted.eliminate_zeros()

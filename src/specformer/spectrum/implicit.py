@@ -26,6 +26,7 @@ from specformer.spectrum.signal_checks import (
 )
 from specformer.spectrum.sparse import sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
+from specformer.spectrum.where import usable_device
 
 #: A filter's T_k(L − I) x are kept for its gradient up to this many numbers (1 GiB in float32);
 #: beyond that the gradient computes them again, half as many products more in all.
@@ -242,7 +243,7 @@ def approximate(
     started = time.perf_counter()
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     tokens = spectral_density(
         laplacian,
         probes=probes,

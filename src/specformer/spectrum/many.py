@@ -18,6 +18,7 @@ from specformer.graphs.graph_set import ragged, starts
 from specformer.spectrum.checks import TOLERANCE
 from specformer.spectrum.solvers import batched
 from specformer.spectrum.solvers.batched import Isolated, Matrix
+from specformer.spectrum.where import usable_device
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ def decompose_many(
         >>> decompose_many(pair_and_atom).eigenvalues
         tensor([0., 2., 1.])
     """
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     if cache is not None:
         from specformer.spectrum import many_cache  # which fills its files from the shards here
 
@@ -163,7 +164,7 @@ def spectra_shards(
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
     if isolated not in ("one", "zero"):
         raise ConfigError(f"isolated={isolated!r}: choose one or zero.")
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     precision = solve_in or (torch.float64 if target.type == "cpu" else torch.float32)
     if precision not in batched.EQUAL:
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")

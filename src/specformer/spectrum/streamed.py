@@ -13,6 +13,7 @@ from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.solvers.dense import available_bytes
 from specformer.spectrum.spectrum import Spectrum
+from specformer.spectrum.where import usable_device
 
 #: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
 _SHARE = 0.5
@@ -63,7 +64,7 @@ def decompose_streamed(
 device=cpu, streamed from cpu in torch.bfloat16)
     """
     adjacency = as_adjacency(source)
-    target = torch.device(device or "cpu")
+    target = usable_device(device)
     if cache is None or storage == torch.float32:
         return _on_host(adjacency, k, target, cache).streamed(target, storage=storage)
     graph = spectrum_cache.content(adjacency)

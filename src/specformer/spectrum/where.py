@@ -1,0 +1,28 @@
+r"""Where a spectrum is solved, and where it lies."""
+
+from __future__ import annotations
+
+import torch
+
+from specformer.errors import SpectrumError
+
+
+def usable_device(device: torch.device | str | None) -> torch.device:
+    """The device that is asked for, the CPU for None; refused where PyTorch has none such.
+
+    Example:
+        >>> usable_device(None)
+        device(type='cpu')
+        >>> usable_device("gpu")
+        Traceback (most recent call last):
+        specformer.errors.SpectrumError: device='gpu': choose 'cpu' or 'cuda'.
+    """
+    try:
+        target = torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise SpectrumError(f"device={device!r}: choose 'cpu' or 'cuda'.") from error
+    count = torch.cuda.device_count() if target.type == "cuda" else 0
+    if target.type == "cuda" and (target.index or 0) >= count:
+        seen = f"{count} CUDA devices" if count else "no CUDA device"
+        raise SpectrumError(f"device={str(target)!r}: PyTorch sees {seen} here.")
+    return target
