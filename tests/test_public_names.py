@@ -91,7 +91,26 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specformer")
         for alias in node.names
     }
-    assert seen == set(specformer.__all__) - {"__version__"}
+    assert seen == set(dir(specformer)) - {"__version__"}
+
+
+def test_type_checkers_see_no_other_names() -> None:
+    """A module's own ``__getattr__`` makes any name an ``Any``, so they must not see that."""
+    tree = ast.parse(Path(specformer.__file__).read_text(encoding="utf-8"))
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    hidden = [node for node in tree.body if isinstance(node, ast.If)]
+    assert "__getattr__" not in functions
+    assert [ast.unparse(node.test) for node in hidden] == ["TYPE_CHECKING", "not TYPE_CHECKING"]
+
+
+def test_rooms_need_no_import_of_their_own() -> None:
+    """What errors tell readers to call is there: ``specformer.datasets.pack(batch)``."""
+    rooms = ["graphs", "spectrum", "nn", "datasets", "testing"]  # none loads one after it
+    calls = ", ".join(f"sf.{room}.__name__" for room in rooms)
+    code = f"import specformer as sf; print({calls})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [f"specformer.{room}" for room in rooms]
+    assert set(rooms) <= set(dir(specformer))
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -9,6 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specformer import datasets as datasets
+    from specformer import graphs as graphs
+    from specformer import nn as nn
+    from specformer import spectrum as spectrum
+    from specformer import testing as testing
     from specformer.errors import GraphError as GraphError
     from specformer.errors import SpecformerError as SpecformerError
     from specformer.graphs import Graph as Graph
@@ -45,16 +50,23 @@ _HOMES = {
     "read_graph": "specformer.graphs",
 }
 
+#: Subpackages that need no import of their own.
+_ROOMS = ("datasets", "graphs", "nn", "spectrum", "testing")
+
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'specformer' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker every name would be there, a misspelt one too
+
+    def __getattr__(name: str) -> Any:
+        if name in _ROOMS:
+            return importlib.import_module(f"specformer.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'specformer' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_ROOMS]
