@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from specformer import decompose
 from specformer.benchmarks.decompose_suite import (
     Case,
     DecomposePlan,
+    _timed,
     arpack_seconds,
     bench_decompositions,
 )
@@ -48,6 +50,22 @@ def folder(tmp_path_factory):
 def test_a_case_as_it_is_written(text, k, solver):
     case = Case.of(text)
     assert (case.name, case.k, case.solver) == ("cora", k, solver)
+
+
+def test_no_repeat_finds_the_result_of_the_last_in_memory():
+    made, alive = [], []
+
+    def solve():
+        alive.append(sum(one() is not None for one in made))
+        found = torch.zeros(3)
+        made.append(weakref.ref(found))
+        return found
+
+    found, seconds, peak = _timed(solve, CPU, DecomposePlan(3), lambda *_: None)
+    assert alive == [0, 0, 0]
+    assert found is made[-1]()
+    assert seconds >= 0
+    assert peak is None
 
 
 @pytest.mark.parametrize("pairs", ["few", "0", "3+", "3+0", "1+2+3"])

@@ -175,8 +175,10 @@ def _timed(
     solve: Callable[[], Found], device: torch.device, plan: DecomposePlan, update: Any
 ) -> tuple[Found, float, float | None]:
     """What the last solve found, the median of the seconds, and the most megabytes it took."""
-    seconds = []
+    seconds, peaks = [], []
+    found: Found | None = None
     for repeat in range(plan.repeats):
+        found = None  # or the last one's result would count among the memory of this one
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
@@ -185,9 +187,11 @@ def _timed(
         found = solve()
         synchronise(device)
         seconds.append(time.perf_counter() - began)
+        if device.type == "cuda":
+            peaks.append(torch.cuda.max_memory_allocated(device) / 1e6)
         update(repeat + 1, repeat + 1)
-    peak = torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else None
-    return found, statistics.median(seconds), peak
+    assert found is not None
+    return found, statistics.median(seconds), max(peaks, default=None)
 
 
 def arpack_seconds(graph: Graph, limit: float = ARPACK_SECONDS) -> float | None:
