@@ -57,6 +57,14 @@ def entry(case: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def test_beside_a_decomposition_stands_arpack_and_no_plain_loop() -> None:
+    row = {"case": "cora", "nodes": 2708, "eigenpairs": 50, "ours_ms": 250.0}
+    row |= {"reference_ms": 4000.0, "ratio": 16.0, "ours_mb": None, "peers": {}}
+    [(header, lines)] = bench_grids({"suite": "spectrum", "rows": [row]})
+    assert header == ["case", "nodes", "eigenpairs", "ours, ms", "ARPACK, ms", "ratio"]
+    assert lines == [["cora", "2,708", "50", "250", "4,000", "16.0×"]]
+
+
 def test_accuracies_have_a_line_a_rule() -> None:
     (header, lines), _ = bench_grids({"suite": "same", "rows": [same_row()]})
     first, second = (dict(zip(header, line, strict=True)) for line in lines)

@@ -24,6 +24,8 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
         return [_accuracy_grid(result["rows"]), _error_grid(result["rows"])]
     if result.get("suite") == "decompose":
         return [_decomposition_grid(result["rows"])]
+    if result.get("suite") == "spectrum":
+        return [_arpack_grid(result["rows"])]
     return [bench_grid(result)]
 
 
@@ -134,6 +136,23 @@ def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
                 f"> {limit:.0f}" if limit and arpack is None else _figure(arpack),
             ]
         )
+    return header, lines
+
+
+def _arpack_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """What the suite ``spectrum`` measures: no epochs, no plain loop, no memory."""
+    header = ["case", "nodes", "eigenpairs", "ours, ms", "ARPACK, ms", "ratio"]
+    lines = [
+        [
+            row["case"],
+            f"{row['nodes']:,}",
+            f"{row['eigenpairs']:,}",
+            _figure(row["ours_ms"]),
+            _figure(row["reference_ms"]),
+            _times(row["ratio"]),
+        ]
+        for row in rows
+    ]
     return header, lines
 
 
