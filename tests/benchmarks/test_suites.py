@@ -28,7 +28,7 @@ from specformer.benchmarks.overhead import (
 )
 from specformer.cli import app
 from specformer.datasets import csbm
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, SpecformerError
 from specformer.experiments.bench_tables import bench_grid, bench_markdown
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
@@ -143,7 +143,24 @@ def test_a_table_for_people() -> None:
     result = CliRunner().invoke(app, [*words, "--quiet"])
     assert result.exit_code == 0, result.output
     assert "grid-5x6" in result.stdout
-    assert "plain, ms" in result.stdout
+    assert "ARPACK, ms" in result.stdout
+
+
+@pytest.mark.parametrize("suite", ["node", "same", "spectrum", "overhead"])
+def test_a_case_that_is_not_there_is_told_before_any_is_measured(
+    suite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*_: Any, **__: Any) -> None:
+        raise AssertionError("measured")
+
+    for place in ("node_suite.measure", "spectrum_suite.measure", "overhead._nodes"):
+        monkeypatch.setattr(f"specformer.benchmarks.{place}", measured)
+    monkeypatch.setattr("specformer.benchmarks.same_suite.same_row", measured)
+    first = "penn94-sized" if suite == "overhead" else "csbm"
+    words = ["bench", suite, "--datasets", f"{first},nosuch", "--device", "cpu", "--quiet"]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, SpecformerError), result.exception
+    assert "nosuch" in str(result.exception)
 
 
 @pytest.mark.parametrize(

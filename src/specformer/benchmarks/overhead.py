@@ -65,10 +65,11 @@ def bench_overhead(
     progress: Progress,
 ) -> list[dict[str, Any]]:
     """A row a set, with the paper's figures and the seconds of the decomposition beside ours."""
-    rows = []
     for name in names:
         if name not in DATASETS:
             raise ConfigError(f"--datasets {name}: the overhead suite has {', '.join(DATASETS)}.")
+    rows = []
+    for name in names:
         with progress.stage(f"bench {name}", plan.repeats + 1, "round") as update:
             if name == "zinc-2k":
                 contestants, floor, solving = _molecules(data, device, peaks)

@@ -19,7 +19,9 @@ from specformer.benchmarks import (
 )
 from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
+from specformer.datasets import node_graph
 from specformer.errors import ConfigError, check_known
+from specformer.experiments.graph_source import graph_source
 from specformer.training.environment import device_name
 from specformer.training.progress import Progress
 
@@ -31,6 +33,12 @@ SUITES: dict[str, tuple[str, ...]] = {
     "decompose": decompose_suite.CASES,
     "overhead": overhead.DATASETS,
     "same": node_suite.DATASETS,
+}
+#: What reads a case of a suite whose cases are single graphs.
+_READ: dict[str, Callable[..., object]] = {
+    "node": node_graph,
+    "same": node_graph,
+    "spectrum": graph_source,
 }
 #: Called with the result so far.
 Keep = Callable[[dict[str, Any]], None]
@@ -66,6 +74,9 @@ def bench(
     """
     check_known("suite", SUITES, suite)
     cases = datasets or SUITES[suite]
+    if suite in _READ:  # a case that is not there is told now, not after minutes of the others
+        for case in cases:
+            _READ[suite](case, data)
     if suite == "same":
         if repeats is not None:
             raise ConfigError(f"--repeats {repeats}: the suite same repeats nothing; use --runs.")
