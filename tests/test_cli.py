@@ -376,6 +376,30 @@ def test_a_reader_that_has_seen_enough(tmp_path):
     process.wait()
 
 
+def test_standard_output_may_be_closed(tmp_path):
+    """As in ``specformer datasets >&-``."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "specformer", "datasets"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_sign_that_standard_output_lacks_ends_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
+        cwd=tmp_path,
+        env=environment(tmp_path, PYTHONIOENCODING="ascii"),
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"SSE (R\xb2)" in done.stdout
+    assert done.stdout.isascii()
+
+
 def test_table_from_data_to_ledger(call, here):
     write_grid_images(here / "data")
     shown = only_json(

@@ -6,8 +6,10 @@ the command that needs them, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +44,7 @@ app.add_typer(ledger.app, name="results")
 
 def main() -> None:
     """Run the command line; an error a user can cause is one sentence and exit status 2."""
+    _open_standard_streams()
     try:
         app()
     except SpecformerError as error:
@@ -56,6 +59,20 @@ def main() -> None:
     except MemoryError as error:
         typer.echo(f"Error: not enough memory. {error}".rstrip(), err=True)
         sys.exit(2)
+
+
+def _open_standard_streams() -> None:
+    r"""Give a closed stream (``>&-``) somewhere to go, and let every character be written.
+
+    What standard output's encoding lacks is written as ``\xb1``, as on standard error: a run that
+    took hours must not end in an error because of a sign in its table.
+    """
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _show_version(value: bool) -> None:
