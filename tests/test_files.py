@@ -7,12 +7,13 @@ import math
 import os
 import resource
 import stat
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from specformer.files import replacing, reserve, write_json, write_text
+from specformer.files import replacing, reserve, user_cache, write_json, write_text
 
 
 @pytest.fixture
@@ -40,6 +41,18 @@ def test_tensors_that_do_not_fit_are_the_systems_error(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.filename == str(tmp_path / "weights")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(FileNotFoundError, match="no home folder for spectra; set XDG_CACHE_HOME"):
+        user_cache("spectra")
+    monkeypatch.setenv("XDG_CACHE_HOME", "mine")
+    assert user_cache("spectra") == Path("mine/specformer/spectra")
 
 
 def test_replaces_and_leaves_nothing_else(target):
