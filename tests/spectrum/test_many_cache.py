@@ -113,6 +113,22 @@ def test_without_room_for_the_file_spectra_stay_in_memory(
     assert not list(tmp_path.iterdir())
 
 
+def test_where_no_folder_can_be_made_spectra_stay_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that may not be written to: root, who runs tests, may write everywhere."""
+
+    def refused(self: Path, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    plain, cache = decompose_many(GRAPHS), tmp_path / "cache"
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "specformer"):
+        patched.setattr(Path, "mkdir", refused)
+        found = decompose_many(GRAPHS, cache=cache)
+    assert caplog.messages == [f"{cache}: the spectra are not kept there (Permission denied)."]
+    assert torch.equal(found.eigenvectors, plain.eigenvectors)
+
+
 def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     with pytest.raises(NotADirectoryError, match=str(tmp_path / "cache")):

@@ -65,9 +65,11 @@ def fetch_or_solve(
             with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve
                 path.unlink()
     options = {"matrix": matrix, "isolated": isolated, "device": device, "solve_in": solve_in}
-    make_folder(folder)
     try:
+        make_folder(folder)
         save_many(path, graphs.num_nodes, spectra_shards(graphs, **options))
+    except NotADirectoryError:  # what was named is a file
+        raise
     except OSError as error:  # before anything was solved: all its room is asked for at once
         logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
         return decompose_many(graphs, **options)
