@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,16 @@ def test_missing_empty_foreign_and_cut_files(tmp_path: Path) -> None:
     write_npz(path, GRAPHS["full"])
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(GraphError, match=r"own.npz: is not an npz archive, or not a whole one"):
+        read_npz(path)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.npz"
+    write_npz(path, GRAPHS["full"])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    with pytest.raises(GraphError, match=r"own.npz: may not be read"):
         read_npz(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,6 +48,8 @@ def read_arrays(
     """Read the arrays with known keys of a file that should hold one graph, or many graphs."""
     if not path.is_file():
         raise GraphError("there is no such file")
+    if not os.access(path, os.R_OK):
+        raise GraphError("may not be read")
     if not zipfile.is_zipfile(path):
         raise GraphError("is not an npz archive, or not a whole one")
     try:
