@@ -661,6 +661,14 @@ def test_quiet_errors_are_that_one_line(name, call, scene):
         assert message in err
 
 
+def test_a_name_that_no_report_can_hold_is_refused_before_work_begins(call, scene):
+    for arguments in (["train", "mine\udcff.npz"], ["train", "mine.npz", "--out", "a\udcff"]):
+        status, out, err = call(*arguments)
+        assert (status, out) == (2, "")
+        assert re.fullmatch(r"Error: '\w+\\udcff(\.npz)?': is not UTF-8; use another name\.\n", err)
+    assert not (scene / "runs").exists()
+
+
 def test_an_error_in_a_process_of_its_own(tmp_path):
     status, out, err = run(tmp_path, "spectrum", "absent.npz", "--json")
     assert (status, out) == (2, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ import typer
 
 from specformer import __version__
 from specformer.cli import benching, inspecting, learning, ledger, tables, tuning
-from specformer.errors import SpecformerError, system_sentence
+from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
     name="specformer",
@@ -46,6 +47,7 @@ def main() -> None:
     """Run the command line; an error a user can cause is one sentence and exit status 2."""
     _open_standard_streams()
     try:
+        _refuse_undecodable(sys.argv[1:])
         app()
     except SpecformerError as error:
         typer.echo(f"Error: {error}", err=True)
@@ -73,6 +75,15 @@ def _open_standard_streams() -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _refuse_undecodable(arguments: Sequence[str]) -> None:
+    """Refuse names that results and reports, which are UTF-8, cannot hold."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{argument!a}: is not UTF-8; use another name.") from None
 
 
 def _show_version(value: bool) -> None:
