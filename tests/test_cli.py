@@ -588,6 +588,28 @@ def test_help_names_every_kind_of_recipe(call):
     assert "…" not in shown.replace("molhiv, …", "").replace("gprgnn, …", "")  # nothing is cut
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("seed", "x", "config.yaml: damaged (seed is 'x')"),
+        ("source", None, "config.yaml: damaged (source is None)"),
+        ("set", None, "config.yaml: damaged (set is None)"),
+        ("device", "cuda", "stopped: was started on cuda, which is not here"),
+    ],
+)
+def test_a_configuration_that_no_run_can_have_is_not_resumed(
+    key, value, message, call, scene, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    whole = {"command": "train", "source": "mine.npz", "model": "gcn", "recipe": None, "runs": 1}
+    whole |= {"set": [], "seed": 0, "device": "cpu", "repeat": "specformer train mine.npz"}
+    (scene / "stopped").mkdir()
+    (scene / "stopped" / "config.yaml").write_text(yaml.safe_dump({**whole, key: value}))
+    status, out, err = call("resume", "stopped")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
 def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
     process = subprocess.Popen(
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,8 +40,17 @@ _HIDDEN = (
     "feature_names",
 )  # fmt: skip
 
-#: What a run's configuration must say for it to go on.
-_NEEDED = ("source", "model", "recipe", "runs", "set", "seed", "device", "repeat")
+#: What a run's configuration must say for it to go on, and of what type.
+_NEEDED: dict[str, type | UnionType] = {
+    "source": str,
+    "model": str,
+    "recipe": str | None,
+    "runs": int | None,
+    "set": list,
+    "seed": int,
+    "device": str,
+    "repeat": str,
+}
 
 
 def demo(
@@ -177,6 +187,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
+    from specformer.training.environment import choose_device
     from specformer.training.run_folder import CONFIG, RunFolder
 
     stopped = RunFolder.open(run)
@@ -185,9 +196,17 @@ def resume(
     config = stopped.config()
     if config.get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` can be resumed.")
-    missing = [key for key in _NEEDED if key not in config]
-    if missing:
-        raise RunError(f"{run / CONFIG}: damaged ({missing[0]} is missing).")
+    for key, kind in _NEEDED.items():
+        if key not in config:
+            raise RunError(f"{run / CONFIG}: damaged ({key} is missing).")
+        if not isinstance(config[key], kind):
+            raise RunError(f"{run / CONFIG}: damaged ({key} is {config[key]!r}).")
+    try:
+        choose_device(config["device"])
+    except ConfigError:
+        raise RunError(
+            f"{run}: was started on {config['device']}, which is not here; go on where it is."
+        ) from None
     _train(config, lambda: stopped, data, cache, json_output, quiet)
 
 
