@@ -610,6 +610,13 @@ def test_a_configuration_that_no_run_can_have_is_not_resumed(
     assert message in err
 
 
+@pytest.mark.parametrize("kind", ["nodes", "molecules"])
+def test_half_a_result_is_not_predicted_from(kind, call, scene):
+    (scene / "finished" / "result.json").write_text(json.dumps({"kind": kind, "model": "gcn"}))
+    said = "Error: finished/result.json: damaged (settings is missing).\n"
+    assert call("predict", "finished") == (2, "", said)
+
+
 def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
     process = subprocess.Popen(
         [

@@ -46,7 +46,7 @@ class _Line:
 
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
-    name = run.result()["model"]
+    name = run.result("model")["model"]
     kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
     return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
@@ -66,7 +66,7 @@ def predict_molecules(
     that have names, or are several, have a column each. Then ``spread``, the standard deviation
     over the models, where there are several; and ``error``.
     """
-    result = run.result()
+    result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
     models = load_graph_models(run)

@@ -23,10 +23,13 @@ from specformer.nn.pretrained import WEIGHTS
 from specformer.training.recipe import build
 from specformer.training.run_folder import RunFolder
 
+#: What a result must say for its models to be used.
+_NEEDED = ("model", "settings", "num_features", "classes")
+
 
 def load_models(run: RunFolder) -> list[nn.Module]:
     """The models of a finished node-classification run."""
-    result = run.result()
+    result = run.result(*_NEEDED)
     recipe = _recipe(result)
     models: list[nn.Module] = []
     for folder in run.model_folders():
@@ -59,9 +62,9 @@ def predict(
     ``spectrum`` and ``degree`` replace those of the run's recipe: a model that was trained with a
     decomposition can predict without one.
     """
-    result = run.result()
-    if result.get("kind") != "nodes":
+    if run.result().get("kind") != "nodes":
         raise RunError(f"{run.path}: not a node-classification run, nothing to predict with.")
+    result = run.result(*_NEEDED)
     source = graph or str(run.config()["source"])
     found = _as_trained_on(node_graph(source, data, labels=False), source, result)
     recipe = _prediction_recipe(result, spectrum, degree)

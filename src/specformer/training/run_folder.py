@@ -227,16 +227,21 @@ class RunFolder:
     def _checkpoints(self) -> Iterator[Path]:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
 
-    def result(self) -> dict[str, Any]:
+    def result(self, *needed: str) -> dict[str, Any]:
+        """What came out; a file without one of the needed keys is damaged."""
         path = self.path / RESULT
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            found = dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."
             ) from error
         except (OSError, TypeError, ValueError) as error:
             raise RunError(f"{path}: damaged ({error}).") from error
+        for key in needed:
+            if key not in found:
+                raise RunError(f"{path}: damaged ({key} is missing).")
+        return found
 
 
 #: What the columns of a curve ``[epochs, runs, columns]`` hold, and every how many epochs it is
