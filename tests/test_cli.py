@@ -666,6 +666,18 @@ def test_a_table_that_is_interrupted_says_how_to_go_on(call, here, monkeypatch):
     assert [path.name for path in (here / "runs").iterdir()] == ["table-3"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["demo"], ["demo", "--out", "a/b"], ["table", "2"], ["tune", "mine.npz"], ["train", "cora"]],
+    ids=" ".join,
+)
+def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
+    arguments, call, scene, monkeypatch
+):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    assert call(*arguments) == (2, "", "Error: .: may not be written to.\n")
+
+
 def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
     seen = []
 

@@ -40,6 +40,8 @@ Assignments = Annotated[
     ),
 ]
 Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (default: results/)")]
+#: Where runs go that nobody named a folder for.
+_RUNS = "runs"
 
 
 def spectra_folder(folder: Path | None) -> Path:
@@ -85,18 +87,20 @@ def parse_images(text: str | None) -> int | list[int] | None:
 
 
 def refuse_taken(out: Path | None) -> None:
-    """Refuse, before any work is done, an ``--out`` that no run can be written to."""
+    """Refuse, before any work is done, a folder that no run can be written to."""
     from specformer.training.run_folder import RunFolder
 
     if out:
         RunFolder(out).refuse_taken()
+    else:
+        RunFolder(_RUNS).refuse_unwritable()
 
 
 def start_run(out: Path | None, name: str, config: dict[str, Any]) -> RunFolder:
     """A run in ``out``, else in a new folder below ``runs/``."""
     from specformer.training.run_folder import RunFolder
 
-    return RunFolder.create(out, config) if out else RunFolder.fresh("runs", name, config)
+    return RunFolder.create(out, config) if out else RunFolder.fresh(_RUNS, name, config)
 
 
 @contextmanager

@@ -3,6 +3,7 @@ r"""A run on disk: what was asked, what happened, what came out."""
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,12 +107,16 @@ class RunFolder:
             raise RunError(f"{self.path}: holds a finished run; choose another --out.")
         if (self.path / CONFIG).exists() and "command" not in self.config():
             raise RunError(f"{self.path / CONFIG}: is not a run's; choose another --out.")
-        self._refuse_files()
+        self.refuse_unwritable()
 
-    def _refuse_files(self) -> None:
-        for folder in (self.path, *self.path.parents):
-            if folder.exists() and not folder.is_dir():
+    def refuse_unwritable(self) -> None:
+        """Raise if nothing can be written here: a file is in the way, or a folder is read-only."""
+        there = [folder for folder in (self.path, *self.path.parents) if folder.exists()]
+        for folder in there:
+            if not folder.is_dir():
                 raise RunError(f"{folder}: is a file, not a folder.")
+        if there and not os.access(there[0], os.W_OK | os.X_OK):
+            raise RunError(f"{there[0]}: may not be written to.")
 
     def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
         if not any(self._checkpoints()):
@@ -128,7 +133,7 @@ class RunFolder:
     @classmethod
     def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
         """Start a run in ``parent/name``, or ``name-2``, ``name-3``, … if that is taken."""
-        cls(parent)._refuse_files()
+        cls(parent).refuse_unwritable()
         Path(parent).mkdir(parents=True, exist_ok=True)
         number = 1
         while True:
