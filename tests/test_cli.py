@@ -678,6 +678,30 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
     assert call(*arguments) == (2, "", "Error: .: may not be written to.\n")
 
 
+def test_two_processes_do_not_run_in_one_folder(call, scene):
+    config = "command: train\nsource: mine.npz\nmodel: gcn\nrecipe: null\nruns: 1\nset: []\n"
+    config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\n"
+    (scene / "unfinished" / "config.yaml").write_text(config)
+    holds = "import sys; from specformer.training.run_folder import RunFolder\n"
+    holds += "with RunFolder('unfinished').held(): print('held', flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", holds],
+        env=environment(scene),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout.readline() == "held\n"
+    refused = (2, "", "Error: unfinished: another process is at work here.\n")
+    again = ["train", "mine.npz", "--model", "gcn", "--set", "schedule.epochs=1", "-q"]
+    assert call("resume", "unfinished", "-q") == refused
+    assert call(*again, "--out", "unfinished") == refused
+    assert (scene / "unfinished" / "config.yaml").read_text() == config
+    other.kill()
+    other.communicate()
+    assert call(*again, "--out", "unfinished")[0] == 0  # the folder was let go of
+
+
 def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
     seen = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,8 +71,9 @@ def demo(
     config = {"command": "demo", "seed": seed, "device": str(target), "repeat": repeat_command()}
     with progress_bars(quiet or json_output) as progress:
         result, arrays = run_demo(device=target, seed=seed, progress=progress)
-    run = start_run(out, "demo", config)
-    result, report = finish_run(run, "demo", result, arrays, config)
+    with ExitStack() as holding:
+        run = start_run(out, "demo", config, holding)
+        result, report = finish_run(run, "demo", result, arrays, config)
     if json_output:
         shown = {key: value for key, value in result.items() if key != "environment"}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
@@ -162,12 +164,13 @@ def train(
     }
     config["settings"] = job_settings(config)
     started: list[RunFolder] = []
+    holding = ExitStack()
 
     def begin() -> RunFolder:
-        started.append(start_run(out, f"{source_name(source)}-{model}", config))
+        started.append(start_run(out, f"{source_name(source)}-{model}", config, holding))
         return started[0]
 
-    with withdrawn_if_refused(started):
+    with holding, withdrawn_if_refused(started):
         _train(config, begin, data, cache, json_output, quiet)
 
 
@@ -207,7 +210,14 @@ def resume(
         raise RunError(
             f"{run}: was started on {config['device']}, which is not here; go on where it is."
         ) from None
-    _train(config, lambda: stopped, data, cache, json_output, quiet)
+    holding = ExitStack()
+
+    def begin() -> RunFolder:  # of several workers, the first alone
+        holding.enter_context(stopped.held())
+        return stopped
+
+    with holding:
+        _train(config, begin, data, cache, json_output, quiet)
 
 
 def _train(

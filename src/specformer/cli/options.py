@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,11 +96,16 @@ def refuse_taken(out: Path | None) -> None:
         RunFolder(_RUNS).refuse_unwritable()
 
 
-def start_run(out: Path | None, name: str, config: dict[str, Any]) -> RunFolder:
-    """A run in ``out``, else in a new folder below ``runs/``."""
+def start_run(out: Path | None, name: str, config: dict[str, Any], holding: ExitStack) -> RunFolder:
+    """A run in ``out``, else in a new folder below ``runs/``, for this process alone."""
     from specformer.training.run_folder import RunFolder
 
-    return RunFolder.create(out, config) if out else RunFolder.fresh(_RUNS, name, config)
+    if out:
+        holding.enter_context(RunFolder(out).held())
+        return RunFolder.create(out, config)
+    run = RunFolder.fresh(_RUNS, name, config)
+    holding.enter_context(run.held())
+    return run
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,10 +136,11 @@ def table(
         "repeat": repeat_command(),
     }
     started: list[RunFolder] = []
+    holding = ExitStack()
 
     def begin() -> RunFolder:
         if not started:
-            started.append(start_run(out, f"table-{number}", config))
+            started.append(start_run(out, f"table-{number}", config, holding))
         return started[0]
 
     # What is not given is left to the table's own defaults.
@@ -156,22 +158,23 @@ def table(
             return []
         return [*sys.argv[1:], *([] if out else ["--out", str(started[0].path)])]
 
-    with (
-        withdrawn_if_refused(started),
-        going_on(same),
-        progress_bars(quiet or json_output) as progress,
-    ):
-        result, arrays = run_table(
-            **settings,
-            assignments=assignments or [],
-            data=data,
-            cache=spectra_folder(cache),
-            device=target,
-            seed=seed,
-            progress=progress,
-        )
-    run = begin()
-    result, report = finish_run(run, _KINDS[number], result, arrays, config)
+    with holding:
+        with (
+            withdrawn_if_refused(started),
+            going_on(same),
+            progress_bars(quiet or json_output) as progress,
+        ):
+            result, arrays = run_table(
+                **settings,
+                assignments=assignments or [],
+                data=data,
+                cache=spectra_folder(cache),
+                device=target,
+                seed=seed,
+                progress=progress,
+            )
+        run = begin()
+        result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])
     if json_output:
         shown = {"table": number, "rows": rows, "seconds": result["seconds"]}

@@ -6,7 +6,9 @@ import json
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import torch
 import yaml
 
 from specformer.errors import RunError
-from specformer.files import write_json, write_text
+from specformer.files import make_folder, write_json, write_text
 from specformer.graphs.npz_archive import DAMAGE, write_arrays
 from specformer.training.environment import environment
 
@@ -129,6 +131,25 @@ class RunFolder:
                 f"{self.path}: holds a stopped run of other settings; go on with specformer resume "
                 f"{self._quoted}, or choose another --out."
             )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from running here, too: their files would mix with this one's.
+
+        The system lets go of the folder when the process ends, however it does.
+        """
+        make_folder(self.path)
+        if sys.platform == "win32":  # no such locks
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a network disk may have no locks
+                if not _locked(handle):
+                    raise RunError(f"{self.path}: another process is at work here.")
+            yield
+        finally:
+            os.close(handle)
 
     @classmethod
     def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
@@ -247,6 +268,17 @@ class RunFolder:
             if key not in found:
                 raise RunError(f"{path}: damaged ({key} is missing).")
         return found
+
+
+def _locked(handle: int) -> bool:
+    """Lock an open folder; False where another process has."""
+    import fcntl  # not on every system
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 #: What the columns of a curve ``[epochs, runs, columns]`` hold, and every how many epochs it is
