@@ -617,7 +617,9 @@ def test_half_a_result_is_not_predicted_from(kind, call, scene):
     assert call("predict", "finished") == (2, "", said)
 
 
-def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
+    number = getattr(signal, name)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "specformer", "train", "mine.npz", "--runs", "1"),
@@ -628,14 +630,16 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(scene):
         stderr=subprocess.PIPE,
         text=True,
         # A shell that starts it in the background would have it ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(
+            number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+        ),
     )
     run = scene / "runs" / "mine-specformer"
     while not (run / "checkpoint.safetensors").exists() and process.poll() is None:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert err.splitlines()[-1] == "Stopped. Go on with: specformer resume runs/mine-specformer"
     assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
 

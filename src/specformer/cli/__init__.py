@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from specformer import __version__
 from specformer.cli import benching, inspecting, learning, ledger, tables, tuning
+from specformer.cli.options import Ended
 from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
@@ -48,7 +53,8 @@ def main() -> None:
     _open_standard_streams()
     try:
         _refuse_undecodable(sys.argv[1:])
-        app()
+        with _ending_in_order():
+            app()
     except SpecformerError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -75,6 +81,30 @@ def _open_standard_streams() -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: nothing half-written or running stays.
+
+    What ignores them already, under ``nohup`` say, goes on doing so. A second signal ends it at
+    once, and so does the first in one of torchrun's processes, which waits for the others.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Ended(128 + number)
+
+    alone = "WORLD_SIZE" not in os.environ and current_thread() is main_thread()
+    asked = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    caught = [number for number in asked if alone and signal.getsignal(number) == signal.SIG_DFL]
+    for number in caught:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _refuse_undecodable(arguments: Sequence[str]) -> None:

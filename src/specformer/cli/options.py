@@ -119,12 +119,16 @@ def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
         raise
 
 
+class Ended(SystemExit):
+    """A signal asks the process to end; the status is 128 and its number, as in a shell."""
+
+
 @contextmanager
 def going_on(command: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """Say how to go on with what Ctrl-C stops; no words where there is nothing to go on with."""
+    """Say how to go on with what a signal stops; no words where there is nothing to go on with."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Ended):
         if words := command():
             typer.echo(f"Stopped. Go on with: {shlex.join(['specformer', *words])}", err=True)
         raise
