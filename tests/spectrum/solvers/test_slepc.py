@@ -244,8 +244,8 @@ def alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
 
 
-#: Large enough to be at work when its first progress is heard.
-SLOW = normalised_laplacian(adjacency(nx.grid_2d_graph(50, 50)))
+#: Large enough to be at work for seconds after its first progress is heard.
+SLOW = normalised_laplacian(adjacency(nx.grid_2d_graph(100, 100)))
 
 
 def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) ->
             os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(SpectrumError, match=r"^mpirun ended with status \d+: .* signal 9 "):
-        slepc.solve(SLOW, 40, 0, ranks=2, progress=kill)
+        slepc.solve(SLOW, 200, 0, ranks=2, progress=kill)
     assert not list(scratch.iterdir())
 
 
@@ -269,7 +269,7 @@ def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Pa
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        slepc.solve(SLOW, 40, 0, ranks=2, progress=interrupt)
+        slepc.solve(SLOW, 200, 0, ranks=2, progress=interrupt)
     assert len(ranks) >= 3  # mpirun and two ranks
     assert not set(ranks) & set(children(os.getpid()))
     assert not list(scratch.iterdir())
@@ -281,7 +281,7 @@ def test_a_process_that_dies_takes_its_ranks_along(
     sp.save_npz(tmp_path / "laplacian.npz", SLOW)
     code = (
         "import scipy.sparse as sp; from specformer.spectrum.solvers import slepc; "
-        f"slepc.solve(sp.csr_array(sp.load_npz({str(tmp_path / 'laplacian.npz')!r})), 60, 0, "
+        f"slepc.solve(sp.csr_array(sp.load_npz({str(tmp_path / 'laplacian.npz')!r})), 200, 0, "
         "ranks=2, progress=lambda *counts: print(*counts, flush=True))"
     )
     environment = {**os.environ, "TMPDIR": str(scratch)}
