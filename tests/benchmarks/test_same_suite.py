@@ -208,7 +208,8 @@ def test_the_command_records_what_it_prints(files: list[Path], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["node", "--runs", "3"], "--runs 3: the suite node times epochs"),
+        (["node", "--runs", "3"], "--runs 3: the suite node has none, only same does"),
+        (["decompose", "--runs", "3"], "--runs 3: the suite decompose has none"),
         (["same", "--repeats", "2"], "--repeats 2: the suite same repeats nothing"),
     ],
 )

@@ -73,27 +73,22 @@ def bench(
         keep: given the result after every row of ``same``, which takes minutes.
     """
     check_known("suite", SUITES, suite)
+    _refuse_idle(suite, epochs, repeats, runs)
     cases = datasets or SUITES[suite]
     if suite in _READ:  # a case that is not there is told now, not after minutes of the others
         for case in cases:
             _READ[suite](case, data)
     if suite == "same":
-        if repeats is not None:
-            raise ConfigError(f"--repeats {repeats}: the suite same repeats nothing; use --runs.")
         where: dict[str, Any] = {"data": data, "cache": cache, "device": device}
         return _same(
             cases, same_suite.SamePlan(runs or node_suite.RUNS, epochs), progress, keep, **where
         )
     if suite == "decompose":
-        if epochs is not None:
-            raise ConfigError(f"--epochs {epochs}: the suite decompose has none; use --repeats.")
         once = decompose_suite.DecomposePlan(repeats or 1)
         rows = decompose_suite.bench_decompositions(
             cases, data=data, device=device, plan=once, progress=progress
         )
         return _result(suite, device, once, None, rows)
-    if runs is not None:
-        raise ConfigError(f"--runs {runs}: the suite {suite} times epochs; only same has runs.")
     plan = Plan.on(device, epochs, repeats)
     if suite == "spectrum":  # one decomposition takes seconds, and none is like warming up
         plan = Plan(epochs=epochs or 1, repeats=repeats or 3, warmup=0)
@@ -110,6 +105,16 @@ def bench(
         }[suite]
         rows = run(cases, cache=cache, peaks=peaks, **common)
     return _result(suite, device, plan, peaks, rows)
+
+
+def _refuse_idle(suite: str, epochs: int | None, repeats: int | None, runs: int | None) -> None:
+    """Refuse an option that the suite has no use for."""
+    if suite == "same" and repeats is not None:
+        raise ConfigError(f"--repeats {repeats}: the suite same repeats nothing; use --runs.")
+    if suite == "decompose" and epochs is not None:
+        raise ConfigError(f"--epochs {epochs}: the suite decompose has none; use --repeats.")
+    if suite != "same" and runs is not None:
+        raise ConfigError(f"--runs {runs}: the suite {suite} has none, only same does.")
 
 
 def _same(
