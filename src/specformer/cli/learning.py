@@ -113,6 +113,10 @@ def train(
         int | None,
         typer.Option(help="Molecules: how many runs train at the same time. (default: 1)"),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Molecules: a finished run whose models to train further."),
+    ] = None,
     filter_name: Annotated[
         str | None,
         typer.Option(
@@ -143,11 +147,17 @@ def train(
         raise ConfigError(f"--task belongs to molecules, and {source} is none.")
     if lanes is not None and kind != "molecules":
         raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
+    if start is not None and kind != "molecules":
+        raise ConfigError(f"--start belongs to molecules, and {source} is none.")
     if filter_name is not None and kind != "filters":
         raise ConfigError(f"--filter belongs to signals, and {source} is none.")
     own: dict[str, dict[str, Any]] = {
         "filters": {"filter": filter_name or "comb"},
-        "molecules": {"task": _checked_task(task), "lanes": 1 if lanes is None else lanes},
+        "molecules": {
+            "task": _checked_task(task),
+            "lanes": 1 if lanes is None else lanes,
+            **({} if start is None else {"start": str(start)}),
+        },
     }
     config: dict[str, Any] = {
         "command": "train",

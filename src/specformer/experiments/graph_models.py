@@ -12,11 +12,13 @@ from torch import nn
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
-from specformer.errors import ConfigError, check_known
+from specformer.errors import ConfigError, RunError, check_known
 from specformer.experiments.graph_recipe import BaselineRecipe, GraphRecipe
 from specformer.graphs import GraphSet
 from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.nn import GraphSpecformer
+from specformer.nn.pretrained import Pretrained
+from specformer.training.run_folder import RunFolder
 
 #: Models of many graphs, ours first.
 GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
@@ -91,6 +93,24 @@ def graph_model(
     if name in GRAPH_BASELINES:
         return _baseline(name, options, data)
     return GraphSpecformer(**data, **options)
+
+
+def load_graph_models(run: RunFolder) -> list[Pretrained]:
+    """The models of a finished run."""
+    name = run.result("model")["model"]
+    kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
+
+
+def same_columns(graphs: GraphSet, model: Pretrained) -> None:
+    """Refuse graphs whose nodes and bonds have other columns than a trained model knows."""
+    for what, found, expected in (
+        ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
+        ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
+        ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
+    ):
+        if found != expected:
+            raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:

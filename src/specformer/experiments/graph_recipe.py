@@ -217,8 +217,9 @@ def graph_recipe(
     assignments: Sequence[str] = (),
     model: str = "specformer",
     task: str | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[str, GraphRecipe]:
-    """The recipe's name and itself, with ``key=value`` changes.
+    """The recipe's name and itself, with what is given and then with ``key=value`` changes.
 
     A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
     sets the paper has, else ``default``, which baselines have for each of those sets.
@@ -230,6 +231,7 @@ def graph_recipe(
         16
     """
     chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
+    settings = merged(settings, given or {})
     if task is not None:
         settings = {**settings, "task": task}
     return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")

@@ -13,6 +13,7 @@ from specformer.datasets import GraphStore, Split
 from specformer.experiments.graph_models import largest_ring, model_for
 from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.experiments.run_seed import run_seed
+from specformer.experiments.starting_point import StartingPoint
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra
 from specformer.training.checkpoint import Checkpoint
@@ -30,19 +31,23 @@ def fit_run(
     run: int,
     seed: int,
     device: torch.device,
+    start: StartingPoint | None = None,
     workers: Workers = ALONE,
     checkpoint: Path | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> GraphFit:
-    """Train a fresh model on one split; its seed follows from ``seed`` and the run's number.
+    """Train a model on one split, from ``start`` or fresh.
 
-    ``store`` holds the graphs packed for the device.
+    Its seed follows from ``seed`` and the run's number. ``store`` holds the graphs packed for the
+    device.
     """
     assert recipe.loss is not None
     assert recipe.metric is not None
     own_seed = run_seed(seed, run)
     torch.manual_seed(own_seed)
-    fresh = model_for(graphs, model, recipe).to(device)
+    fresh = (
+        start.model_for(graphs, recipe, run) if start else model_for(graphs, model, recipe)
+    ).to(device)
     task = GraphTask(
         store,
         split.train,
@@ -54,7 +59,8 @@ def fit_run(
     )
     state = None
     if checkpoint:
-        state = Checkpoint(checkpoint, _purpose(graphs, split, model, recipe, own_seed))
+        purpose = _purpose(graphs, split, model, recipe, own_seed, start)
+        state = Checkpoint(checkpoint, purpose)
     return fit_graphs(
         fresh,
         task,
@@ -68,9 +74,17 @@ def fit_run(
     )
 
 
-def _purpose(graphs: GraphSet, split: Split, model: str, recipe: GraphRecipe, seed: int) -> str:
+def _purpose(
+    graphs: GraphSet,
+    split: Split,
+    model: str,
+    recipe: GraphRecipe,
+    seed: int,
+    start: StartingPoint | None,
+) -> str:
     """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
-    return json.dumps([model, asdict(recipe), graphs.fingerprint, split.fingerprint, seed])
+    began = [start.fingerprint] if start else []
+    return json.dumps([model, asdict(recipe), graphs.fingerprint, split.fingerprint, seed, *began])
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class GraphJob:
         recipe: settings, :meth:`~GraphRecipe.settled` for the set.
         device: where to train.
         seed: of the first run.
+        start: models to start from; None for fresh ones.
     """
 
     graphs: GraphSet
@@ -94,6 +109,7 @@ class GraphJob:
     recipe: GraphRecipe
     device: torch.device
     seed: int
+    start: StartingPoint | None = None
 
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
@@ -119,6 +135,7 @@ class GraphJob:
             run=run,
             seed=self.seed,
             device=self.device,
+            start=self.start,
             workers=workers,
             checkpoint=checkpoint,
             on_epoch=on_epoch,

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.baselines.graph_level.registry import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import RunError
+from specformer.experiments.graph_models import load_graph_models, same_columns
 from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.experiments.predictions import Predictions, csv_text
@@ -21,8 +21,6 @@ from specformer.graphs import GraphSet
 from specformer.graphs.csv_table import is_csv
 from specformer.graphs.molecule_csv import read_molecule_csv
 from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
-from specformer.nn import GraphSpecformer
-from specformer.nn.pretrained import Pretrained
 from specformer.training.run_folder import RunFolder
 
 #: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
@@ -42,13 +40,6 @@ class _Line:
     smiles: str | None
     graph: int | None = None
     error: str = ""
-
-
-def load_graph_models(run: RunFolder) -> list[Pretrained]:
-    """The models of a finished run."""
-    name = run.result("model")["model"]
-    kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
-    return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
 
 def predict_molecules(
@@ -73,7 +64,7 @@ def predict_molecules(
     found = torch.empty(len(models), 0, models[0].config["out_channels"])
     known: list[int] = []
     if graphs is not None:
-        _same_columns(graphs, models[0])
+        same_columns(graphs, models[0])
         strange = _strange(graphs, result["seen"])
         lines = [
             line
@@ -139,16 +130,6 @@ def _unreadable(problems: Sequence[BadMolecule]) -> list[_Line]:
         _Line(bad.row, str(bad.row) if bad.id is None else bad.id, bad.smiles, None, bad.reason)
         for bad in problems
     ]
-
-
-def _same_columns(graphs: GraphSet, model: Pretrained) -> None:
-    for what, found, expected in (
-        ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
-        ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
-        ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
-    ):
-        if found != expected:
-            raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
 
 
 def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:

@@ -24,6 +24,7 @@ from specformer.experiments.molecules import (
     learn_graphs,
     target_names,
 )
+from specformer.experiments.starting_point import StartingPoint
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
@@ -51,10 +52,12 @@ def train_molecules(
     progress: Progress,
     workers: Workers = ALONE,
     lanes: int = 1,
+    start: str | Path | None = None,
     begin: Callable[[], Callable[[int], Path] | None] = lambda: None,
 ) -> tuple[dict[str, Any], GraphOutcome]:
     """Train one model a run; returns the result, with ``train``'s JSON keys, and the outcome.
 
+    ``start`` is the folder of a finished run whose models are to be trained further.
     ``begin`` is called once the input has been found good; it may name a checkpoint file a run.
     """
     check_known("model", GRAPH_MODELS, model)
@@ -62,21 +65,25 @@ def train_molecules(
         raise ConfigError(f"--runs {runs}: at least one, please.")
     check_lanes(lanes, workers)
     with workers.first_before_others():  # who may download and decompose
-        chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task)
+        before = StartingPoint.of(start, model) if start is not None else None
+        given = before.settings if before else None
+        chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task, given)
         graphs = graph_set(source, data, recipe.targets)
         graphs = chosen_targets(graphs, recipe.targets)
+        if before:
+            before.check(graphs)
         recipe = recipe.settled(graphs)
         splits = graph_splits(graphs, recipe, runs, seed)
         started = time.perf_counter()
         spectra = graph_spectra(graphs, recipe, device, cache)
     outcome = learn_graphs(
-        GraphJob(graphs, spectra, splits, model, recipe, device, seed),
+        GraphJob(graphs, spectra, splits, model, recipe, device, seed, before),
         progress=progress,
         workers=workers,
         lanes=lanes,
         checkpoint=begin(),
     )
-    row = outcome.row
+    row, seen = outcome.row, _seen(graphs, splits)
     named = source in GRAPH_SETS
     result = {
         "title": f"Learning {GRAPH_SETS[source].about}"
@@ -85,6 +92,7 @@ def train_molecules(
         "dataset": graphs.name,
         "model": model,
         "recipe": chosen,
+        **({"start": before.path.resolve().name} if before else {}),
         "split": recipe.split,
         "runs": runs,
         "task": recipe.task,
@@ -94,7 +102,7 @@ def train_molecules(
         "seconds": time.perf_counter() - started + outcome.seconds_before,
         "settings": asdict(recipe),
         "targets": target_names(graphs),
-        "seen": _seen(graphs, splits),
+        "seen": before.seen_with(seen) if before else seen,
         "molecules": [{**row, "recipe": chosen}],
     }
     return result, outcome

@@ -17,6 +17,7 @@ from specformer.experiments.node_recipe import refuse_idle_settings as refuse_id
 from specformer.experiments.signal_recipe import MODELS, signal_recipe
 from specformer.experiments.signal_recipe import refuse_idle_settings as refuse_idle_signal_settings
 from specformer.experiments.source_kind import Kind, source_kind
+from specformer.experiments.starting_point import StartingPoint
 from specformer.experiments.train_filter import train_filter, usual_recipe
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
 from specformer.experiments.train_nodes import save_models, train_nodes
@@ -61,7 +62,9 @@ def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         recipe = node_recipe(name, source, changes, model)[1]
         refuse_idle_node_settings(model, recipe, changes)
         return asdict(recipe)
-    return asdict(graph_recipe(name, source, changes, model, config.get("task"))[1])
+    start = config.get("start")
+    given = None if start is None else StartingPoint.of(start, model).settings
+    return asdict(graph_recipe(name, source, changes, model, config.get("task"), given)[1])
 
 
 def train_source(
@@ -105,6 +108,7 @@ def train_source(
             begin=checkpoints,
             workers=workers,
             lanes=config.get("lanes", 1),
+            start=config.get("start"),
             **common,
         )
         models = learned.models

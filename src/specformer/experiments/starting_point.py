@@ -1,0 +1,127 @@
+r"""Begin with what other graphs have taught: the models of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specformer.errors import ConfigError
+from specformer.experiments.graph_models import (
+    graph_model,
+    load_graph_models,
+    num_outputs,
+    same_columns,
+)
+from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.graphs import GraphSet
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum.checksum import checksum
+from specformer.training.run_folder import RunFolder
+
+#: The settings of a recipe that belong to the models.
+_MODELS = ("model", "matrix")
+#: The layer that is always new: the one before knew other targets.
+_LAST = "readout."
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """The models of a finished run on many graphs, for others to start from.
+
+    Args:
+        path: the run's folder.
+        model: the models' name.
+        models: one a run.
+        settings: those of a recipe that belong to the models.
+        seen: the values of each column of atoms and bonds that they have learned from.
+    """
+
+    path: Path
+    model: str
+    models: tuple[Pretrained, ...]
+    settings: Mapping[str, Any]
+    seen: Mapping[str, list[list[int]]]
+
+    @classmethod
+    def of(cls, path: str | Path, model: str) -> StartingPoint:
+        """That of a run's folder, for a model of this name."""
+        run = RunFolder.open(path)
+        if run.result("kind")["kind"] != "molecules":
+            raise ConfigError(f"--start {path}: was not trained on molecules.")
+        result = run.result("model", "settings", "seen")
+        if result["model"] != model:
+            raise ConfigError(f"--start {path}: holds models {result['model']}, not {model}.")
+        settings = {key: result["settings"][key] for key in _MODELS}
+        return cls(run.path, model, tuple(load_graph_models(run)), settings, result["seen"])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all weights."""
+        return checksum(
+            {
+                f"{number}.{name}": tensor
+                for number, model in enumerate(self.models)
+                for name, tensor in model.state_dict().items()
+            }
+        )
+
+    @property
+    def _cardinalities(self) -> tuple[list[int], list[int]]:
+        config = self.models[0].config
+        return config["node_cardinalities"], config["edge_cardinalities"]
+
+    def check(self, graphs: GraphSet) -> None:
+        """Refuse graphs that the models were not made for."""
+        same_columns(graphs, self.models[0])
+        beyond = graphs.outside(*self._cardinalities)
+        if len(beyond):
+            raise ConfigError(
+                f"{graphs.name}: graph {beyond[0]} has an atom or bond that the models of "
+                f"{self.path} have no room for."
+            )
+
+    def model_for(self, graphs: GraphSet, recipe: GraphRecipe, run: int) -> Pretrained:
+        """A model for these graphs that starts from one of those here.
+
+        Run by run they take turns. All is taken over but the last layer.
+        """
+        trained = self.models[run % len(self.models)]
+        outputs = num_outputs(graphs, recipe)
+        fresh = graph_model(self.model, recipe, *self._cardinalities, outputs, graphs.num_features)
+        assert isinstance(fresh, Pretrained)
+        self._check_same(asdict(recipe.model), fresh, trained)
+        state = trained.state_dict()
+        kept = {name: own for name, own in fresh.state_dict().items() if name.startswith(_LAST)}
+        fresh.load_state_dict({**state, **kept})
+        return fresh
+
+    def _check_same(
+        self, options: Mapping[str, Any], fresh: Pretrained, trained: Pretrained
+    ) -> None:
+        """Refuse a model whose weights are others, and name the setting that makes them so."""
+        shapes, expected = (
+            {name: w.shape for name, w in each.state_dict().items() if not name.startswith(_LAST)}
+            for each in (fresh, trained)
+        )
+        if shapes == expected:
+            return
+        changed = [
+            f"model.{name}={value}"
+            for name, value in options.items()
+            if value != self.settings["model"].get(name)
+        ]
+        raise ConfigError(f"{', '.join(changed)}: the models of {self.path} have other weights.")
+
+    def seen_with(self, own: Mapping[str, list[list[int]]]) -> dict[str, list[list[int]]]:
+        """What the models had learned from and what they then learn from, together."""
+        return {
+            name: [
+                np.union1d(before, then).astype(int).tolist()
+                for before, then in zip(self.seen[name], columns, strict=True)
+            ]
+            for name, columns in own.items()
+        }
