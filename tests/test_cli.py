@@ -432,7 +432,11 @@ def test_table_from_data_to_ledger(call, here):
     assert call("results", "check")[0] == 1  # the README shows no table yet
     assert call("results", "tables")[1] == "updated README.md\n"
     assert json.loads(call("results", "tables", "--json")[1]) == {"updated": []}
-    recorded = json.loads(call("results", "add", "run", "--name", "small", "--json")[1])
+    status, out, err = call("results", "add", "run", "--name", "small")
+    assert (status, out) == (2, "")
+    assert "small.json: recorded before" in err
+    again = call("results", "add", "run", "--name", "small", "--replace", "--json")
+    recorded = json.loads(again[1])
     assert recorded == {"recorded": "results/table-1/small.json"}
     assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
     assert only_json(call("results", "check", "--json")) == {"entries": 1, "problems": []}

@@ -131,6 +131,17 @@ def test_an_entry_stays_in_the_ledger(name, results, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_an_entry_is_replaced_only_if_asked_to(results, tmp_path):
+    path = entry_path(results)
+    before = path.read_bytes()
+    other = finished_run(tmp_path / "other", seed=7)
+    with pytest.raises(RunError, match=r"table-1\.json: recorded before; take another --name"):
+        ledger.add(other, results, "table-1")
+    assert path.read_bytes() == before
+    assert ledger.add(other, results, "table-1", replace=True) == path
+    assert json.loads(path.read_text())["seed"] == 7
+
+
 def test_an_unfinished_run_is_not_recorded(results, tmp_path):
     with pytest.raises(RunError, match="not finished"):
         ledger.add(RunFolder.create(tmp_path / "new", {}), results)

@@ -58,6 +58,9 @@ def results_add(
     recipes: Annotated[
         str | None, typer.Option(help="Record only these recipes, comma-separated.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an entry of the same name.")
+    ] = False,
     results: Results = None,
     json_output: Json = False,
 ) -> None:
@@ -65,7 +68,8 @@ def results_add(
     from specformer.experiments.ledger import add, results_folder
     from specformer.training.run_folder import RunFolder
 
-    entry = add(RunFolder.open(run), results_folder(results), name, split_names(recipes))
+    folder = results_folder(results)
+    entry = add(RunFolder.open(run), folder, name, split_names(recipes), replace=replace)
     if json_output:
         print_json({"recorded": str(entry)})
     else:

@@ -101,9 +101,17 @@ def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def add(
-    run: RunFolder, folder: Path, name: str | None = None, recipes: Sequence[str] | None = None
+    run: RunFolder,
+    folder: Path,
+    name: str | None = None,
+    recipes: Sequence[str] | None = None,
+    *,
+    replace: bool = False,
 ) -> Path:
-    """Record a finished run of a table, all of it or only the rows of some recipes."""
+    """Record a finished run of a table, all of it or only the rows of some recipes.
+
+    An entry of the same name is refused unless it is to be replaced.
+    """
     result = run.result()
     if "table" not in result:
         raise RunError(f"{run.path}: only runs of `specformer table` go into the ledger.")
@@ -131,6 +139,8 @@ def add(
     if problems:
         raise RunError(f"{run.path}: cannot be recorded: {problems[0]}.")
     path = folder / f"table-{entry['table']}" / f"{name}.json"
+    if path.exists() and not replace:
+        raise RunError(f"{path}: recorded before; take another --name, or --replace it.")
     write_json(path, entry)
     return path
 
