@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import warnings
 
 import numpy as np
@@ -25,6 +26,18 @@ def test_products_are_dense_products(graph, name, lead):
 def test_products_are_differentiable(graph, name):
     h = torch.randn(2, graph.num_nodes, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(getattr(graph.propagation(), name), h)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_copy_of_one_in_use_is_one_of_the_same_graph(graph, name):
+    propagation = graph.propagation()
+    h = torch.randn(graph.num_nodes, 4, dtype=torch.float64)
+    getattr(propagation, name)(h)
+    nodes = propagation.distances(2), propagation.degrees
+    other = copy.deepcopy(propagation)
+    torch.testing.assert_close(getattr(other, name)(h), getattr(graph, name) @ h)
+    assert torch.equal(other.distances(2), nodes[0])
+    assert torch.equal(other.degrees, nodes[1])
 
 
 def test_a_chain_of_stacked_products_copies_once(graph):

@@ -72,6 +72,15 @@ class Propagation:
         self._ritz_pairs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._distances: dict[int, Tensor] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what follows from the graph: PyTorch copies no matrix of compressed rows."""
+        kind = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(kind, name, None), kept_property)
+        }
+
     def check(self, x: Tensor) -> None:
         """Refuse features of other nodes than the graph's.
 
