@@ -67,6 +67,20 @@ def test_an_empty_row_and_column():
     torch.testing.assert_close(out, torch.as_tensor(matrix.toarray()).float() @ weight.mT)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (4, 3)], ids=str)
+@pytest.mark.parametrize("lead", [(), (2,)], ids=["one", "runs"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_no_entry_at_all(shape, lead, dropout):
+    x = SparseFeatures.from_scipy(sp.csr_array(shape))
+    weight = torch.randn(*lead, 2, shape[1], requires_grad=True)
+    bias = torch.randn(*lead, 2, requires_grad=True)
+    out = x.linear(weight, bias, dropout)
+    assert torch.equal(out, torch.zeros(shape) @ weight.mT + bias.unsqueeze(-2))
+    out.sum().backward()
+    assert torch.equal(weight.grad, torch.zeros_like(weight))
+    assert torch.equal(bias.grad, torch.full_like(bias, shape[0]))
+
+
 @pytest.mark.parametrize("options", [{}, {"feature_layers": 1}, {"space": "hidden"}])
 def test_a_model_takes_either(options):
     torch.manual_seed(0)

@@ -123,19 +123,19 @@ class SparseFeatures:
         self, starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor, rows: int
     ) -> Tensor:
         """All runs as one block-diagonal matrix: one kernel, however many they are."""
-        runs, width = values.numel() // len(columns) if len(columns) else 1, dense.shape[-2]
+        runs, (width, channels) = values.shape[:-1].numel(), dense.shape[-2:]
         if runs > 1:
             starts = self._known(starts, runs, lambda: _repeated_starts(starts, runs))
             columns = self._known(columns, runs, lambda: _shifted(columns, runs, width).flatten())
         shape = (runs * rows, runs * width)
         matrix = compressed_rows(starts, columns, values.reshape(-1), shape)
-        out = sparse_product(matrix, dense.reshape(runs * width, -1))
-        return out.view(*dense.shape[:-2], rows, -1)
+        out = sparse_product(matrix, dense.reshape(runs * width, channels))
+        return out.view(*dense.shape[:-2], rows, channels)
 
 
 def _shifted(numbers: Tensor, runs: int, step: int) -> Tensor:
     """Numbers plus multiples of a step, ``[runs, numbers]``."""
-    steps = torch.arange(0, runs * step, step, dtype=numbers.dtype, device=numbers.device)
+    steps = step * torch.arange(runs, dtype=numbers.dtype, device=numbers.device)
     return numbers + steps.unsqueeze(-1)
 
 
@@ -161,7 +161,7 @@ class _SparseLinear(torch.autograd.Function):
         else:
             runs, width = weight.shape[:2]
             joined = features.product(values, weight.flatten(0, 1).mT.contiguous())
-            out = joined.view(-1, runs, width).transpose(0, 1)
+            out = joined.unflatten(-1, (runs, width)).transpose(0, 1)
         return out if bias is None else out.add_(bias.unsqueeze(-2))
 
     @staticmethod
