@@ -45,6 +45,23 @@ def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
 
 
 @pytest.mark.parametrize("decoder", ["joint", "heads"])
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("name", ["star", "union cut"])
+def test_gradient_in_the_eigenvalues_is_the_papers(name, sharing, decoder) -> None:
+    model = scrambled(Specformer(3, 8, 4, num_heads=2, sharing=sharing, decoder=decoder))
+    known, x = SPECTRA[name], random(SPECTRA[name].num_nodes, 3)
+    values = known.eigenvalues.clone().requires_grad_()
+    spectrum = Spectrum(values, known.eigenvectors)
+    plain = lambda: reference.specformer(  # noqa: E731
+        state_of(model), model.config, x, values, known.eigenvectors, model.training
+    )
+    assert_twins(model, lambda: model(x, spectrum), plain, values, atol=1e-10)
+    torch.testing.assert_close(model(x, spectrum), model(x, known), rtol=0, atol=1e-12)
+    assert torch.equal(spectrum.distinct.values, known.distinct.values)
+    assert torch.equal(spectrum.landmarks(2).values, known.landmarks(2).values)
+
+
+@pytest.mark.parametrize("decoder", ["joint", "heads"])
 @pytest.mark.parametrize("bases", ["linear", "ffn"])
 @pytest.mark.parametrize("space", ["output", "hidden"])
 @pytest.mark.parametrize("sharing", SHARINGS)

@@ -16,7 +16,7 @@ from specformer.nn.attention import PackedTokens
 from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
 from specformer.nn.encoder import SpectrumEncoder
 from specformer.spectrum import Keys, Tokens
-from specformer.spectrum.distinct import distinct
+from specformer.spectrum.distinct import distinct, singly
 
 
 class SpectralFilter(nn.Module):
@@ -79,7 +79,7 @@ class SpectralFilter(nn.Module):
             shape = list(eigenvalues.shape)
             raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
         if eigenvalues.requires_grad:  # finding equal ones has no gradient
-            return self.decode(Tokens(eigenvalues, torch.ones_like(eigenvalues)))
+            return self.decode(singly(eigenvalues))
         groups = distinct(eigenvalues)
         return self.decode(groups.tokens, index=groups.index)
 

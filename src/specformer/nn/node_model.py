@@ -26,6 +26,7 @@ from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained, given
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum, Tokens
+from specformer.spectrum.distinct import singly
 
 Sharing = Literal["small", "medium", "large"]
 Space = Literal["output", "hidden", "input"]
@@ -251,9 +252,12 @@ class Specformer(Pretrained):
         """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large".
 
         Without a decomposition, responses at the interpolation's points, ``[..., K + 1, heads]``.
+        Gradients flow back to eigenvalues that ask for one, to each of equal ones its own.
         """
         if isinstance(spectrum, ImplicitSpectrum):
             return self._decoded(spectrum.points, landmarks or spectrum.tokens)
+        if spectrum.eigenvalues.requires_grad:  # finding equal ones has no gradient
+            return self._decoded(singly(spectrum.eigenvalues), landmarks)
         return self._decoded(spectrum.distinct.tokens, landmarks, spectrum.distinct.index)
 
     def _decoded(

@@ -40,14 +40,25 @@ class Distinct(NamedTuple):
 
 
 def distinct(eigenvalues: Tensor) -> Distinct:
-    """Group eigenvalues that are equal to the bit, in any order.
+    """Group eigenvalues that are equal to the bit, in any order. Groups carry no gradient.
 
     Example:
         >>> distinct(torch.tensor([0.0, 1.0, 1.0, 2.0])).counts.tolist()
         [1.0, 2.0, 1.0]
     """
-    values, index, counts = torch.unique(eigenvalues, return_inverse=True, return_counts=True)
-    return Distinct(values, counts.to(eigenvalues.dtype), index)
+    fixed = eigenvalues.detach()
+    values, index, counts = torch.unique(fixed, return_inverse=True, return_counts=True)
+    return Distinct(values, counts.to(values.dtype), index)
+
+
+def singly(eigenvalues: Tensor) -> Tokens:
+    """Every eigenvalue as a token of its own, equal or not.
+
+    Example:
+        >>> singly(torch.tensor([1.0, 1.0])).weights.tolist()
+        [1.0, 1.0]
+    """
+    return Tokens(eigenvalues, torch.ones_like(eigenvalues))
 
 
 def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
