@@ -133,6 +133,13 @@ def test_shapes_that_do_not_match_are_refused() -> None:
         Spectrum(torch.zeros(3, 1), torch.zeros(4, 3))
 
 
+def test_eigenvectors_that_would_get_no_gradient_are_refused() -> None:
+    values, vectors = torch.linalg.eigh(torch.ones(2, 2, requires_grad=True))
+    with pytest.raises(SpectrumError, match=r"get no gradient: give eigenvectors\.detach\(\)"):
+        Spectrum(values, vectors)
+    assert Spectrum(values, vectors.detach()).eigenvalues.requires_grad
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,10 @@ class Spectrum:
                 f"eigenvalues {tuple(self.eigenvalues.shape)} and eigenvectors {shape} do not "
                 "match: expected shapes [q] and [n, q]."
             )
+        if self.eigenvectors.requires_grad:
+            raise SpectrumError(
+                "eigenvectors are constants, and get no gradient: give eigenvectors.detach()."
+            )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
         values, vectors = self.eigenvalues, self.eigenvectors
         rows = self.rows
