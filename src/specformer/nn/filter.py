@@ -15,6 +15,7 @@ from specformer.nn.argument_checks import check_counts, check_rates
 from specformer.nn.attention import PackedTokens
 from specformer.nn.decoder import DecoderKind, HeadsDecoder, make_decoder
 from specformer.nn.encoder import SpectrumEncoder
+from specformer.nn.reset import reset_parts
 from specformer.spectrum import Keys, Tokens
 from specformer.spectrum.distinct import distinct, singly
 
@@ -64,6 +65,10 @@ class SpectralFilter(nn.Module):
             hidden_channels, num_heads, num_blocks, dropout, epsilon, encoding, attention
         )
         self.decoder = make_decoder(decoder, hidden_channels, num_heads, activation)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does."""
+        reset_parts(self)
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
         """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all.

@@ -26,6 +26,7 @@ from specformer.nn.linear import Linear
 from specformer.nn.node_model import Sharing
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained, given
+from specformer.nn.reset import reset_parts
 from specformer.spectrum import Tokens
 from specformer.spectrum.packed import PackedGraphs, check_packed
 
@@ -110,8 +111,15 @@ class GraphSpecformer(Pretrained):
             GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
         )
         self.readout = nn.Linear(hidden_channels, out_channels)
-        if init_std is not None:
-            self._initialise(init_std)
+        self._draw_linear()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does.
+
+        What :meth:`NodeEmbedding.standardise` took from the data stays.
+        """
+        reset_parts(self)
+        self._draw_linear()
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         check_packed(batch)
@@ -142,7 +150,11 @@ class GraphSpecformer(Pretrained):
             return list(decode_together(filters, tokens).unbind(0))
         return [filt.decode(tokens) for filt in filters]
 
-    def _initialise(self, std: float) -> None:
+    def _draw_linear(self) -> None:
+        """Draw embeddings and linear weights with ``init_std``, if there is one."""
+        std = self.config["init_std"]
+        if std is None:
+            return
         for name, module in self.named_modules():
             if name.rpartition(".")[2] in PROJECTIONS:
                 continue  # for the reason given in :class:`specformer.Specformer`

@@ -11,6 +11,7 @@ from specformer.nn.activation import Activation, activation_module
 from specformer.nn.bases import FeedForwardBases, LinearBases
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.linear import LayerNorm, Linear
+from specformer.nn.reset import reset_parts
 from specformer.spectrum import AnySpectrum
 
 Norm = Literal["batch", "layer"] | None
@@ -56,6 +57,10 @@ class SpectralConv(nn.Module):
         self.is_filter = isinstance(bases, LinearBases) and not (
             transform or norm or activation or residual
         )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructors do, those of shared bases too."""
+        reset_parts(self)
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         filtered = self.bases(x, response, spectrum)

@@ -24,6 +24,7 @@ from specformer.nn.fork import forked
 from specformer.nn.linear import Linear
 from specformer.nn.node_conv import Norm, SpectralConv
 from specformer.nn.pretrained import Pretrained, given
+from specformer.nn.reset import reset_parts
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum, Tokens
 from specformer.spectrum.distinct import singly
@@ -138,10 +139,7 @@ class Specformer(Pretrained):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as the constructor does."""
-        for module in list(self.modules())[1:]:
-            reset = getattr(module, "reset_parameters", None)
-            if reset is not None:
-                reset()
+        reset_parts(self)
         self._draw_linear()
 
     def _draw_linear(self) -> None:
