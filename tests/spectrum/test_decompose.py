@@ -303,6 +303,22 @@ def test_a_gpu_takes_the_iterative_solver_for_more_pairs(
     assert module._choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
 
 
+@pytest.mark.parametrize(
+    ("dtype", "chosen"), [(torch.float32, "dense"), (torch.float64, "chebyshev")], ids=str
+)
+def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, chosen: str
+) -> None:
+    gpu, size = torch.device("cuda"), 30_000
+    room = dense.required_bytes(size, torch.float32)
+    monkeypatch.setattr(dense, "available_bytes", lambda device: room)
+    edgeless = normalised_laplacian(sp.csr_array((size, size)))
+    nothing: Any = (), None, None, None, None, None
+    job = module._Job(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
+    monkeypatch.setattr(module, "_ask", lambda name, job: (name, None))
+    assert module._answer(job, "auto")[0] == chosen
+
+
 @pytest.mark.parametrize("solver", ["dense", "chebyshev", "lanczos"])
 def test_much_memory_is_told_before_it_is_taken(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, solver: Any

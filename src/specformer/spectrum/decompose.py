@@ -225,7 +225,8 @@ def _solve(job: _Job, solver: str, at_cut: str) -> Spectrum:
 
 def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     """The name of the solver that succeeded, why it was asked, and what it found."""
-    name, reason = _choose(solver, job.num_nodes, job.lowest + job.highest, job.device)
+    wanted = job.lowest + job.highest
+    name, reason = _choose(solver, job.num_nodes, wanted, job.device, job.dense_dtype)
     _announce(name, reason, job)
     while True:
         try:
@@ -238,7 +239,7 @@ def _answer(job: _Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
                 raise
             following = _fallback(name, job)
             if following is None:
-                refused = dense.refusal(job.num_nodes, job.device)
+                refused = dense.refusal(job.num_nodes, job.device, job.dense_dtype)
                 raise SpectrumError(f"{error} No way round it: {refused}.") from error
             name, reason = following, f"{name} gave up: {error}"
             logger.warning("solver %s: %s", name, reason)
@@ -294,7 +295,7 @@ def _ask(name: str, job: _Job) -> tuple[np.ndarray, Tensor]:
 
 def _fallback(name: str, job: _Job) -> str | None:
     """Whom to ask when a solver gave up: LAPACK where it fits, else the other iterative one."""
-    if dense.refusal(job.num_nodes, job.device) is None:
+    if dense.refusal(job.num_nodes, job.device, job.dense_dtype) is None:
         return "dense"
     size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
     if name == "lanczos" and not chebyshev.refusal(*size, job.working_dtype, job.device):
@@ -302,7 +303,13 @@ def _fallback(name: str, job: _Job) -> str | None:
     return None
 
 
-def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str, str]:
+def _choose(
+    solver: str,
+    n: int,
+    wanted: int,
+    device: torch.device,
+    dense_dtype: torch.dtype = torch.float64,
+) -> tuple[str, str]:
     """A solver's name and why it was chosen."""
     if solver in _SOLVERS:
         few = wanted < n // 2 and n > 64
@@ -315,7 +322,7 @@ def _choose(solver: str, n: int, wanted: int, device: torch.device) -> tuple[str
         return "dense", f"{n:,} {'node is' if n == 1 else 'nodes are'} few"
     if wanted * _MANY.get(device.type, 4) <= n:
         return "chebyshev", f"{wanted:,} of {n:,} pairs are few enough for a block of vectors"
-    refused = dense.refusal(n, device)
+    refused = dense.refusal(n, device, dense_dtype)
     if refused:
         if wanted < n // 2:
             return "chebyshev", refused
