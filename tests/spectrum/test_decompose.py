@@ -310,7 +310,7 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, chosen: str
 ) -> None:
     gpu, size = torch.device("cuda"), 30_000
-    room = dense.required_bytes(size, torch.float32)
+    room = dense.required_bytes(size, gpu, torch.float32)
     monkeypatch.setattr(dense, "available_bytes", lambda device: room)
     edgeless = normalised_laplacian(sp.csr_array((size, size)))
     nothing: Any = (), None, None, None, None, None

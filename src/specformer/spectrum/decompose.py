@@ -255,7 +255,7 @@ def _announce(name: str, reason: str, job: _Job) -> None:
 def _required_bytes(name: str, job: _Job) -> int:
     """Peak memory of a solve, as far as it is known beforehand."""
     if name == "dense":
-        return dense.required_bytes(job.num_nodes, job.dense_dtype)
+        return dense.required_bytes(job.num_nodes, job.device, job.dense_dtype)
     size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
     if name == "chebyshev":
         return chebyshev.required_bytes(*size, job.working_dtype)

@@ -47,7 +47,7 @@ def test_float32_is_refined() -> None:
     plain = torch.linalg.eigvalsh(torch.tensor(laplacian.toarray()).float()).double().numpy()
     assert np.abs(plain - exact).max() > 1e-8
     assert max_residual(laplacian, torch.tensor(values).float(), vectors) < 1e-5
-    assert dense.required_bytes(1000, torch.float32) == 16_000_000
+    assert dense.required_bytes(1000, CPU, torch.float32) == 16_000_000
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,19 @@ def test_more_nodes_than_lapack_counts_are_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("num_nodes", "dtype", "gigabytes"),
+    [(41_554, torch.float32, 38.7), (18_660, torch.float64, 16.0)],  # docs/spectra.md, on an H200
+    ids=str,
+)
+def test_a_gpu_needs_what_was_measured(
+    num_nodes: int, dtype: torch.dtype, gigabytes: float
+) -> None:
+    need = dense.required_bytes(num_nodes, torch.device("cuda"), dtype)
+    assert need / 2**30 == pytest.approx(gigabytes, rel=0.05)
+
+
 def test_memory_is_known() -> None:
-    assert dense.required_bytes(1000) == 32_000_000
+    assert dense.required_bytes(1000, CPU) == 32_000_000
     assert 2**20 < dense.available_bytes(CPU) < 2**50
     assert dense._installed_bytes() >= dense.available_bytes(CPU)

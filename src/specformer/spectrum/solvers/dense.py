@@ -18,12 +18,15 @@ from specformer.spectrum.symmetry import symmetric_bases
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
 CPU_LIMIT = 32_700
+#: Matrices that a solve holds at its peak: the Laplacian, its eigenvectors and LAPACK's workspace
+#: of two, and on a GPU, whatever the precision, two more.
+_MATRICES = {"cpu": 4, "cuda": 6}
 _BLOCK = 2048
 
 
-def required_bytes(num_nodes: int, dtype: torch.dtype = torch.float64) -> int:
-    """Peak memory of a dense solve: the matrix, its eigenvectors and twice that as workspace."""
-    return 4 * dtype.itemsize * num_nodes**2
+def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> int:
+    """Peak memory of a dense solve."""
+    return _MATRICES.get(device.type, 4) * dtype.itemsize * num_nodes**2
 
 
 def available_bytes(device: torch.device) -> int:
@@ -56,7 +59,7 @@ def _installed_bytes() -> int:
 
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
     """Why a dense solve is out of the question here, or None if it is not."""
-    need, free = required_bytes(num_nodes, dtype), available_bytes(device)
+    need, free = required_bytes(num_nodes, device, dtype), available_bytes(device)
     if device.type == "cpu" and num_nodes > CPU_LIMIT:
         return (
             f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,} and "
