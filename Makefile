@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m py
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help install hooks demo test test-all cov lint format types contract check wheel tables clean distclean
+.PHONY: help install hooks demo test test-all cov tables docs lint format types contract check wheel clean distclean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [VENV=$(VENV)] [PYTHON=$(PYTHON)] [ARGS=...]'
@@ -38,9 +38,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch first: the one large package, in the pinned version before anything else can ask for it.
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	$(PINNED) $(BIN)/python -m pip install torch
-	$(PINNED) $(BIN)/python -m pip install -e '.[$(EXTRAS)]'
+	$(PINNED) $(BIN)/python -m pip install -e '.[$*]'
 	@touch $@
 
 install: $(STAMP) ## Make the virtual environment and install into it (once)
@@ -64,6 +64,9 @@ cov: $(STAMP) ## Run the fast tests and report what they cover
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 	$(BIN)/specformer results tables
+
+docs: $(VENV)/.installed-docs ## Build the documentation's pages into site/
+	$(BIN)/mkdocs build --strict
 
 # --- check ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ wheel: $(STAMP) ## Build the wheel and try it in an empty environment
 	rm -rf $(VENV)-wheel
 
 clean: ## Remove what building and testing leave behind
-	rm -rf build dist htmlcov .coverage .coverage.* src/*.egg-info
+	rm -rf build dist site htmlcov .coverage .coverage.* src/*.egg-info
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
