@@ -6,7 +6,10 @@ import json
 import math
 import os
 import resource
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,6 +123,36 @@ def test_two_writers_do_not_meet(target):
             other.write_text("inner")
         one.write_text("outer")
     assert target.read_text() == "outer"
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from specformer.files import replacing
+with replacing(sys.argv[1]) as part:
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="processes have no namespace")
+def test_what_a_killed_process_left_is_removed_by_the_next_writer(target):
+    other = target.with_name("other.txt")
+    for path in (target, other):
+        killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, path], check=False)
+        assert killed.returncode == -signal.SIGKILL
+    left = {path.name for path in target.parent.iterdir()} - {target.name}
+    assert len(left) == 2
+    (abandoned,) = (name for name in left if name.startswith(f".{target.name}."))
+    here, _ = abandoned.removeprefix(f".{target.name}.").split("-")
+    elsewhere = target.with_name(abandoned.replace(here, "0" * len(here)))
+    elsewhere.write_text("of another machine, where this number may be a living process's")
+    with replacing(target) as living:
+        write_text(target, "new")
+        assert living.exists()
+        living.write_text("newest")
+    assert target.read_text() == "newest"
+    names = {path.name for path in target.parent.iterdir()}
+    assert names == {target.name, elsewhere.name, *left} - {abandoned}
 
 
 def test_json_comes_back(tmp_path):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import platform
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +40,8 @@ def make_folder(path: str | Path) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it there if the block succeeds.
 
+    One that a killed process left there for the same ``path`` is removed.
+
     Example:
         >>> import tempfile
         >>> target = Path(tempfile.mkdtemp()) / "note.txt"
@@ -50,9 +54,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     make_folder(target.parent)
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    here = _here()
+    if here is not None:
+        with suppress(OSError):  # a folder may be written to, but not be listed
+            _remove_abandoned(target, here)
+    whose = "" if here is None else f"{here}-{os.getpid()}."
     try:
         handle, name = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+            dir=target.parent, prefix=f".{target.name}.{whose}", suffix=".part"
         )
     except OSError as error:  # people know the file they asked for, not this one
         raise OSError(error.errno, error.strerror, str(target)) from error
@@ -75,6 +84,40 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise OSError(number, os.strerror(number), str(target)) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _here() -> str | None:
+    """A name for the processes that see each other: those of one boot of a machine or container.
+
+    None where the system does not say. Process numbers mean nothing elsewhere, and a network disk
+    has files of many machines.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        numbered = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return None
+    return hashlib.sha256(f"{platform.node()} {boot} {numbered}".encode()).hexdigest()[:12]
+
+
+def _remove_abandoned(target: Path, here: str) -> None:
+    """Remove the temporary files that processes of this system began for ``target`` and died."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.{here}-(\d+)\.\w+\.part")
+    for path in target.parent.iterdir():
+        begun = name.fullmatch(path.name)
+        if begun and not _lives(int(begun[1])):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
 
 
 def reserve(file: IO[bytes], size: int) -> None:
