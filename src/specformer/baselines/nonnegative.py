@@ -66,6 +66,7 @@ class NonNegativePolynomial(Derived):
         """C, ``[K + 1, K + 1]``: what row j's number adds to each Chebyshev coefficient."""
 
     def reset_parameters(self) -> None:
+        super().reset_parameters()
         self.mlp.reset_parameters()
         nn.init.ones_(self.coefficients)
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 class Derived(nn.Module, ABC):
     """A module with buffers that follow from its arguments.
 
-    They are no part of its state, and are made anew when a state is loaded: a module from the meta
-    device has none before, and ``to_empty`` leaves there what the memory held.
+    They are no part of its state, and are made anew when a state is loaded or parameters are reset:
+    a module from the meta device has none before, and ``to_empty`` leaves there what the memory
+    held.
     """
 
     @abstractmethod
@@ -25,6 +26,11 @@ class Derived(nn.Module, ABC):
         """Put them in their places, once the module knows its arguments."""
         for name, tensor in self.derived().items():
             self.register_buffer(name, tensor, persistent=False)
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for name, tensor in self.derived().items():
+                getattr(self, name).copy_(tensor)
 
     def _load_from_state_dict(
         self,

@@ -70,6 +70,7 @@ class FeatureEmbedding(Derived):
 
     def reset_parameters(self, std: float | None = None) -> None:
         """N(0, ``std``²); else N(0, 1) for one column, and Xavier's range, as OGB has, for more."""
+        super().reset_parameters()
         if std is not None or len(self.cardinalities) == 1:
             nn.init.normal_(self.weight, std=1.0 if std is None else std)
             return
@@ -116,6 +117,12 @@ class NodeEmbedding(FeatureEmbedding):
             self.numbers = nn.Linear(in_channels, channels)
             self.register_buffer("mean", torch.zeros(in_channels))
             self.register_buffer("std", torch.ones(in_channels))
+
+    def reset_parameters(self, std: float | None = None) -> None:
+        super().reset_parameters(std)
+        if hasattr(self, "mean"):  # not yet while it is made
+            nn.init.zeros_(self.mean)
+            nn.init.ones_(self.std)
 
     def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
         vectors = super().forward(batch.nodes)

@@ -114,10 +114,7 @@ class GraphSpecformer(Pretrained):
         self._draw_linear()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as the constructor does.
-
-        What :meth:`NodeEmbedding.standardise` took from the data stays.
-        """
+        """Draw all parameters anew, as the constructor does."""
         reset_parts(self)
         self._draw_linear()
 
