@@ -37,6 +37,13 @@ def test_equals_pytorch_in_training_and_evaluation():
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
 
 
+def test_several_signals_are_one_batch():
+    ours, theirs = _pair()
+    x = torch.randn(2, 4, 5, 3, dtype=torch.float64)
+    torch.testing.assert_close(ours(x).flatten(0, -2), theirs(x.flatten(0, -2)))
+    _assert_same_averages(ours, theirs)
+
+
 def test_padding_counts_for_nothing():
     ours, theirs = _pair()
     x = torch.randn(20, 3, dtype=torch.float64)

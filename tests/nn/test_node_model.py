@@ -390,6 +390,16 @@ def test_parameters_are_reset_as_the_constructor_draws_them(options) -> None:
     torch.testing.assert_close(model.state_dict(), expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("norm", [None, "layer", "batch"])
+def test_signals_on_one_graph_go_together(norm) -> None:
+    model = scrambled(Specformer(3, 8, 4, norm=norm, transform=True))
+    x, spectrum = random(2, 7, 3), STAR.to(torch.float64)
+    assert model(x, spectrum).shape == (2, 7, 4)
+    model.eval()
+    apart = torch.stack([model(signal, spectrum) for signal in x])
+    torch.testing.assert_close(model(x, spectrum), apart)
+
+
 def test_initial_weights_of_a_given_deviation() -> None:
     model = Specformer(200, 64, 4, init_std=0.01)
     assert model.lift.weight.std().item() == pytest.approx(0.01, rel=0.05)

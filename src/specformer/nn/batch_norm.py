@@ -126,8 +126,9 @@ class BatchNorm(nn.Module):
         if not self.training:
             mean, var = self.running_mean, self.running_var
         elif mask is None:
-            var, mean = torch.var_mean(x, dim=-2, correction=0)
-            if (number := x.shape[-2]) > 1:
+            tokens = x if self.weight.dim() > 1 else x.flatten(0, -2)  # no axis is one of runs
+            var, mean = torch.var_mean(tokens, dim=-2, correction=0)
+            if (number := tokens.shape[-2]) > 1:
                 self._average(mean, var * (number / (number - 1)), self.momentum)
         else:
             rows = CountedRows.of(mask, x.dtype) if isinstance(mask, Tensor) else mask
