@@ -85,7 +85,7 @@ def test_polynomial_responses_need_no_eigenvectors(graph: Any, seed: int) -> Non
     torch.testing.assert_close(spectrum.filter(x, 2 - e + 0.5 * e**2), plain, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3), (0,), (2, 0)])
 def test_transforms_fold_leading_axes(lead: tuple[int, ...]) -> None:
     spectrum = decompose(SMALL["weighted"], k=5, dtype=torch.float64)
     U = spectrum.eigenvectors

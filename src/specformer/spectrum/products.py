@@ -126,10 +126,12 @@ def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:
     """
     if x.dim() == 2:
         return cast(Tensor, _Transform.apply(product, x, forward))
-    lead, channels = x.shape[:-2], x.shape[-1]
-    columns = x.reshape(-1, x.shape[-2], channels).transpose(0, 1).reshape(x.shape[-2], -1)
+    lead, (rows, channels) = x.shape[:-2], x.shape[-2:]
+    runs = lead.numel()
+    columns = x.reshape(runs, rows, channels).transpose(0, 1).reshape(rows, runs * channels)
     out = cast(Tensor, _Transform.apply(product, columns, forward))
-    return out.reshape(out.shape[0], -1, channels).transpose(0, 1).reshape(*lead, -1, channels)
+    apart = out.reshape(out.shape[0], runs, channels).transpose(0, 1)
+    return apart.reshape(*lead, out.shape[0], channels)
 
 
 class _Transform(torch.autograd.Function):
