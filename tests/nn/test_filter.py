@@ -295,3 +295,13 @@ def test_a_spectrum_in_place_of_its_eigenvalues_is_refused() -> None:
     spectrum = decompose([[0, 1], [1, 2]])
     with pytest.raises(ConfigError, match=r"such as spectrum\.eigenvalues, not a Spectrum"):
         SpectralFilter(8, 2)(spectrum)
+
+
+def test_eigenvalues_of_another_precision_are_refused() -> None:
+    filt, values = SpectralFilter(8, 2), torch.linspace(0, 2, 5, dtype=torch.float64)
+    message = r"eigenvalues are torch\.float64, the filter torch\.float32; bring both to one dtype"
+    with pytest.raises(ConfigError, match=message):
+        filt(values)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert filt(values.float()).shape == (5, 2)
+    assert filt.double()(values).dtype == torch.float64

@@ -76,13 +76,20 @@ class SpectralFilter(nn.Module):
         Gradients flow back to the eigenvalues, to each of equal ones its own.
         """
         if not isinstance(eigenvalues, Tensor):
-            given = type(eigenvalues).__name__
+            kind = type(eigenvalues).__name__
             raise ConfigError(
-                f"eigenvalues must be a tensor, such as spectrum.eigenvalues, not a {given}."
+                f"eigenvalues must be a tensor, such as spectrum.eigenvalues, not a {kind}."
             )
         if eigenvalues.dim() != 1 or len(eigenvalues) == 0:
             shape = list(eigenvalues.shape)
             raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
+        given, own = eigenvalues.dtype, self.encoder.embedding.weight.dtype
+        mixed = given.is_floating_point and given != own
+        if mixed and not torch.is_autocast_enabled(eigenvalues.device.type):
+            raise ConfigError(
+                f"eigenvalues are {given}, the filter {own}; bring both to one dtype, each with "
+                ".to(dtype=…)."
+            )
         if eigenvalues.requires_grad:  # finding equal ones has no gradient
             return self.decode(singly(eigenvalues))
         groups = distinct(eigenvalues)
