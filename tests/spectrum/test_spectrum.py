@@ -133,6 +133,26 @@ def test_shapes_that_do_not_match_are_refused() -> None:
         Spectrum(torch.zeros(3, 1), torch.zeros(4, 3))
 
 
+@pytest.mark.parametrize(
+    ("values", "vectors", "culprit"),
+    [
+        (np.zeros(2), torch.eye(2), "eigenvalues .* not ndarray"),
+        (torch.zeros(2), [[1.0, 0.0], [0.0, 1.0]], "eigenvectors .* not list"),
+        (torch.tensor([0, 1]), torch.eye(2), r"eigenvalues .* not torch\.int64"),
+        (torch.zeros(2), torch.eye(2, dtype=torch.complex64), r"eigenvectors .* torch\.complex64"),
+    ],
+    ids=["array", "list", "whole numbers", "complex"],
+)
+def test_what_is_no_tensor_of_floating_point_is_refused(values, vectors, culprit: str) -> None:
+    with pytest.raises(SpectrumError, match=culprit):
+        Spectrum(values, vectors)
+
+
+def test_a_spectrum_is_not_brought_to_whole_numbers() -> None:
+    with pytest.raises(SpectrumError, match=r"eigenvalues .* not torch\.int32"):
+        decompose(SMALL["star"]).to(torch.int32)
+
+
 def test_eigenvectors_that_would_get_no_gradient_are_refused() -> None:
     values, vectors = torch.linalg.eigh(torch.ones(2, 2, requires_grad=True))
     with pytest.raises(SpectrumError, match=r"get no gradient: give eigenvectors\.detach\(\)"):

@@ -69,6 +69,11 @@ class Spectrum:
     _product: Product = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("eigenvalues", "eigenvectors"):
+            given = getattr(self, name)
+            if not (isinstance(given, Tensor) and given.is_floating_point()):
+                kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+                raise SpectrumError(f"{name} must be a tensor of floating point, not {kind}.")
         shape = tuple(self.eigenvectors.shape)
         if self.eigenvalues.dim() != 1 or len(shape) != 2 or shape[1] != len(self.eigenvalues):
             raise SpectrumError(
@@ -159,7 +164,7 @@ class Spectrum:
         if isinstance(device, torch.dtype):
             device, dtype = None, device
         vectors, work = self.eigenvectors, dtype or self.dtype
-        kept = _stored(storage or dtype or vectors.dtype)
+        kept = _stored(storage) if storage else dtype or vectors.dtype
         if kept == work:
             moved = vectors.to(device, kept, non_blocking=non_blocking)
         else:
