@@ -485,6 +485,12 @@ def test_repr_names_the_parts() -> None:
     assert "LinearBases(num_heads=4, channels=4, dropout=0.0)" in text
 
 
+@pytest.mark.parametrize("landmarks", [2, torch.ones(2), STAR], ids=["count", "tensor", "spectrum"])
+def test_landmarks_of_another_kind_are_refused(landmarks) -> None:
+    with pytest.raises(ConfigError, match=r"must come from spectrum\.landmarks\(…\), not be a"):
+        Specformer(3, 8, 4)(torch.ones(7, 3), STAR, landmarks)
+
+
 @pytest.mark.parametrize(
     ("x", "spectrum", "message"),
     [

@@ -156,7 +156,7 @@ class Specformer(Pretrained):
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
         """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
-        self._check_call(x, spectrum)
+        self._check_call(x, spectrum, landmarks)
         if self.space == "input":
             if isinstance(x, SparseFeatures):
                 raise ConfigError("space='input' filters the features: give them as a tensor.")
@@ -169,13 +169,16 @@ class Specformer(Pretrained):
             hidden = self.readout(self.feature_dropout(hidden))
         return hidden
 
-    def _check_call(self, x: Any, spectrum: Any) -> None:
+    def _check_call(self, x: Any, spectrum: Any, landmarks: Any) -> None:
         """Refuse what would fail in the middle of a product, by shapes and types alone."""
         if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
             given = type(spectrum).__name__
             raise ConfigError(
                 f"spectrum must come from sf.decompose or sf.approximate, not be a {given}."
             )
+        if landmarks is not None and not isinstance(landmarks, Keys):
+            given = type(landmarks).__name__
+            raise ConfigError(f"landmarks must come from spectrum.landmarks(…), not be a {given}.")
         if isinstance(x, SparseFeatures):
             shape = [x.num_nodes, x.in_channels]
         elif isinstance(x, Tensor) and x.layout == torch.strided:
