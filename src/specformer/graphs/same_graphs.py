@@ -1,0 +1,58 @@
+r"""Find the graphs that two sets have in common, however their nodes are ordered."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.graphs.graph_set import GraphSet
+
+#: A node's colour knows of the nodes so many bonds away.
+_ROUNDS = 12
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
+    """Return which graphs ``[G]`` are also among the others: same nodes, bonds and features.
+
+    Graphs are compared by the colours of their nodes after rounds of refinement. Equal graphs are
+    always found; two that differ but look alike to every node are taken for one, too. Targets do
+    not count.
+
+    Example:
+        >>> chain = GraphSet([3], [2], [[0, 1], [1, 2]], node_feat=[[6], [6], [8]])
+        >>> turned = GraphSet([3], [2], [[0, 2], [2, 1]], node_feat=[[8], [6], [6]])
+        >>> shared_with(chain, turned).tolist()
+        [True]
+    """
+    return np.isin(_hashes(graphs), _hashes(others))
+
+
+def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:
+    """A number a graph ``[G]``, the same for every order of its nodes."""
+    first, second = graphs.edge_index + np.repeat(graphs.node_start[:-1], graphs.num_edges)
+    bonds = _of_rows(graphs.edge_feat)
+    colours = _of_rows(graphs.node_feat)
+    if graphs.x is not None:
+        colours = _mixed(colours * _STEP + _of_rows(graphs.x.view(np.uint32)))
+    for _ in range(_ROUNDS):
+        heard = np.zeros_like(colours)
+        np.add.at(heard, second, _mixed(colours[first] + bonds))
+        np.add.at(heard, first, _mixed(colours[second] + bonds))
+        colours = _mixed(colours * _STEP + heard)
+    return np.add.reduceat(_mixed(colours), graphs.node_start[:-1])
+
+
+def _of_rows(table: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """A number for each row of whole numbers."""
+    found = np.zeros(len(table), dtype=np.uint64)
+    for column in table.T:
+        found = _mixed(found * _STEP + column.astype(np.uint64) + np.uint64(1))
+    return found
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers whose bits all depend on all bits of those given (the finaliser of SplitMix64)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
