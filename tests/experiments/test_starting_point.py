@@ -78,7 +78,7 @@ def test_a_run_trains_the_models_further(tmp_path: Path, first: RunFolder) -> No
     still = ["schedule.learning_rate=1e-12", "schedule.weight_decay=0", "standardise=false"]
     run = train(tmp_path / "still", small_set(60), *still, start=first.path, lanes=2, runs=2)
     result = run.result()
-    assert result["start"] == "run"
+    assert result["start"] == str(first.path)
     assert result["settings"]["model"]["hidden_channels"] == 8
     start = StartingPoint.of(first.path, "specformer")
     for ours, theirs in zip(

@@ -110,6 +110,8 @@ class GraphRecipe:
         split: a protocol of :mod:`specformer.datasets.molecule_splits`.
         targets: names of the columns to learn, where a file has more; None for all.
         atoms: how many values each column of the atoms may take; None for what the data need.
+        start: a named set on which models are trained first, by its recipe ``start``; None for
+            fresh models.
     """
 
     description: str = ""
@@ -125,6 +127,7 @@ class GraphRecipe:
     split: str = "random-80-10-10"
     targets: list[str] | None = None
     atoms: list[int] | None = None
+    start: str | None = None
 
     def settled(self, graphs: GraphSet) -> GraphRecipe:
         """The recipe with task, loss and metric chosen for these graphs, and checked.

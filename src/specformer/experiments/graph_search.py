@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split, graph_set
-from specformer.errors import RunError
+from specformer.errors import ConfigError, RunError
 from specformer.experiments.graph_models import GRAPH_MODELS, largest_ring, model_for
 from specformer.experiments.graph_recipe import GraphRecipe, chosen_targets, graph_recipe
 from specformer.experiments.graph_run import fit_run
@@ -37,6 +37,10 @@ class GraphTrials(Trials):
 
     def _load(self, data: str | Path | None) -> None:
         first = graph_recipe(self.start, self.source, self.assignments, self.model)[1]
+        if first.start is not None:
+            raise ConfigError(
+                f"start={first.start}: a search tries fresh models; --set start=null."
+            )
         self.graphs = chosen_targets(graph_set(self.source, data, first.targets), first.targets)
         self.name = self.graphs.name
         self.metric = str(self.recipe(self.assignments).metric)

@@ -18,6 +18,8 @@ Recipe = TypeVar("Recipe")
 #: Recipes by data set: the paper's settings, those of its authors' code where they differ in the
 #: model, and those that did best on validation data.
 NAMED = ("paper", "authors", "best")
+#: The recipe of models for other data sets to start from. No table has it.
+START = "start"
 
 
 def shipped(file: str) -> dict[str, Any]:
@@ -87,7 +89,7 @@ class RecipeBook:
             return chosen, merged(default, read_settings(Path(chosen)))
         if chosen == "default":
             return chosen, dict(default)
-        if chosen not in NAMED:
+        if chosen not in (*NAMED, START):
             names = ", ".join([*NAMED, "default"])
             raise ConfigError(
                 f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file."

@@ -1,14 +1,15 @@
-r"""Begin with what other graphs have taught: the models of a finished run."""
+r"""Begin with what other graphs have taught: models that were trained before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from specformer.datasets import Split
 from specformer.errors import ConfigError
 from specformer.experiments.graph_models import (
     graph_model,
@@ -23,24 +24,24 @@ from specformer.spectrum.checksum import checksum
 from specformer.training.run_folder import RunFolder
 
 #: The settings of a recipe that belong to the models.
-_MODELS = ("model", "matrix")
+MODELS = ("model", "matrix")
 #: The layer that is always new: the one before knew other targets.
 _LAST = "readout."
 
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """The models of a finished run on many graphs, for others to start from.
+    """Models that have learned from many graphs, for others to start from.
 
     Args:
-        path: the run's folder.
+        origin: the run's folder, or the set they learned from.
         model: the models' name.
         models: one a run.
-        settings: those of a recipe that belong to the models.
+        settings: the recipe's that belong to them.
         seen: the values of each column of atoms and bonds that they have learned from.
     """
 
-    path: Path
+    origin: str
     model: str
     models: tuple[Pretrained, ...]
     settings: Mapping[str, Any]
@@ -48,15 +49,16 @@ class StartingPoint:
 
     @classmethod
     def of(cls, path: str | Path, model: str) -> StartingPoint:
-        """That of a run's folder, for a model of this name."""
+        """The models of a finished run, which have to be of this name."""
         run = RunFolder.open(path)
         if run.result("kind")["kind"] != "molecules":
             raise ConfigError(f"--start {path}: was not trained on molecules.")
         result = run.result("model", "settings", "seen")
         if result["model"] != model:
             raise ConfigError(f"--start {path}: holds models {result['model']}, not {model}.")
-        settings = {key: result["settings"][key] for key in _MODELS}
-        return cls(run.path, model, tuple(load_graph_models(run)), settings, result["seen"])
+        # They have started already: what the recipe would start from does not count.
+        settings = {key: result["settings"][key] for key in MODELS} | {"start": None}
+        return cls(str(path), model, tuple(load_graph_models(run)), settings, result["seen"])
 
     @property
     def fingerprint(self) -> str:
@@ -81,7 +83,7 @@ class StartingPoint:
         if len(beyond):
             raise ConfigError(
                 f"{graphs.name}: graph {beyond[0]} has an atom or bond that the models of "
-                f"{self.path} have no room for."
+                f"{self.origin} have no room for."
             )
 
     def model_for(self, graphs: GraphSet, recipe: GraphRecipe, run: int) -> Pretrained:
@@ -112,16 +114,30 @@ class StartingPoint:
         changed = [
             f"model.{name}={value}"
             for name, value in options.items()
-            if value != self.settings["model"].get(name)
+            if value != self.settings["model"].get(name) and not name.endswith("dropout")
         ]
-        raise ConfigError(f"{', '.join(changed)}: the models of {self.path} have other weights.")
+        raise ConfigError(f"{', '.join(changed)}: the models of {self.origin} have other weights.")
 
-    def seen_with(self, own: Mapping[str, list[list[int]]]) -> dict[str, list[list[int]]]:
+    def seen_with(self, graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
         """What the models had learned from and what they then learn from, together."""
         return {
             name: [
                 np.union1d(before, then).astype(int).tolist()
                 for before, then in zip(self.seen[name], columns, strict=True)
             ]
-            for name, columns in own.items()
+            for name, columns in seen(graphs, splits).items()
         }
+
+
+def seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
+    """The values of each column of atoms and bonds in the graphs learned from.
+
+    Of others the embedding was never trained, so a prediction would mean nothing.
+    """
+    learned = np.logical_or.reduce([split.train for split in splits])
+    nodes = graphs.node_feat[np.repeat(learned, graphs.num_nodes)]
+    bonds = graphs.edge_feat[np.repeat(learned, graphs.num_edges)]
+    return {
+        name: [np.flatnonzero(np.bincount(column)).tolist() for column in feature.T]
+        for name, feature in (("atoms", nodes), ("bonds", bonds))
+    }

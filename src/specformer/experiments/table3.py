@@ -13,6 +13,7 @@ import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
+from specformer.experiments.first_training import first_job, trained_first
 from specformer.experiments.graph_models import GRAPH_MODELS
 from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
 from specformer.experiments.graph_run import GraphJob
@@ -78,12 +79,20 @@ def table3(
             if recipe.matrix not in decomposed:
                 decomposed[recipe.matrix] = graph_spectra(graphs, recipe, device, cache)
             spectra, splits = decomposed[recipe.matrix], graph_splits(graphs, recipe, runs, seed)
+            contest, start = f"{name}-{model}-{chosen}", None
+            first = first_job(
+                recipe, model, graphs, splits, data=data, cache=cache, device=device, seed=seed
+            )
+            if first is not None:
+                file = folder and folder / f"checkpoint-{contest}-start.safetensors"
+                start, seconds = trained_first(first, progress=progress, checkpoint=file)
+                before += seconds
             outcome = learn_graphs(
-                GraphJob(graphs, spectra, splits, model, recipe, device, seed),
+                GraphJob(graphs, spectra, splits, model, recipe, device, seed, start),
                 progress=progress,
                 label=array_name(model, chosen),
                 lanes=lanes,
-                checkpoint=_checkpoints(folder, f"{name}-{model}-{chosen}"),
+                checkpoint=_checkpoints(folder, contest),
             )
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays

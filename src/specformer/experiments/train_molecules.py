@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from specformer.datasets import GRAPH_SETS, Split, graph_set
+from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
+from specformer.experiments.first_training import first_job, trained_first
 from specformer.experiments.graph_models import GRAPH_MODELS
 from specformer.experiments.graph_recipe import chosen_targets, graph_recipe
 from specformer.experiments.graph_run import GraphJob
@@ -24,13 +24,14 @@ from specformer.experiments.molecules import (
     learn_graphs,
     target_names,
 )
-from specformer.experiments.starting_point import StartingPoint
-from specformer.graphs import GraphSet
+from specformer.experiments.starting_point import StartingPoint, seen
 from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
-from specformer.training.run_folder import RunFolder
+from specformer.training.run_folder import CHECKPOINT, RunFolder
 
+#: The checkpoint of what models learn first, beside those of the runs.
+_FIRST = f"{Path(CHECKPOINT).stem}-start.safetensors"
 #: Keys of a result that its one row has.
 _FIGURES = (
     "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_by_target"
@@ -76,14 +77,25 @@ def train_molecules(
         splits = graph_splits(graphs, recipe, runs, seed)
         started = time.perf_counter()
         spectra = graph_spectra(graphs, recipe, device, cache)
+        first = first_job(
+            recipe, model, graphs, splits, data=data, cache=cache, device=device, seed=seed
+        )
+    checkpoint, seconds_before = begin(), 0.0
+    if first is not None:
+        before, seconds_before = trained_first(
+            first,
+            progress=progress,
+            workers=workers,
+            checkpoint=checkpoint and checkpoint(0).with_name(_FIRST),
+        )
     outcome = learn_graphs(
         GraphJob(graphs, spectra, splits, model, recipe, device, seed, before),
         progress=progress,
         workers=workers,
         lanes=lanes,
-        checkpoint=begin(),
+        checkpoint=checkpoint,
     )
-    row, seen = outcome.row, _seen(graphs, splits)
+    row = outcome.row
     named = source in GRAPH_SETS
     result = {
         "title": f"Learning {GRAPH_SETS[source].about}"
@@ -92,17 +104,17 @@ def train_molecules(
         "dataset": graphs.name,
         "model": model,
         "recipe": chosen,
-        **({"start": before.path.resolve().name} if before else {}),
+        **({"start": before.origin} if before else {}),
         "split": recipe.split,
         "runs": runs,
         "task": recipe.task,
         "metric": recipe.metric,
         **{key: row[key] for key in _FIGURES if key in row},
         "parameters": row["parameters"],
-        "seconds": time.perf_counter() - started + outcome.seconds_before,
+        "seconds": time.perf_counter() - started + seconds_before + outcome.seconds_before,
         "settings": asdict(recipe),
         "targets": target_names(graphs),
-        "seen": before.seen_with(seen) if before else seen,
+        "seen": before.seen_with(graphs, splits) if before else seen(graphs, splits),
         "molecules": [{**row, "recipe": chosen}],
     }
     return result, outcome
@@ -113,17 +125,3 @@ def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None
     for number, model in enumerate(models):
         assert isinstance(model, Pretrained)
         model.save_pretrained(run.model_folder(number))
-
-
-def _seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
-    """The values of each column of atoms and bonds in the graphs learned from.
-
-    Of others the embedding was never trained, so a prediction would mean nothing.
-    """
-    learned = np.logical_or.reduce([split.train for split in splits])
-    nodes = graphs.node_feat[np.repeat(learned, graphs.num_nodes)]
-    bonds = graphs.edge_feat[np.repeat(learned, graphs.num_edges)]
-    return {
-        name: [np.flatnonzero(np.bincount(column)).tolist() for column in feature.T]
-        for name, feature in (("atoms", nodes), ("bonds", bonds))
-    }

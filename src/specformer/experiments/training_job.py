@@ -97,7 +97,7 @@ def train_source(
 
         def checkpoints() -> Callable[[int], Path] | None:
             if not workers.is_first:
-                return lambda _: Path()  # read and written by the first worker alone
+                return lambda _: Path(CHECKPOINT)  # read and written by the first worker alone
             folder = begin().path
             return lambda run: folder / f"{Path(CHECKPOINT).stem}-{run:03d}.safetensors"
 

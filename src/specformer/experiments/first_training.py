@@ -1,0 +1,102 @@
+r"""Train on one set of graphs for the sake of another: where a recipe's models start from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from specformer.datasets import GRAPH_SETS, Split, graph_set
+from specformer.errors import check_known
+from specformer.experiments.graph_models import model_for
+from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
+from specformer.experiments.graph_run import GraphJob
+from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
+from specformer.experiments.recipe_book import START
+from specformer.experiments.starting_point import MODELS, StartingPoint, seen
+from specformer.graphs import GraphSet
+from specformer.graphs.same_graphs import shared_with
+from specformer.nn.pretrained import Pretrained
+from specformer.training.distributed import ALONE, Workers
+from specformer.training.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+
+def first_job(
+    recipe: GraphRecipe,
+    model: str,
+    graphs: GraphSet,
+    splits: Sequence[Split],
+    *,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+    seed: int = 0,
+) -> GraphJob | None:
+    """What a recipe's models learn first, all found good; None where they start afresh.
+
+    That is one run of the recipe ``start`` on the set that ``recipe.start`` names, without the
+    graphs that validate or test on ``graphs`` later: those would no longer be unseen.
+    """
+    if recipe.start is None:
+        return None
+    check_known("data set", GRAPH_SETS, recipe.start)
+    unsettled = graph_recipe(START, recipe.start, (), model)[1]
+    found = graph_set(recipe.start, data)
+    own = unsettled.settled(found)
+    untrained = _starting_point(found, (), own, model, [model_for(found, model, own)])
+    untrained.check(graphs)
+    untrained.model_for(graphs, recipe, run=0)  # refuses what would not fit hours later
+    found = _without_held_out(found, graphs, splits)
+    spectra = graph_spectra(found, own, device, cache)
+    return GraphJob(found, spectra, graph_splits(found, own, 1, seed), model, own, device, seed)
+
+
+def trained_first(
+    job: GraphJob,
+    *,
+    progress: Progress,
+    workers: Workers = ALONE,
+    checkpoint: Path | None = None,
+) -> tuple[StartingPoint, float]:
+    """The models of :func:`first_job`, and the seconds that the checkpoint held already."""
+    file = None if checkpoint is None else lambda _: checkpoint
+    outcome = learn_graphs(job, progress=progress, label=START, workers=workers, checkpoint=file)
+    models = [model.cpu() for model in outcome.models]  # who trains further may be another process
+    start = _starting_point(job.graphs, job.splits, job.recipe, job.model, models)
+    return start, outcome.seconds_before
+
+
+def _starting_point(
+    graphs: GraphSet,
+    splits: Sequence[Split],
+    recipe: GraphRecipe,
+    model: str,
+    models: Sequence[nn.Module],
+) -> StartingPoint:
+    settings = {key: value for key, value in asdict(recipe).items() if key in MODELS}
+    known = seen(graphs, splits) if splits else {}
+    kept = tuple(each for each in models if isinstance(each, Pretrained))
+    return StartingPoint(graphs.name, model, kept, settings, known)
+
+
+def _without_held_out(graphs: GraphSet, later: GraphSet, splits: Sequence[Split]) -> GraphSet:
+    """The graphs with a training part that has none of those held out later."""
+    held_out = np.logical_or.reduce([split.val | split.test for split in splits])
+    shared = shared_with(graphs, later.subset(np.flatnonzero(held_out)))
+    assert graphs.train_idx is not None
+    kept = graphs.train_idx[~shared[graphs.train_idx]]
+    logger.info(
+        "%s: %s of %s training graphs are left out; they validate or test on %s.",
+        graphs.name,
+        f"{len(graphs.train_idx) - len(kept):,}",
+        f"{len(graphs.train_idx):,}",
+        later.name,
+    )
+    return replace(graphs, train_idx=kept)

@@ -1,0 +1,175 @@
+"""Recipes whose models learn from another set first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.small_graphs import small_set
+
+from specformer.datasets import graph_set
+from specformer.errors import ConfigError
+from specformer.experiments import graph_recipe as recipes
+from specformer.experiments.first_training import first_job, trained_first
+from specformer.experiments.graph_recipe import graph_recipe
+from specformer.experiments.graph_search import GraphTrials
+from specformer.experiments.molecules import graph_splits
+from specformer.experiments.table3 import table3
+from specformer.experiments.train_molecules import train_molecules
+from specformer.graphs import GraphSet
+from specformer.graphs.graph_set_npz import write_graph_set
+from specformer.graphs.molecules import read_smiles
+from specformer.training.progress import Silent
+
+CPU = torch.device("cpu")
+#: Chains that both sets have, written from either end.
+SHARED = range(4, 20)
+#: How many of its own the second set has before them.
+OWN = 5
+
+
+def molecules(smiles: list[str], tasks: int, name: str) -> GraphSet:
+    """A set of these with classes of 0 and 1, a third each to train, validate and test."""
+    graphs = read_smiles(smiles).graphs
+    count = len(graphs)
+    y = (np.arange(count)[:, None] + np.arange(tasks)) % 2
+    parts = np.array_split(np.arange(count), 3)
+    names = ("train_idx", "valid_idx", "test_idx")
+    return replace(graphs, y=y.astype(float), name=name, **dict(zip(names, parts, strict=True)))
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both sets in small, and their recipes with narrow models and few epochs."""
+    pytest.importorskip("rdkit")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    hiv = ["O" + "C" * n for n in range(1, 31)]
+    own = ["C" * n + "N" for n in range(1, 26)]
+    pcba = [*own[:OWN], *("C" * n + "O" for n in SHARED), *own[OWN:]]
+    for name, smiles, tasks in (("molhiv", hiv, 1), ("molpcba", pcba, 128)):
+        write_graph_set(folder / f"{name}.npz", molecules(smiles, tasks, name))
+    written = dict(recipes._BOOK.written)
+    for recipe, name in (("best", "molhiv"), ("start", "molpcba")):
+        own = written[recipe]["specformer"][name]
+        narrow = {**own["model"], "hidden_channels": 8, "num_layers": 2}
+        short = {**own["schedule"], "epochs": 2, "batch_size": 8}
+        written[recipe] = {"specformer": {name: {**own, "model": narrow, "schedule": short}}}
+    monkeypatch.setitem(vars(recipes._BOOK), "written", written)
+    return folder
+
+
+def best(data: Path, *changes: str) -> tuple[Any, GraphSet, list[Any]]:
+    graphs = graph_set("molhiv", data)
+    recipe = graph_recipe("best", "molhiv", changes)[1].settled(graphs)
+    return recipe, graphs, graph_splits(graphs, recipe, 2, 0)
+
+
+def train(data: Path, *changes: str, **options: Any):
+    return train_molecules(
+        "molhiv",
+        model="specformer",
+        recipe_name="best",
+        assignments=changes,
+        data=data,
+        device=CPU,
+        progress=Silent(),
+        runs=2,
+        **options,
+    )
+
+
+def test_graphs_that_are_held_out_later_are_not_learned_from(data: Path) -> None:
+    recipe, graphs, splits = best(data)
+    job = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
+    assert job is not None
+    assert graphs.smiles is not None
+    trained_on = {len(text) - 1 for text in np.array(graphs.smiles)[splits[0].train]}
+    before = graph_set("molpcba", data).train_idx
+    assert before is not None
+    (split,) = job.splits
+    expected = [
+        number for number in before.tolist() if number < OWN or SHARED[number - OWN] in trained_on
+    ]
+    assert OWN < len(expected) < len(before)
+    assert np.flatnonzero(split.train).tolist() == expected
+
+
+def test_a_recipe_without_a_start_learns_nothing_first(data: Path) -> None:
+    recipe, graphs, splits = best(data, "start=null")
+    assert first_job(recipe, "specformer", graphs, splits, data=data, device=CPU) is None
+
+
+def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -> None:
+    """As from models that are trained before, and again from the checkpoints."""
+    recipe, graphs, splits = best(data)
+    job = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
+    assert job is not None
+    start, _ = trained_first(job, progress=Silent())
+
+    def begin() -> Any:
+        return lambda run: tmp_path / f"checkpoint-{run:03d}.safetensors"
+
+    result, outcome = train(data, begin=begin)
+    assert result["start"] == "molpcba"
+    assert result["molecules"][0]["description"].endswith("models start from those of molpcba")
+    nitrogen = 6
+    assert nitrogen not in graphs.node_feat[:, 0]
+    assert nitrogen in result["seen"]["atoms"][0]
+    assert (tmp_path / "checkpoint-start.safetensors").exists()
+    again, _ = train(data, begin=begin)
+    assert again["test"] == result["test"]
+    # The fresh last layer aside, a model after two short epochs is near where it started from.
+    fresh = start.model_for(graphs, recipe, 0)
+    moved = dict(outcome.models[0].named_parameters())
+    for name, parameter in fresh.named_parameters():
+        if not name.startswith("readout"):
+            assert (parameter - moved[name]).abs().max() < 0.01, name
+
+
+def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
+    result, _ = table3(
+        datasets=["molhiv"],
+        models=["specformer"],
+        recipes=["best"],
+        runs=2,
+        data=data,
+        device=CPU,
+        progress=Silent(),
+        begin=lambda: tmp_path,
+    )
+    assert result["recipes"]["best"]["molhiv"]["specformer"]["start"] == "molpcba"
+    assert (tmp_path / "checkpoint-molhiv-specformer-best-start.safetensors").exists()
+    alone, _ = train(data)
+    kept = [row for row in result["rows"] if row["metric"] == "rocauc"]
+    assert [row["values"] for row in kept] == [alone["test"]["values"]]
+
+
+def test_what_would_not_fit_is_refused_before_anything_is_learned(
+    data: Path, tmp_path: Path
+) -> None:
+    def begin() -> Any:
+        raise AssertionError("nothing should have begun")
+
+    with pytest.raises(ConfigError, match=r"^model.hidden_channels=16: the models of molpcba have"):
+        train(data, "model.hidden_channels=16", begin=begin)
+    with pytest.raises(ConfigError, match="unknown data set 'molpc'"):
+        train(data, "start=molpc", begin=begin)
+    with pytest.raises(ConfigError, match="no recipe start of specformer for zinc"):
+        train(data, "start=zinc", begin=begin)
+    write_graph_set(tmp_path / "small.npz", small_set(60))
+    with pytest.raises(ConfigError, match="start=molpcba: a search tries fresh models"):
+        GraphTrials(
+            str(tmp_path / "small.npz"),
+            model="specformer",
+            recipe=None,
+            assignments=["start=molpcba"],
+            data=None,
+            cache=None,
+            device=CPU,
+            seed=0,
+        )
