@@ -1,9 +1,11 @@
-r"""What the arguments of node-level baselines may be."""
+r"""What the arguments of node-level baselines may be, and how a model shows its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from torch import nn
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import (
@@ -53,3 +55,9 @@ def check_arguments(scope: Mapping[str, Any], **least: int) -> None:
                 raise ConfigError(f"{name}={scope[name]} must be larger than {bound:g}.")
     if "self_loops" in scope:
         check_flags(scope, "self_loops")
+
+
+def one_line(model: nn.Module, channels: Iterable[int], **settings: object) -> str:
+    """A model's name, channels and some settings, for its ``__repr__``."""
+    named = (f"{name}={value}" for name, value in settings.items())
+    return f"{type(model).__name__}({', '.join([*map(str, channels), *named])})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
@@ -89,6 +89,4 @@ class ChebNet(ConvStack):
         self.order = order
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        layers = len(self.convs)
-        return f"{type(self).__name__}({channels}, num_layers={layers}, order={self.order})"
+        return one_line(self, self.channels, num_layers=len(self.convs), order=self.order)

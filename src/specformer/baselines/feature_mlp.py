@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from specformer.baselines.arguments import one_line
 from specformer.baselines.layer_widths import layer_widths
 from specformer.nn.linear import Linear
 
@@ -50,5 +51,4 @@ class FeatureMLP(nn.Module):
         return out
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, num_layers={len(self.lins)})"
+        return one_line(self, self.channels, num_layers=len(self.lins))

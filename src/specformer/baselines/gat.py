@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
@@ -133,6 +133,4 @@ class GAT(ConvStack):
         self.heads = heads
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        layers = len(self.convs)
-        return f"{type(self).__name__}({channels}, num_layers={layers}, heads={self.heads})"
+        return one_line(self, self.channels, num_layers=len(self.convs), heads=self.heads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
@@ -73,5 +73,4 @@ class GCN(ConvStack):
         self.channels = in_channels, hidden_channels, out_channels
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, num_layers={len(self.convs)})"
+        return one_line(self, self.channels, num_layers=len(self.convs))

@@ -7,7 +7,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.propagation import Propagation
 from specformer.nn.linear import Linear
 
@@ -100,5 +100,4 @@ class GCNII(nn.Module):
         return out
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, num_layers={len(self.convs)})"
+        return one_line(self, self.channels, num_layers=len(self.convs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import monomial
@@ -96,5 +96,4 @@ class GPRGNN(nn.Module):
         return self.powers(1 - eigenvalues) @ self.gamma.unsqueeze(-1)
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, order={self.order})"
+        return one_line(self, self.channels, order=self.order)

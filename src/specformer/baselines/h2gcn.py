@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.propagation import Propagation
 from specformer.nn.linear import Linear
 
@@ -80,5 +80,4 @@ class H2GCN(nn.Module):
         return out
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, num_rounds={self.num_rounds})"
+        return one_line(self, self.channels, num_rounds=self.num_rounds)

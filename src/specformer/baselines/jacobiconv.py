@@ -7,7 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import jacobi
 from specformer.nn.linear import Linear
@@ -115,5 +115,4 @@ class JacobiConv(nn.Module):
         return alpha.unsqueeze(-1) * self.mix.weight.mT.unsqueeze(-3)
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, order={self.order})"
+        return one_line(self, self.channels, order=self.order)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.layer_widths import layer_widths
@@ -147,10 +147,13 @@ class LanczosNet(nn.Module):
         return out
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return (
-            f"{type(self).__name__}({channels}, num_layers={self.num_layers}, order={self.order}, "
-            f"long_scales={self.long_scales}, steps={self.steps})"
+        return one_line(
+            self,
+            self.channels,
+            num_layers=self.num_layers,
+            order=self.order,
+            long_scales=self.long_scales,
+            steps=self.steps,
         )
 
 

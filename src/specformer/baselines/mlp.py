@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 
@@ -46,5 +46,4 @@ class MLP(nn.Module):
         return out
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, num_layers={len(self.mlp.lins)})"
+        return one_line(self, self.channels, num_layers=len(self.mlp.lins))

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import chebyshev
@@ -90,5 +90,4 @@ class NonNegativePolynomial(Derived):
         return self.coefficients.relu() @ self.conversion.to(self.coefficients.dtype)
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        return f"{type(self).__name__}({channels}, order={self.order})"
+        return one_line(self, self.channels, order=self.order)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from specformer.baselines.arguments import check_arguments
+from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.propagation import Propagation
 from specformer.nn.argument_checks import check_split
 from specformer.nn.linear import LayerNorm, Linear
@@ -175,6 +175,4 @@ class Transformer(nn.Module):
         return plain_attention
 
     def __repr__(self) -> str:
-        channels = ", ".join(map(str, self.channels))
-        layers = len(self.blocks)
-        return f"{type(self).__name__}({channels}, num_layers={layers}, heads={self.heads})"
+        return one_line(self, self.channels, num_layers=len(self.blocks), heads=self.heads)
