@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ Recipe = TypeVar("Recipe")
 
 #: YAML 1.1 reads 1e-3, without a point, as text.
 _SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+#: How ``int | None`` and ``Optional[int]`` are told.
+_UNIONS = (typing.Union, types.UnionType)
 
 
 def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
@@ -133,38 +136,36 @@ def _suggestion(key: str, known: Iterable[str]) -> str:
 
 
 def _checked(hint: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        for choice in typing.get_args(hint):
-            try:
+    """The value as its type, or a word on what it should be."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in _UNIONS:
+        for choice in arguments:
+            with suppress(ConfigError):
                 return _checked(choice, value, where)
-            except ConfigError:
-                continue
-    elif origin is typing.Literal:
-        if value in typing.get_args(hint):
-            return value
-    elif origin is list:
-        if isinstance(value, list):
-            (of,) = typing.get_args(hint)
-            return [_checked(of, item, where) for item in value]
-    elif hint is type(None):
-        if value is None:
-            return None
-    elif hint is float:
-        if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
-            value = float(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-    elif type(value) is hint:  # exactly: True is no whole number
+    if origin is list and isinstance(value, list):
+        return [_checked(arguments[0], item, where) for item in value]
+    if origin is typing.Literal and value in arguments:
+        return value
+    if hint is float and (number := _finite(value)) is not None:
+        return number
+    if hint is not float and type(value) is hint:  # exactly: True is no whole number
         return value
     raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")
+
+
+def _finite(value: Any) -> float | None:
+    """A number as people write it, or None."""
+    if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
+        return _finite(float(value))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else None
 
 
 def _describe(hint: Any) -> str:
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         return " or ".join(_describe(choice) for choice in typing.get_args(hint))
     if origin is list:
         return f"[{_describe(*typing.get_args(hint))}, …]"
