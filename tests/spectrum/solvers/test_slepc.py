@@ -32,18 +32,18 @@ from tests.spectrum.solvers.solver_contract import GRAPHS, SolverContract
 from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.checks import max_orthogonality_error, max_residual
-from specformer.spectrum.solvers import dense, slepc, slepc_program
+from specformer.spectrum.solvers import dense, slepc, slepc_launch, slepc_program
 
 SIZE = 120
 RING = normalised_laplacian(closed_form("ring", SIZE)[0])
 
 
 @pytest.fixture(scope="module")
-def mpi() -> slepc.Interpreter:
+def mpi() -> slepc_launch.Interpreter:
     """The Python that has SLEPc; without one, or without mpirun, a test is skipped."""
     try:
-        slepc._command(1, None)
-        return slepc.find_python()
+        slepc_launch._command(1, None)
+        return slepc_launch.find_python()
     except SpectrumError as reason:
         pytest.skip(str(reason))
 
@@ -74,7 +74,7 @@ def contract_problems() -> Iterator[tuple[sp.csr_array, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def answers(mpi: slepc.Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def answers(mpi: slepc_launch.Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders with answers to the whole contract, from one launch instead of sixty."""
     root = tmp_path_factory.mktemp("answers")
     for problem in contract_problems():
@@ -82,7 +82,7 @@ def answers(mpi: slepc.Interpreter, tmp_path_factory: pytest.TempPathFactory) ->
         if not folder.exists():
             folder.mkdir()
             slepc.write_problem(folder, *problem, ranks=2)
-    slepc.launch(sorted(root.iterdir()), ranks=2)
+    slepc_launch.launch(sorted(root.iterdir()), ranks=2)
     return root
 
 
@@ -105,7 +105,7 @@ class TestSlepc(SolverContract):
 
 
 def test_two_ranks_equal_the_dense_solver_on_cora(
-    mpi: slepc.Interpreter, shared_data: Path, caplog: pytest.LogCaptureFixture
+    mpi: slepc_launch.Interpreter, shared_data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = as_adjacency(shared_data / "cora.npz")
     laplacian = normalised_laplacian(graph)
@@ -133,7 +133,7 @@ def test_two_ranks_equal_the_dense_solver_on_cora(
 
 
 def test_ranks_and_hostfile_do_not_change_the_spectrum(
-    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
+    mpi: slepc_launch.Interpreter, tmp_path: Path, scratch: Path
 ) -> None:
     graph = adjacency(union(random_weighted(150, seed=4), nx.star_graph(9), nx.star_graph(9)))
     laplacian, degrees = normalised_laplacian(graph), np.asarray(graph.sum(axis=1))
@@ -178,7 +178,7 @@ class TestBadSetups:
         monkeypatch.delenv("SPECFORMER_MPI_PYTHON", raising=False)
         monkeypatch.setenv("PETSC_DIR", "/no/petsc")
         monkeypatch.setenv("SLEPC_DIR", "/no/slepc")
-        monkeypatch.setattr(slepc, "_SYSTEM_PYTHON", "/no/python")
+        monkeypatch.setattr(slepc_launch, "_SYSTEM_PYTHON", "/no/python")
         monkeypatch.setattr(sys, "executable", "/no/python either")
         with pytest.raises(SpectrumError, match=r"apt install python3-petsc4py .*MPI_PYTHON"):
             slepc.solve(RING, 3, 0)
@@ -195,7 +195,9 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match="60 of 120 eigenpairs are too many"):
             slepc.solve(RING, 30, 30)
 
-    def test_a_hostfile_with_too_few_slots(self, mpi: slepc.Interpreter, tmp_path: Path) -> None:
+    def test_a_hostfile_with_too_few_slots(
+        self, mpi: slepc_launch.Interpreter, tmp_path: Path
+    ) -> None:
         hostfile = tmp_path / "hosts"
         hostfile.write_text("localhost slots=1\n", encoding="ascii")
         with pytest.raises(
@@ -204,7 +206,7 @@ class TestBadSetups:
             slepc.solve(RING, 3, 0, ranks=2, hostfile=hostfile)
 
     def test_an_mpirun_of_another_mpi(
-        self, mpi: slepc.Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, mpi: slepc_launch.Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It starts processes that find themselves alone, as this script does."""
         starter = tmp_path / "mpirun"
@@ -215,16 +217,16 @@ class TestBadSetups:
             slepc.solve(RING, 3, 0, ranks=2)
 
     def test_machines_that_do_not_share_the_folder(
-        self, mpi: slepc.Interpreter, tmp_path: Path
+        self, mpi: slepc_launch.Interpreter, tmp_path: Path
     ) -> None:
         with pytest.raises(SpectrumError, match=r"elsewhere: .* set TMPDIR to a folder that all"):
-            slepc.launch([tmp_path / "elsewhere"], ranks=2)
+            slepc_launch.launch([tmp_path / "elsewhere"], ranks=2)
 
-    def test_out_of_time(self, mpi: slepc.Interpreter) -> None:
+    def test_out_of_time(self, mpi: slepc_launch.Interpreter) -> None:
         with pytest.raises(SpectrumError, match=r"not finished after 0\.2 seconds on 2 ranks"):
             slepc.solve(RING, 3, 0, ranks=2, timeout=0.2)
 
-    def test_an_eigenvalue_repeated_too_often(self, mpi: slepc.Interpreter) -> None:
+    def test_an_eigenvalue_repeated_too_often(self, mpi: slepc_launch.Interpreter) -> None:
         laplacian = normalised_laplacian(closed_form("star", SIZE)[0])
         with pytest.raises(
             SpectrumError, match=r"repeated too often: .* more than half of the 120"
@@ -248,7 +250,7 @@ def alive(pids: list[int]) -> list[int]:
 SLOW = normalised_laplacian(adjacency(nx.grid_2d_graph(100, 100)))
 
 
-def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) -> None:
+def test_a_killed_rank_is_one_sentence(mpi: slepc_launch.Interpreter, scratch: Path) -> None:
     killed: list[int] = []
 
     def kill(done: int, wanted: int) -> None:
@@ -261,7 +263,7 @@ def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) ->
     assert not list(scratch.iterdir())
 
 
-def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Path) -> None:
+def test_an_interrupted_solve_leaves_nothing(mpi: slepc_launch.Interpreter, scratch: Path) -> None:
     ranks: list[int] = []
 
     def interrupt(done: int, wanted: int) -> None:
@@ -276,7 +278,7 @@ def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Pa
 
 
 def test_a_process_that_dies_takes_its_ranks_along(
-    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
+    mpi: slepc_launch.Interpreter, tmp_path: Path, scratch: Path
 ) -> None:
     sp.save_npz(tmp_path / "laplacian.npz", SLOW)
     code = (
