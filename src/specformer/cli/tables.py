@@ -94,8 +94,6 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
-    from specformer.experiments.tables import with_cited
-    from specformer.experiments.terminal import progress_bars, show_paper_table
     from specformer.training.environment import choose_device
 
     given = {
@@ -125,7 +123,7 @@ def table(
         return
     target = choose_device(device)
     refuse_taken(out)
-    config = {
+    config: dict[str, Any] = {
         "command": "table",
         "table": number,
         "recipes": recipes,
@@ -135,6 +133,24 @@ def table(
         "device": str(target),
         "repeat": repeat_command(),
     }
+    _run_table(config, out, data, cache, json_output, quiet)
+
+
+def _run_table(
+    config: dict[str, Any],
+    out: Path | None,
+    data: Path | None,
+    cache: Path | None,
+    json_output: bool,
+    quiet: bool,
+) -> None:
+    """Run a table as a configuration says, and show it."""
+    import torch
+
+    from specformer.experiments.tables import with_cited
+    from specformer.experiments.terminal import progress_bars, show_paper_table
+
+    number: int = config["table"]
     started: list[RunFolder] = []
     holding = ExitStack()
 
@@ -143,34 +159,33 @@ def table(
             started.append(start_run(out, f"table-{number}", config, holding))
         return started[0]
 
-    # What is not given is left to the table's own defaults.
-    parts: dict[str, Any] = {
-        option: split_names(value) if isinstance(value, str) else value
-        for option, value in {**given, "recipes": recipes}.items()
-    }
-    settings = {option: value for option, value in parts.items() if value is not None}
-    if number in _CHECKPOINTED:
-        settings["begin"] = lambda: begin().path
-    run_table = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
-
     def same() -> list[str]:
         if not started:
             return []
         return [*sys.argv[1:], *([] if out else ["--out", str(started[0].path)])]
 
+    parts: dict[str, Any] = {
+        option: split_names(value) if isinstance(value := config[option], str) else value
+        for option in ("recipes", *_OPTIONS[number])
+    }
+    # What is not given is left to the table's own defaults.
+    settings = {option: value for option, value in parts.items() if value is not None}
+    if number in _CHECKPOINTED:
+        settings["begin"] = lambda: begin().path
+    table_of = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
     with holding:
         with (
             withdrawn_if_refused(started),
             going_on(same),
             progress_bars(quiet or json_output) as progress,
         ):
-            result, arrays = run_table(
+            result, arrays = table_of(
                 **settings,
-                assignments=assignments or [],
+                assignments=config["set"],
                 data=data,
                 cache=spectra_folder(cache),
-                device=target,
-                seed=seed,
+                device=torch.device(config["device"]),
+                seed=config["seed"],
                 progress=progress,
             )
         run = begin()
