@@ -77,16 +77,12 @@ def table2(
         known: dict[str, AnySpectrum] = {}
         for model, chosen, recipe in compared[name]:
             used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
-            spectrum = None
-            if model == "specformer":
-                key = recipe.spectrum_key
-                if key not in known:
-                    known[key] = node_spectrum(graph, recipe, device, cache)
-                    spectra.append({"name": name, **known[key].summary()})
-                spectrum = known[key]
+            key = recipe.spectrum_key
+            if model == "specformer" and key not in known:
+                known[key] = node_spectrum(graph, recipe, device, cache)
             outcome = classify_nodes(
                 graph,
-                spectrum,
+                known[key] if model == "specformer" else None,
                 splits[name, model, chosen],
                 model,
                 recipe,
@@ -98,6 +94,7 @@ def table2(
             )
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays
+        spectra += [{"name": name, **spectrum.summary()} for spectrum in known.values()]
     result = {
         "table": 2,
         "title": "Node classification (Table 2)",
