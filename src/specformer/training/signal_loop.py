@@ -44,6 +44,10 @@ class SignalTask:
     def runs(self) -> int:
         return len(self.signals) * self.num_filters
 
+    def coefficients(self) -> Tensor:
+        """The signals in the spectral domain, ``[signals, q]``."""
+        return self.spectrum.gft(self.signals.mT).mT
+
     def inputs(self) -> Tensor:
         """What each run sees, ``[runs, n, 1]``."""
         return self.signals.repeat_interleave(self.num_filters, dim=0).unsqueeze(-1)
@@ -53,9 +57,8 @@ class SignalTask:
 
         ``[runs, p]`` to ``[runs, n]``.
         """
-        coefficients = self.spectrum.gft(self.signals.mT).mT
         spread = gains.index_select(-1, self.spectrum.distinct.index)
-        filtered = spread * coefficients.repeat_interleave(self.num_filters, dim=0)
+        filtered = spread * self.coefficients().repeat_interleave(self.num_filters, dim=0)
         return self.spectrum.igft(filtered.mT).mT
 
     def targets(self) -> Tensor:
@@ -185,7 +188,7 @@ def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Calla
 def _energy(task: SignalTask) -> Tensor:
     """Each signal's energy at each distinct eigenvalue, ``[signals, p]``."""
     groups = task.spectrum.distinct
-    coefficients = task.spectrum.gft(task.signals.mT).mT
+    coefficients = task.coefficients()
     energy = coefficients.new_zeros(len(task.signals), len(groups.values))
     return energy.index_add_(1, groups.index, coefficients.square())
 
@@ -207,10 +210,9 @@ def _spectral_loss(
     """
     groups = task.spectrum.distinct
     energy = _energy(task)
-    coefficients = task.spectrum.gft(task.signals.mT).mT  # [signals, q]
     unseen = task.spectrum.eigenvectors[~task.mask]  # [m, q]
     border = energy.new_zeros(len(energy), len(unseen), energy.shape[1])
-    for signal, row in zip(border, coefficients, strict=True):
+    for signal, row in zip(border, task.coefficients(), strict=True):
         signal.index_add_(1, groups.index, unseen * row)
 
     def losses() -> Tensor:
