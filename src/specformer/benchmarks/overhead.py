@@ -29,7 +29,7 @@ from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import graph_recipe
 from specformer.graphs import GraphSet
-from specformer.graphs.graph_set import starts
+from specformer.graphs.flat_arrays import starts
 from specformer.spectrum import ManySpectra, Spectrum, decompose_many
 from specformer.training.progress import Progress
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError
 from specformer.graphs.checks import graph_numbers
+from specformer.graphs.flat_arrays import runs_within
 from specformer.spectrum import PackedGraphs
 
 #: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
@@ -206,25 +207,20 @@ def size_batches(
     sizes = store.host_sizes[numbers]
     if max_pairs is None:
         max_pairs = math.ceil(2 * batch_size * float((sizes**2).mean()))
-    end = np.cumsum(sizes**2)
     on_device = torch.from_numpy(numbers).to(store.device)
-    batches, first = [], 0
-    while first < len(numbers):
-        before = int(end[first - 1]) if first else 0
-        fitting = int(np.searchsorted(end, before + max_pairs, side="right"))
-        last = min(max(fitting, first + 1), first + batch_size)
+    batches = []
+    for first, last in runs_within(sizes**2, max_pairs, batch_size):
         part = sizes[first:last]
         num_bonds, num_rings = store.cells(numbers[first:last])
         shape = BatchShape(
             num_graphs=len(part),
             num_nodes=int(part.sum()),
-            num_pairs=int(end[last - 1]) - before,
+            num_pairs=int((part**2).sum()),
             max_nodes=int(part.max()),
             num_bonds=num_bonds,
             num_rings=num_rings,
         )
         batches.append(Batch(on_device[first:last], shape))
-        first = last
     return batches
 
 

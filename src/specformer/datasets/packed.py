@@ -13,7 +13,7 @@ from specformer import fused
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.graph_set import starts
+from specformer.graphs.flat_arrays import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.solvers.batched import Matrix
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, check_features, check_names, refuse
 from specformer.graphs.fingerprint import fingerprint
+from specformer.graphs.flat_arrays import ragged, starts
 
 SPLITS = ("train_idx", "valid_idx", "test_idx")
 
@@ -195,27 +196,6 @@ class GraphSet:
             if index is not None:
                 shown[split.removesuffix("_idx")] = len(index)
         return f"GraphSet({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
-
-
-def starts(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where each of the pieces of these lengths starts, and the end of the last.
-
-    Example:
-        >>> starts(np.array([2, 0, 3])).tolist()
-        [0, 2, 2, 5]
-    """
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return first[0], first[0]+1, …, then those of first[1], …: ``counts`` of each.
-
-    Example:
-        >>> ragged(np.array([5, 0]), np.array([2, 3])).tolist()
-        [5, 6, 0, 1, 2]
-    """
-    begin = starts(counts)
-    return np.repeat(first - begin[:-1], counts) + np.arange(begin[-1])
 
 
 def _counts(value: Any, name: str, length: int | None, least: int) -> NDArray[np.int64]:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs.graph_set import GraphSet, ragged, starts
+from specformer.graphs.flat_arrays import ragged, starts
+from specformer.graphs.graph_set import GraphSet
 
 #: Graphs that are searched at once have so many bonds; more do not fit a processor's cache.
 _BONDS_AT_ONCE = 1 << 13

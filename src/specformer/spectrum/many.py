@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet
-from specformer.graphs.graph_set import ragged, starts
+from specformer.graphs.flat_arrays import ragged, runs_within, starts
 from specformer.spectrum.checks import TOLERANCE
 from specformer.spectrum.solvers import batched
 from specformer.spectrum.solvers.batched import Isolated, Matrix
@@ -169,7 +169,7 @@ def spectra_shards(
     if precision not in batched.EQUAL:
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
     limit = shard_pairs or _SHARD.get(target.type, _SHARD["cuda"])
-    for first, last in _runs(graphs.num_nodes**2, limit):
+    for first, last in runs_within(graphs.num_nodes**2, limit):
         yield _solve_surely(graphs, first, last, (matrix, isolated), target, precision)
 
 
@@ -179,17 +179,6 @@ def joined_report(reports: list[ManyReport]) -> ManyReport:
     residual = np.max([report.max_residual for report in reports])
     error = np.max([report.max_orthogonality_error for report in reports])
     return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
-
-
-def _runs(weights: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut a row into runs of at most ``limit`` in all, or of one entry that is heavier."""
-    end = np.cumsum(weights)
-    first = 0
-    while first < len(weights):
-        before = end[first - 1] if first else 0
-        last = max(int(np.searchsorted(end, before + limit, side="right")), first + 1)
-        yield first, last
-        first = last
 
 
 def _solve_surely(

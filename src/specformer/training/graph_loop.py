@@ -20,7 +20,7 @@ from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, check_known
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.graph_set import ragged
+from specformer.graphs.flat_arrays import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.packed import PackedGraphs
