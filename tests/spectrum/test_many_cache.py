@@ -89,7 +89,7 @@ def test_cut_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpectrumError, match="no such file of spectra"):
         load_many(path)
     save_file({"a": torch.ones(2)}, path)
-    with pytest.raises(SpectrumError, match="not spectra saved by specformer"):
+    with pytest.raises(SpectrumError, match="not a file of spectra saved by specformer"):
         load_many(path)
     save_many(path, GRAPHS.num_nodes, spectra_shards(GRAPHS))
     path.write_bytes(path.read_bytes()[:-8])

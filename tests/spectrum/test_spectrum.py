@@ -194,7 +194,7 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpectrumError, match="damaged spectrum file"):
         Spectrum.load(tmp_path / "text")
     save_file({"eigenvalues": torch.zeros(1)}, tmp_path / "foreign")
-    with pytest.raises(SpectrumError, match="not a spectrum saved by specformer"):
+    with pytest.raises(SpectrumError, match="not a spectrum file saved by specformer"):
         Spectrum.load(tmp_path / "foreign")
     metadata = {"format": "specformer.spectrum/1"}
     save_file({"eigenvalues": torch.zeros(1)}, tmp_path / "half", metadata=metadata)

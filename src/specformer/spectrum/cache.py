@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +17,8 @@ from specformer.errors import SpectrumError
 from specformer.spectrum.spectrum import FORMAT, Spectrum
 
 logger = logging.getLogger(__name__)
+
+Stored = TypeVar("Stored")
 
 
 def content(adjacency: sp.csr_array) -> str:
@@ -45,11 +48,15 @@ def key(graph: str, options: dict[str, Any]) -> str:
 
 def fetch(folder: str | Path, name: str) -> Spectrum | None:
     """The spectrum stored under ``name``, or None; a damaged file is removed and rebuilt."""
-    path = _path(folder, name)
+    return undamaged(_path(folder, name), Spectrum.load)
+
+
+def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:
+    """What a file holds; None where there is none, or where it is damaged: then it is removed."""
     if not path.exists():
         return None
     try:
-        return Spectrum.load(path)
+        return load(path)
     except SpectrumError as error:
         logger.warning("%s It is computed anew.", error)
         with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve

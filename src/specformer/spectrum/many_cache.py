@@ -7,17 +7,18 @@ import json
 import logging
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
 from specformer.graphs import GraphSet
+from specformer.spectrum.cache import undamaged
+from specformer.spectrum.checked_file import read_checked
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.many import (
     ManyReport,
@@ -57,13 +58,8 @@ def fetch_or_solve(
     A full disk or a read-only folder is warned of, and what is solved then stays in memory.
     """
     path = folder / f"{key(graphs, matrix, isolated)}.safetensors"
-    if path.exists():
-        try:
-            return load_many(path)
-        except SpectrumError as error:
-            logger.warning("%s It is computed anew.", error)
-            with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve
-                path.unlink()
+    if (found := undamaged(path, load_many)) is not None:
+        return found
     options = {"matrix": matrix, "isolated": isolated, "device": device, "solve_in": solve_in}
     try:
         make_folder(folder)
@@ -105,20 +101,7 @@ def load_many(path: str | Path, verify: bool = True) -> ManySpectra:
         path: the file.
         verify: whether to compare the checksum, which reads everything once.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise SpectrumError(f"{path}: no such file of spectra.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header: dict[str, Any] = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise SpectrumError(f"{path}: not spectra saved by specformer ({FORMAT}).")
-            tensors = {name: file.get_tensor(name) for name in _NAMES}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise SpectrumError(f"{path}: damaged file of spectra ({error}).") from error
-    text = header.get("report", "")
-    if verify and header.get("checksum") != checksum(tensors, text):
-        raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
+    tensors, text = read_checked(Path(path), "file of spectra", FORMAT, _NAMES, verify=verify)
     return ManySpectra(**tensors, report=ManyReport(**json.loads(text)))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import replacing
+from specformer.spectrum.checked_file import read_checked
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
@@ -303,20 +303,8 @@ class Spectrum:
 
         The file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise SpectrumError(f"{path}: no such spectrum file.")
-        try:
-            with safe_open(path, framework="pt") as file:
-                header: dict[str, Any] = file.metadata() or {}
-                if header.get("format") != FORMAT:
-                    raise SpectrumError(f"{path}: not a spectrum saved by specformer ({FORMAT}).")
-                tensors = {name: file.get_tensor(name) for name in ("eigenvalues", "eigenvectors")}
-        except (SafetensorError, OSError, ValueError) as error:
-            raise SpectrumError(f"{path}: damaged spectrum file ({error}).") from error
-        text = header.get("report", "")
-        if header.get("checksum") != checksum(tensors, text):
-            raise SpectrumError(f"{path}: checksum differs; the file was altered or damaged.")
+        names = ("eigenvalues", "eigenvectors")
+        tensors, text = read_checked(Path(path), "spectrum file", FORMAT, names)
         report = json.loads(text)
         return cls(**tensors, report=SolveReport(**report) if report else None)
 
