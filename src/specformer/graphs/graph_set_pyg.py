@@ -161,7 +161,7 @@ def _each(source: Any) -> Iterator[Any]:
 
 
 def _of_list(source: Iterable[Any]) -> dict[str, Any]:
-    keys = ("edge_index", "node_feat", "x", "edge_attr", "y")
+    keys = ("edge_index", "node_feat", "x", "edge_feat", "y")
     parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
     num_nodes: list[int] = []
     holders: dict[str, int] = {}  # a graph whose x are numbers, and one whose x are categories
@@ -178,29 +178,29 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
             parts[key].append(array)
         if (kinds := getattr(data, "edge_attr", None)) is not None:
             name = f"graph {number}: edge_attr"
-            parts["edge_attr"].append(_kinds(kinds, name, edges.shape[1]))
+            parts["edge_feat"].append(_kinds(kinds, name, edges.shape[1]))
         if (y := getattr(data, "y", None)) is not None:
             parts["y"].append(as_array(y, f"graph {number}: y").reshape(1, -1))
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
+    _refuse_mixed(holders)
+    names = {"node_feat": "z" if parts["x"] else "x or z", "edge_feat": "edge_attr"}
+    return {
+        "num_nodes": np.array(num_nodes),
+        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
+        **{key: _joined(column, names.get(key, key), count) for key, column in parts.items()},
+    }
+
+
+def _refuse_mixed(holders: dict[str, int]) -> None:
+    """Refuse a set in which ``x`` holds numbers of some graphs and categories of others."""
     if len(holders) > 1:
         one, other = sorted(holders.items(), key=lambda each: each[1])
         raise GraphError(
             f"x holds {one[0]} in graph {one[1]} and {other[0]} in graph {other[1]}; make all "
             "integers or all floats"
         )
-    names = {"node_feat": "z" if parts["x"] else "x or z"}
-    joined = {key: _joined(parts[key], names.get(key, key), count) for key in keys}
-    return {
-        "num_nodes": np.array(num_nodes),
-        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
-        "edge_index": joined["edge_index"],
-        "node_feat": joined["node_feat"],
-        "edge_feat": joined["edge_attr"],
-        "x": joined["x"],
-        "y": joined["y"],
-    }
 
 
 def _joined(column: list[NDArray[Any]], name: str, count: int) -> NDArray[Any] | None:
