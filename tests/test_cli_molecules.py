@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.test_cli import ROW_KEYS, TRAIN_KEYS, environment
+from tests.command_line import ROW_KEYS, TRAIN_KEYS, environment
 from tests.training.small_graphs import small_set
 
 from specformer import GraphSpecformer

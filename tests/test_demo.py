@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from tests.test_cli import only_json, run
+from tests.command_line import only_json, run
 
 FILTER_MODELS = {"specformer", "gprgnn", "bernnet"}
 NODE_MODELS = {"specformer", "gcn", "gprgnn"}

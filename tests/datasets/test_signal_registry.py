@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
+from tests.command_line import only_json
 from tests.datasets.grid_images import write_grid_images
-from tests.test_cli import only_json
 
 from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals, survey_signals
 from specformer.experiments.source_kind import source_kind

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.sparse import csr_array
-from tests.test_cli import only_json
+from tests.command_line import only_json
 
 from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.registry import NODE_SETS, dense_features
