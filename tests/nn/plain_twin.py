@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import networkx as nx
+import pytest
 import torch
 from tests.spectrum.known_graphs import SMALL, adjacency, union
 from torch import Tensor, nn
 
 from specformer import Spectrum, decompose
+from specformer.nn import segments
+from specformer.spectrum import PackedGraphs
 
 BOTH_DTYPES = [torch.float32, torch.float64]
 
@@ -71,3 +74,16 @@ def assert_twins(
         assert (one is None) == (other is None), leaf.shape
         if one is not None and other is not None:
             torch.testing.assert_close(one, other, rtol=1e-9, atol=10 * atol)
+
+
+def assert_sums_of_a_gpu(
+    model: nn.Module, batch: PackedGraphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over segments as a GPU takes them are those of a CPU."""
+
+    def on_gpu() -> Tensor:
+        with monkeypatch.context() as patch:
+            patch.setattr(segments, "sum_by_index", segments.sum_by_offsets)
+            return model(batch)
+
+    assert_twins(model, on_gpu, lambda: model(batch))

@@ -20,14 +20,12 @@ from tests.nn.molecules import (
     pack,
     relabelled,
 )
-from tests.nn.plain_twin import BOTH_DTYPES, assert_twins, scrambled, state_of
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from tests.nn.plain_twin import BOTH_DTYPES, assert_sums_of_a_gpu, assert_twins, scrambled, state_of
+from tests.operations import WAITS, Watch
 from torch_geometric.data import Batch, Data
 
 from specformer import GraphSpecformer
 from specformer.errors import ConfigError
-from specformer.nn import segments
 
 SHARINGS = ["small", "medium", "large"]
 COLUMNS = (NODE_CARDINALITIES, EDGE_CARDINALITIES)
@@ -86,14 +84,7 @@ def test_options_are_the_papers(options) -> None:
 @pytest.mark.parametrize("options", [{}, EVERYTHING])
 def test_the_sums_of_a_gpu_are_those_of_a_cpu(options, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(**options).eval()
-    batch = pack(MOLECULES, **PADDING)
-
-    def on_gpu() -> torch.Tensor:
-        with monkeypatch.context() as patch:
-            patch.setattr(segments, "sum_by_index", segments.sum_by_offsets)
-            return model(batch)
-
-    assert_twins(model, on_gpu, lambda: model(batch))
+    assert_sums_of_a_gpu(model, pack(MOLECULES, **PADDING), monkeypatch)
 
 
 # --- padding ------------------------------------------------------------------------------------
@@ -199,23 +190,6 @@ def test_bonds_matter() -> None:
 # --- cost ---------------------------------------------------------------------------------------
 
 
-class Watch(TorchDispatchMode):
-    """Names of all operations, and the largest tensor any of them made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.largest = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        self.names.add(function.overloadpacket.__name__)
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self.largest = max(self.largest, leaf.untyped_storage().nbytes() // leaf.itemsize)
-        return out
-
-
 @pytest.mark.parametrize("options", [{}, EVERYTHING])
 def test_no_wait_for_the_host_and_nothing_larger_than_pairs_by_channels(options) -> None:
     torch.manual_seed(0)
@@ -224,8 +198,7 @@ def test_no_wait_for_the_host_and_nothing_larger_than_pairs_by_channels(options)
     batch = pack(chains, dtype=torch.float32, max_nodes=30, spare_nodes=1)
     with Watch() as watch:
         model(batch).square().sum().backward()
-    waits = {"_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "unique"}
-    assert not watch.names & waits
+    assert not watch.names & WAITS
     # P·d is 23,200 here; B·n·n·d would be 86,400, and P·d·d 742,400.
     assert watch.largest == len(batch.target) * 32 == 23_200
 

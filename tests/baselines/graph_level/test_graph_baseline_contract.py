@@ -17,14 +17,13 @@ from tests.nn.molecules import (
     pack,
     relabelled,
 )
-from tests.nn.plain_twin import assert_twins
-from torch.utils._python_dispatch import TorchDispatchMode
+from tests.nn.plain_twin import assert_sums_of_a_gpu
+from tests.operations import WAITS, Watch
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError
 from specformer.graphs import read_graph_set
-from specformer.nn import segments
 from specformer.spectrum import decompose_many
 from specformer.training.graph_loop import GraphTask, fit_graphs
 from specformer.training.graph_schedule import GraphSchedule
@@ -131,26 +130,7 @@ def test_which_bonds_matter_and_of_which_kind(name: str) -> None:
 @every_model
 def test_the_sums_of_a_gpu_are_those_of_a_cpu(name: str, monkeypatch) -> None:
     model = model_of(name).eval()
-    batch = pack(MOLECULES, **PADDING)
-
-    def on_gpu() -> torch.Tensor:
-        with monkeypatch.context() as patch:
-            patch.setattr(segments, "sum_by_index", segments.sum_by_offsets)
-            return model(batch)
-
-    assert_twins(model, on_gpu, lambda: model(batch))
-
-
-class Watch(TorchDispatchMode):
-    """Names of all operations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.add(function.overloadpacket.__name__)
-        return function(*args, **(kwargs or {}))
+    assert_sums_of_a_gpu(model, pack(MOLECULES, **PADDING), monkeypatch)
 
 
 @every_model
@@ -161,8 +141,7 @@ def test_no_wait_for_the_host(name: str, training: bool) -> None:
     batch = pack(chains, dtype=torch.float32, max_nodes=30, spare_nodes=1)
     with Watch() as watch:
         model(batch).square().sum().backward()
-    waits = {"_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "unique"}
-    assert not watch.names & waits
+    assert not watch.names & WAITS
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
