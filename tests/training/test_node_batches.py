@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.training.seeded import seeded
 from torch import nn
 
 from specformer import Specformer, approximate, decompose
@@ -28,11 +29,7 @@ SPECTRUM = approximate(GRAPH, degree=8, dtype=torch.float64)
 
 
 def models(runs: int = RUNS, **options) -> list[nn.Module]:
-    made = []
-    for run in range(runs):
-        torch.manual_seed(run)
-        made.append(Specformer(10, 8, 2, num_heads=2, space="input", **options).double())
-    return made
+    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, space="input", **options), runs)
 
 
 def task_of(splits=SPLITS, y=GRAPH.y) -> NodeTask:

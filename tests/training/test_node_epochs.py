@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.training.seeded import seeded
 from torch import Tensor, nn
 
 from specformer import Specformer, decompose
@@ -34,19 +35,11 @@ DROPOUT = {"feature_dropout": 0.5, "transformer_dropout": 0.1, "propagation_drop
 
 
 def specformers(runs: int = RUNS, **options: Any) -> list[nn.Module]:
-    models: list[nn.Module] = []
-    for run in range(runs):
-        torch.manual_seed(run)
-        models.append(Specformer(10, 8, 2, num_heads=2, **options).double())
-    return models
+    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, **options), runs)
 
 
 def gcns() -> list[nn.Module]:
-    models: list[nn.Module] = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        models.append(GCN(10, 8, 2, dropout=0.0).double())
-    return models
+    return seeded(lambda: GCN(10, 8, 2, dropout=0.0), RUNS)
 
 
 def task_on(device: str = "cpu", runs: int = RUNS) -> NodeTask:

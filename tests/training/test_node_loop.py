@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from tests.training.seeded import seeded
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -32,19 +33,11 @@ PROPAGATION = Propagation(GRAPH.adjacency, dtype=torch.float64)
 
 
 def specformers(dropout: float = 0.0) -> list[nn.Module]:
-    models = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        models.append(Specformer(10, 8, 2, num_heads=2, feature_dropout=dropout).double())
-    return models
+    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, feature_dropout=dropout), RUNS)
 
 
 def gcns() -> list[nn.Module]:
-    models = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        models.append(GCN(10, 8, 2, dropout=0.0).double())
-    return models
+    return seeded(lambda: GCN(10, 8, 2, dropout=0.0), RUNS)
 
 
 def task_of(y: np.ndarray = GRAPH.y, splits=SPLITS) -> NodeTask:
@@ -362,19 +355,10 @@ def test_a_filter_has_rates_of_its_own():
 
 
 def test_batch_norm_statistics_are_those_of_the_best_epoch():
-    models = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        models.append(
-            Specformer(10, 8, 2, num_heads=2, space="hidden", norm="batch", activation="relu")
-        )
+    options = {"space": "hidden", "norm": "batch", "activation": "relu"}
+    models = seeded(lambda: Specformer(10, 8, 2, num_heads=2, **options), RUNS)
     task = task_of(noisy())
-    fit = fit_nodes(
-        [model.double() for model in models],
-        task,
-        SPECTRUM,
-        Schedule(learning_rate=0.05, epochs=40, patience=5),
-    )
+    fit = fit_nodes(models, task, SPECTRUM, Schedule(learning_rate=0.05, epochs=40, patience=5))
     for run, model in enumerate(models):
         right = unstack(fit.model, run, model).eval()(task.x, SPECTRUM).argmax(dim=-1) == task.y
         test = right[task.test[run]].double().mean()

@@ -8,34 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.training.small_signals import (
+    FILTERS,
+    RUNS,
+    SPECTRUM,
+    baselines,
+    make_task,
+    operator_of,
+    specformers,
+)
 from torch import nn
 
-from specformer import Specformer, decompose
-from specformer.baselines import GPRGNN, Propagation
-from specformer.datasets import grid_graph, target_filter
+from specformer.datasets import target_filter
 from specformer.errors import ConfigError
 from specformer.training.schedule import Schedule
 from specformer.training.signal_loop import SignalFit, SignalTask, fit_signals
 from specformer.training.stacking import unstack
 
-GRID = grid_graph(5, 5)  # square: 25 pairs, fewer tokens
-SPECTRUM = decompose(GRID, dtype=torch.float64)
-FILTERS = ("band-pass", "comb")
-SIGNALS = 2
-RUNS = SIGNALS * len(FILTERS)
 U = SPECTRUM.eigenvectors.numpy()
-
-
-def make_task(mask: str = "inner") -> SignalTask:
-    generator = torch.Generator().manual_seed(0)
-    inner = torch.zeros(5, 5, dtype=torch.bool)
-    inner[1:4, 1:4] = True
-    return SignalTask(
-        spectrum=SPECTRUM,
-        signals=torch.rand(SIGNALS, 25, generator=generator, dtype=torch.float64),
-        responses=torch.stack([target_filter(f)(SPECTRUM.distinct.values) for f in FILTERS]),
-        mask=inner.flatten() if mask == "inner" else torch.ones(25, dtype=torch.bool),
-    )
 
 
 def one_run(task: SignalTask, run: int) -> SignalTask:
@@ -45,32 +35,6 @@ def one_run(task: SignalTask, run: int) -> SignalTask:
         signals=task.signals[signal : signal + 1],
         responses=task.responses[response : response + 1],
     )
-
-
-def specformers(**settings) -> list[nn.Module]:
-    models = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        model = Specformer(
-            1, 8, 1, num_layers=1, num_heads=1, sharing="small", space="hidden", bias=False,
-            **settings,
-        )  # fmt: skip
-        models.append(model.double())
-    return models
-
-
-def baselines() -> list[nn.Module]:
-    models = []
-    for run in range(RUNS):
-        torch.manual_seed(run)
-        models.append(GPRGNN(1, 6, 1, num_layers=3, self_loops=False).double())
-    return models
-
-
-def operator_of(models: list[nn.Module]) -> object:
-    if isinstance(models[0], Specformer):
-        return SPECTRUM
-    return Propagation(GRID.adjacency, dtype=torch.float64)
 
 
 def truth(task: SignalTask) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.training.test_signal_loop import (
+from tests.training.small_signals import (
     RUNS,
     SPECTRUM,
     baselines,
