@@ -7,6 +7,7 @@ from collections.abc import Callable
 import networkx as nx
 import pytest
 import torch
+from tests.drawn import random
 from tests.spectrum.known_graphs import SMALL, adjacency, union
 from torch import Tensor, nn
 
@@ -30,11 +31,6 @@ SPECTRA: dict[str, Spectrum] = {
         dtype=torch.float64,
     ),
 }
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def scrambled(module: nn.Module, seed: int = 0) -> nn.Module:

@@ -8,8 +8,8 @@ import networkx as nx
 import pytest
 import torch
 from tests.baselines.graph_level.small_models import SMALL
+from tests.drawn import random
 from tests.nn.molecules import MAX_RING
-from tests.nn.plain_twin import random
 from tests.training.small_graphs import small_set
 from torch import Tensor, nn
 

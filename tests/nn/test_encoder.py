@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from tests import reference
-from tests.nn.plain_twin import SPECTRA, assert_twins, random, scrambled, state_of
+from tests.drawn import random
+from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 
 from specformer.errors import ConfigError
 from specformer.nn.encoder import EncoderBlock, SpectrumEncoder

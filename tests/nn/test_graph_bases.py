@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from tests import graph_reference
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
-from tests.nn.plain_twin import assert_twins, random, scrambled, state_of
+from tests.nn.plain_twin import assert_twins, scrambled, state_of
 
 from specformer.errors import ConfigError
 from specformer.nn.graph_bases import GraphBases, Layout, basis_entries

@@ -6,7 +6,8 @@ import networkx as nx
 import pytest
 import scipy.sparse as sp
 import torch
-from tests.nn.plain_twin import random, scrambled
+from tests.drawn import random
+from tests.nn.plain_twin import scrambled
 from tests.spectrum.known_graphs import adjacency
 
 import specformer as sf

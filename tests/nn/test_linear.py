@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.nn.plain_twin import BOTH_DTYPES, random
+from tests.drawn import random
+from tests.nn.plain_twin import BOTH_DTYPES
 
 from specformer import fused
 from specformer.nn.linear import (

@@ -12,14 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import reference
-from tests.nn.plain_twin import (
-    BOTH_DTYPES,
-    SPECTRA,
-    assert_twins,
-    random,
-    scrambled,
-    state_of,
-)
+from tests.drawn import random
+from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, state_of
 from tests.spectrum.known_graphs import SMALL, graphs, hypercube
 
 from specformer import Specformer, Spectrum, approximate, decompose

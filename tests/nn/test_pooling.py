@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.nn.plain_twin import random
+from tests.drawn import random
 
 from specformer.errors import ConfigError
 from specformer.nn.pooling import pool

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, random
+from tests.drawn import random
+from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA
 
 from specformer import Specformer
 from specformer.errors import ConfigError, RunError

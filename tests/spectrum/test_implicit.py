@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from tests.drawn import random
 from tests.spectrum.known_graphs import SMALL, adjacency
 from torch import Tensor
 from torch_geometric.data import Data
@@ -17,10 +18,6 @@ from specformer.errors import SpectrumError
 from specformer.spectrum import implicit
 
 GRAPH = adjacency(nx.gnp_random_graph(40, 0.12, seed=5))
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def both(graph=GRAPH, **options) -> tuple[sf.Spectrum, sf.ImplicitSpectrum]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 import torch
+from tests.drawn import random
 from tests.spectrum.known_graphs import SMALL, adjacency
 
 import specformer as sf
@@ -18,10 +19,6 @@ from specformer.spectrum.polynomial import chebyshev_terms, terms_bytes
 
 GRAPH = adjacency(nx.gnp_random_graph(30, 0.15, seed=8))
 EVERY = torch.arange(30).split(7)
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def spectrum(degree: int = 6) -> sf.ImplicitSpectrum:

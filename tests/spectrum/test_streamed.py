@@ -11,6 +11,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 import torch
+from tests.drawn import random
 from tests.spectrum.known_graphs import SMALL, adjacency
 
 from specformer import Specformer, Spectrum, decompose
@@ -22,10 +23,6 @@ CPU = torch.device("cpu")
 GRAPH = adjacency(nx.gnp_random_graph(40, 0.15, seed=8))
 #: Unit roundoff of bfloat16: eight bits of significand.
 ROUNDOFF = 2.0**-8
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40, 1000])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.nn.plain_twin import SPECTRA, random, scrambled
+from tests.drawn import random
+from tests.nn.plain_twin import SPECTRA, scrambled
 
 from specformer import Specformer
 from specformer.training.stacking import stack, trained_state, unstack

@@ -70,8 +70,3 @@ def listed_bonds(batch: PackedGraphs) -> list[frozenset[int]]:
     """The ends of all bonds, in the order of pairs whose source is before their target."""
     pairs = zip(batch.target.tolist(), batch.source.tolist(), batch.bond.tolist(), strict=True)
     return [frozenset((i, j)) for i, j, bond in pairs if bond and j < i]
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)

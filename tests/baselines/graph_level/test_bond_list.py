@@ -5,7 +5,8 @@ from __future__ import annotations
 import networkx as nx
 import pytest
 import torch
-from tests.baselines.graph_level.small_models import listed_bonds, random
+from tests.baselines.graph_level.small_models import listed_bonds
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, molecule, pack
 
 from specformer.baselines.graph_level.bond_list import BondList

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from tests.baselines.graph_level.small_models import random
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 
 from specformer.baselines.graph_level.bonds import Bonds, spread

@@ -5,7 +5,8 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-from tests.baselines.graph_level.small_models import fresh, model_of, random
+from tests.baselines.graph_level.small_models import fresh, model_of
+from tests.drawn import random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 from torch import Tensor

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, model_of, random
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, model_of
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import torch
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, gine_of, random
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, gine_of
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import networkx as nx
 import torch
-from tests.baselines.graph_level.small_models import random
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, molecule, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm

@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import networkx as nx
 import torch
-from tests.baselines.graph_level.small_models import (
-    edge_index,
-    edge_kinds,
-    gine_of,
-    model_of,
-    random,
-)
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds, gine_of, model_of
+from tests.drawn import random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from tests.baselines.graph_level.small_models import edge_index, edge_kinds, random
+from tests.baselines.graph_level.small_models import edge_index, edge_kinds
+from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import scrambled
 

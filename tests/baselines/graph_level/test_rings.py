@@ -7,7 +7,8 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 import torch
-from tests.baselines.graph_level.small_models import listed_bonds, model_of, random
+from tests.baselines.graph_level.small_models import listed_bonds, model_of
+from tests.drawn import random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from torch import Tensor
 
