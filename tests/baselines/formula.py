@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
+from specformer.nn.linear import LayerNorm, Linear
 
 
 def assert_computes(
@@ -20,3 +21,14 @@ def assert_computes(
         for each in (out, expected)
     )
     torch.testing.assert_close(found, wanted)
+
+
+def affine(x: Tensor, lin: Linear) -> Tensor:
+    """``x Wᵀ + b``."""
+    assert lin.bias is not None
+    return x @ lin.weight.T + lin.bias
+
+
+def norm(x: Tensor, layer: LayerNorm) -> Tensor:
+    """Each row with mean 0 and variance 1, then scaled and shifted."""
+    return nn.functional.layer_norm(x, x.shape[-1:], layer.weight, layer.bias)

@@ -3,19 +3,11 @@ from __future__ import annotations
 import pytest
 import scipy.sparse as sp
 import torch
-from tests.baselines.formula import assert_computes
-from torch.nn.functional import gelu, layer_norm
+from tests.baselines.formula import affine, assert_computes, norm
+from torch.nn.functional import gelu
 
 from specformer.baselines import Graphormer, Propagation
 from specformer.errors import ConfigError
-
-
-def affine(x, lin):
-    return x @ lin.weight.T + lin.bias
-
-
-def norm(x, layer):
-    return layer_norm(x, x.shape[-1:], layer.weight, layer.bias)
 
 
 def dense_bias(graph, table, limit):

@@ -3,20 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.baselines.formula import assert_computes
-from torch.nn.functional import gelu, layer_norm
+from tests.baselines.formula import affine, assert_computes, norm
+from torch.nn.functional import gelu
 
 from specformer.baselines import Graphormer, Propagation, Transformer
 from specformer.baselines.transformer import working_type
 from specformer.errors import ConfigError
-
-
-def affine(x, lin):
-    return x @ lin.weight.T + lin.bias
-
-
-def norm(x, layer):
-    return layer_norm(x, x.shape[-1:], layer.weight, layer.bias)
 
 
 def dense_block(h, block, heads, bias):

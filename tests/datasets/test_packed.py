@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
-from tests.spectrum.many_graphs import from_networkx
+from tests.datasets.coloured_graphs import GRAPHS, SPECTRA, STORE
 from torch_geometric.data import Batch
 
 from specformer.datasets.packed import GraphStore, bond_kinds, pack
@@ -16,24 +15,6 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, find_rings, graph_set_to_pyg
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 
-
-def coloured_set(count: int = 12, seed: int = 0) -> GraphSet:
-    """Random graphs with random features, one atom and one without bonds among them."""
-    generator = np.random.default_rng(seed)
-    sizes = generator.integers(2, 9, count)
-    graphs = [nx.gnp_random_graph(int(n), 0.4, seed=int(generator.integers(1e6))) for n in sizes]
-    plain = from_networkx([nx.empty_graph(1), nx.empty_graph(3), *graphs])
-    return from_networkx(
-        [nx.empty_graph(1), nx.empty_graph(3), *graphs],
-        node_feat=generator.integers(0, 300, (int(plain.num_nodes.sum()), 2)),
-        edge_feat=generator.integers(0, 3, (int(plain.num_edges.sum()), 2)),
-        y=generator.standard_normal((len(plain), 2)),
-    )
-
-
-GRAPHS = coloured_set()
-SPECTRA = decompose_many(GRAPHS)
-STORE = GraphStore.build(GRAPHS, SPECTRA)
 CHOSEN = [3, 0, 7, 1, 7, 13]
 
 

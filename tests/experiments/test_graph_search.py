@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tests.experiments.trials_file import trials
 from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError
@@ -42,11 +43,6 @@ def graphs_file(tmp_path: Path) -> Path:
 def run(source: Path, folder: Path, *more: str, **changes):
     options = {"trials": 3, "splits": 1, "finalists": 2, "runs": 2} | changes
     return tune(str(source), assignments=[*FAST, *more], folder=folder, device=CPU, **options)
-
-
-def trials(folder: Path) -> list[dict]:
-    lines = (folder / "trials.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def subject(source: Path, *more: str, **changes) -> GraphTrials:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.experiments.trials_file import trials
 
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.search import Measured, Search, search_space, sustained
@@ -61,11 +61,6 @@ class Valley:
 
 def run(subject: Valley, folder: Path, trials: int = 40, seconds: float = math.inf, **options):
     return Search(subject, folder, **options).run(trials, 1, 2, 3, Silent(), seconds)
-
-
-def trials(folder: Path) -> list[dict]:
-    lines = (folder / "trials.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("lower", [True, False])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tests.experiments.trials_file import trials
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
@@ -32,11 +33,6 @@ def graph(tmp_path_factory):
 def run(graph, folder, **changes):
     options = {"trials": 4, "splits": 2, "finalists": 2, "runs": 3} | changes
     return tune(str(graph), assignments=["schedule.epochs=6"], folder=folder, device=CPU, **options)
-
-
-def trials(folder):
-    lines = (folder / "trials.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.datasets.test_packed import STORE
+from tests.datasets.coloured_graphs import STORE
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
 from specformer import GraphSpecformer, fused

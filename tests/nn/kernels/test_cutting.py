@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 import torch
-from tests.datasets.test_packed import STORE
+from tests.datasets.coloured_graphs import STORE
 
 from specformer import fused
 
