@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 from tests.command_line import only_json
 
 from specformer.datasets import csbm, make_splits, node_graph
-from specformer.datasets.registry import NODE_SETS, dense_features
+from specformer.datasets.features import dense_features
+from specformer.datasets.registry import NODE_SETS
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.predict_nodes import load_models, predict

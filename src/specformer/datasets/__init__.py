@@ -2,12 +2,13 @@
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.csbm import csbm
+from specformer.datasets.features import dense_features, sparse_features
 from specformer.datasets.filters import FILTERS, TargetFilter, target_filter
 from specformer.datasets.graph_registry import GRAPH_SETS, MoleculeSet, graph_set
 from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
 from specformer.datasets.packed import GraphStore, pack
 from specformer.datasets.photographs import photographs
-from specformer.datasets.registry import NODE_SETS, dense_features, node_graph, sparse_features
+from specformer.datasets.registry import NODE_SETS, node_graph
 from specformer.datasets.signals import (
     SignalSet,
     grid_graph,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, set_file
@@ -196,27 +195,3 @@ def _columns(file: Any) -> int:
         read = np.lib.format.read_array_header_1_0
         shape = (read if major == 1 else np.lib.format.read_array_header_2_0)(member)[0]
     return int(shape[1])
-
-
-def sparse_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> sp.csr_array:
-    """The same as :func:`dense_features`, of a graph with sparse features, as compressed rows."""
-    assert isinstance(graph.x, sp.csr_array)
-    if scaling == "none":
-        return graph.x
-    sums = np.maximum(np.asarray(graph.x.sum(axis=1)).ravel(), 1.0)
-    return sp.csr_array(sp.diags_array(1.0 / sums) @ graph.x)
-
-
-def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> np.ndarray:
-    """Features ``[n, features]``, each row divided by its sum where that exceeds 1, or as given.
-
-    Example:
-        >>> graph = Graph(sp.csr_array((2, 2)), x=np.array([[1.0, 3.0], [0.5, 0.0]]))
-        >>> dense_features(graph).tolist()
-        [[0.25, 0.75], [0.5, 0.0]]
-    """
-    assert graph.x is not None
-    dense = graph.x.toarray() if sp.issparse(graph.x) else np.asarray(graph.x)
-    if scaling == "none":
-        return np.asarray(dense, dtype=np.float32)
-    return np.asarray(dense / np.maximum(dense.sum(axis=1, keepdims=True), 1.0), dtype=np.float32)
