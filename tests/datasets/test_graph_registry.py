@@ -100,8 +100,9 @@ def test_survey_reads_sizes_and_fetches_nothing(tmp_path: Path) -> None:
     counts = {"num_nodes_list": [2, 3], "num_edges_list": [1, 0]}
     np.savez(tmp_path / "zinc.npz", edge_index=[[0], [1]], **counts)
     (tmp_path / "molhiv.npz").write_bytes(b"PK not a zip")
+    np.savez(tmp_path / "molpcba.npz", num_nodes_list=3)  # no list
     rows = {row["name"]: row for row in survey_graph_sets(tmp_path)}
     assert list(rows) == list(GRAPH_SETS)
     zinc = rows["zinc"]
     assert (zinc["state"], zinc["graphs"], zinc["nodes"]) == ("found", 2, 5)
-    assert rows["molhiv"]["state"] == "damaged"
+    assert rows["molhiv"]["state"] == rows["molpcba"]["state"] == "damaged"

@@ -99,18 +99,18 @@ def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
     ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path`` and, if
     found, the number of ``graphs``, and of ``nodes`` in all of them.
     """
-    rows = []
-    for entry in GRAPH_SETS.values():
-        path = search(f"{entry.name}.npz", data)
-        row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
-        if path is None:
-            rows.append(row | {"state": "downloads"})
-            continue
-        row["path"] = str(path)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                sizes = file["num_nodes_list"]
-            rows.append(row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())})
-        except DAMAGE:
-            rows.append(row | {"state": "damaged"})
-    return rows
+    return [_survey_one(entry, data) for entry in GRAPH_SETS.values()]
+
+
+def _survey_one(entry: MoleculeSet, data: str | Path | None) -> dict[str, Any]:
+    path = search(f"{entry.name}.npz", data)
+    row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+    if path is None:
+        return row | {"state": "downloads"}
+    row["path"] = str(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            sizes = file["num_nodes_list"]
+        return row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())}
+    except DAMAGE:
+        return row | {"state": "damaged"}
