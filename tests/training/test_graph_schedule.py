@@ -55,12 +55,14 @@ def test_it_is_adamw_with_its_settings() -> None:
     ("setting", "message"),
     [
         ({"epochs": 0}, "epochs=0 must be at least 1"),
+        ({"epochs": 2.5}, "epochs=2.5 must be a whole number"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
         ({"clip": -1.0}, "clip=-1.0 must be positive"),
         ({"average": 0.0}, "average=0.0 must be positive"),
         ({"recalibrate": 0}, "recalibrate=0 must be positive"),
         ({"warmup": -1}, "warmup=-1 must not be negative"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must be a finite number"),
         ({"beta1": 1.0}, "beta1=1.0 must be at least 0 and below 1"),
     ],
 )

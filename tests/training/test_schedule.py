@@ -87,6 +87,10 @@ def test_adam_is_pytorchs_with_plain_numbers(schedule):
         {"warmup": -1},
         {"final_rate": -0.1},
         {"weight_decay": -1.0},
+        {"weight_decay": float("nan")},
+        {"filter_weight_decay": -1.0},
+        {"filter_learning_rate": 0.0},
+        {"epochs": 2.5},
     ],
     ids=str,
 )

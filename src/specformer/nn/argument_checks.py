@@ -58,6 +58,14 @@ def check_positive(config: Mapping[str, Any], *names: str) -> None:
             raise ConfigError(f"{name}={config[name]} must be positive.")
 
 
+def check_not_negative(config: Mapping[str, Any], *names: str) -> None:
+    """Refuse numbers below zero."""
+    check_numbers(config, *names)
+    for name in names:
+        if config[name] < 0:
+            raise ConfigError(f"{name}={config[name]} must not be negative.")
+
+
 def check_rates(config: Mapping[str, Any], *names: str) -> None:
     """Refuse rates of dropout that are none."""
     check_numbers(config, *names)

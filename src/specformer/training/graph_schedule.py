@@ -3,14 +3,17 @@ r"""How long and how fast to train on many small graphs: AdamW, warm-up, cosine 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts, check_not_negative, check_positive
 from specformer.training.pieced_adam import PiecedAdamW
 from specformer.training.schedule import cosine, prepare_moments, warmed_up
+
+_POSITIVE = ("learning_rate", "clip", "average", "recalibrate")
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,10 @@ class GraphSchedule:
     recalibrate: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
-        for name in ("learning_rate", "clip", "average", "recalibrate"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name}={value} must be positive.")
-        for name in ("warmup", "final_rate", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}={getattr(self, name)} must not be negative.")
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        check_counts(given, "epochs", "batch_size")
+        check_positive(given, *(name for name in _POSITIVE if name in given))
+        check_not_negative(given, "warmup", "final_rate", "weight_decay")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")

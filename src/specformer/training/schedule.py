@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts, check_not_negative, check_positive
 from specformer.training.pieced_adam import Pieced, PiecedAdam
 
+_POSITIVE = ("learning_rate", "filter_learning_rate")
 _NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
 
 
@@ -43,15 +44,10 @@ class Schedule:
     filter_weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name in ("epochs", "patience") and value < 1:
-                raise ConfigError(f"{name}={value} must be at least 1.")
-            if value is None:
-                continue
-            if name in ("learning_rate", "filter_learning_rate") and not value > 0:
-                raise ConfigError(f"{name}={value} must be positive.")
-            if name in _NOT_NEGATIVE and value < 0:
-                raise ConfigError(f"{name}={value} must not be negative.")
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        check_counts(given, "epochs", "patience")
+        check_positive(given, *(name for name in _POSITIVE if name in given))
+        check_not_negative(given, *(name for name in _NOT_NEGATIVE if name in given))
 
     def optimiser(
         self,

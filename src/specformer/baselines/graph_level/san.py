@@ -16,7 +16,7 @@ from specformer.baselines.graph_level.stem import (
     normalised,
 )
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts, check_numbers, check_split
+from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.pooling import Pooling
@@ -219,7 +219,7 @@ class SAN(PooledBaseline):
         arguments = given(locals())
         check_counts(arguments, "hidden_channels", "frequencies", "spectrum_layers")
         check_counts(arguments, "spectrum_channels", least=0)
-        check_numbers(arguments, "gamma")
+        check_not_negative(arguments, "gamma")
         if not 0 < spectrum_channels < hidden_channels:
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must lie between 0 and "
@@ -229,8 +229,6 @@ class SAN(PooledBaseline):
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."
             )
-        if gamma < 0:
-            raise ConfigError(f"gamma={gamma} must not be negative.")
         super().__init__(arguments, hidden_channels - spectrum_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
         self.spectrum = SpectrumEncoding(
