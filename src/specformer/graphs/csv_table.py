@@ -74,16 +74,7 @@ class CsvTable:
 
     @classmethod
     def _parse(cls, path: Path, reader: Any) -> CsvTable:
-        first = next(filter(_is_written, reader), ())
-        header = tuple(name.strip() for name in first)
-        if not header:
-            raise GraphError(f"{path}: the file is empty; its first row must name the columns")
-        for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-            if len(header) == 1 and separator in header[0]:
-                raise GraphError(f"{path}: the columns are parted by {name}; write commas")
-        for column in filter(None, header):
-            if header.count(column) > 1:
-                raise GraphError(f"{path}: column {column!r} appears more than once")
+        header = _header(path, reader)
         table = cls(path, {name: [] for name in header}, [])
         # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
         add_cell: list[Callable[[str], None]] = [
@@ -180,6 +171,21 @@ class CsvTable:
 
 def _forget(cell: str) -> None:
     """Take a cell of a column that is not kept."""
+
+
+def _header(path: Path, reader: Any) -> tuple[str, ...]:
+    """Return the names in the first row that is written."""
+    first = next(filter(_is_written, reader), ())
+    header = tuple(name.strip() for name in first)
+    if not header:
+        raise GraphError(f"{path}: the file is empty; its first row must name the columns")
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(header) == 1 and separator in header[0]:
+            raise GraphError(f"{path}: the columns are parted by {name}; write commas")
+    for column in filter(None, header):
+        if header.count(column) > 1:
+            raise GraphError(f"{path}: column {column!r} appears more than once")
+    return header
 
 
 def _is_written(row: list[str]) -> bool:
