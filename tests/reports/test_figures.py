@@ -76,7 +76,7 @@ def test_every_recipe_has_its_own_learning_curve(run):
 def test_every_recipe_has_its_own_heads_and_attention(run):
     result, arrays = run
     heads = list(figures.heads(result["nodes"], arrays, "nodes"))
-    attention = list(figures.attention(result["nodes"], arrays, "nodes", "dataset"))
+    attention = list(figures.attention(result["nodes"], arrays, "nodes"))
 
     assert len(heads) == len(attention) == len(RECIPES)
     for recipe, head, heat in zip(RECIPES, heads, attention, strict=True):

@@ -90,14 +90,14 @@ def test_filters_and_attention_of_ours() -> None:
     (drawn,) = figures.heads(ENTRIES, arrays, "molecules", points=True)
     assert "zinc: the response of each head of Specformer" in drawn.svg
     assert len(drawn.svg) < 500_000  # a part of the points
-    (attention,) = figures.attention(ENTRIES, arrays, "molecules", "dataset")
+    (attention,) = figures.attention(ENTRIES, arrays, "molecules")
     assert "Low draws on Low 0.33" in attention.svg
 
 
 def test_attention_of_every_head() -> None:
     every = np.random.default_rng(3).dirichlet(np.ones(3), size=(2, 3))
     arrays = {"molecules/zinc/specformer/attention": every}
-    found = list(figures.attention(ENTRIES, arrays, "molecules", "dataset", by_head=True))
+    found = list(figures.attention(ENTRIES, arrays, "molecules", by_head=True))
     assert len(found) == len(every)
     for number, (picture, matrix) in enumerate(zip(found, every, strict=True), start=1):
         low = ", ".join(
@@ -111,6 +111,6 @@ def test_a_band_without_eigenvalues_draws_on_none() -> None:
     alone = np.zeros((2, 3, 3))
     alone[:, 1, 1] = 1.0  # molecules of one atom
     arrays = {"molecules/zinc/specformer/attention": alone}
-    (attention,) = figures.attention(ENTRIES, arrays, "molecules", "dataset")
+    (attention,) = figures.attention(ENTRIES, arrays, "molecules")
     for words in ("Low has no eigenvalue; Medium draws on Low 0.00, Medium 1.00", "High has no"):
         assert words in attention.svg

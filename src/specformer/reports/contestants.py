@@ -2,7 +2,7 @@ r"""Who is compared: a model with a recipe it was trained by, its look and its a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,3 +82,20 @@ def arrays_of(
         if key in arrays:
             found[who] = arrays[key]
     return {style: found[who] for who, style in looks.items() if who in found}
+
+
+def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
+    """Entries grouped by what they have under a key."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(str(entry[key]), []).append(entry)
+    return groups
+
+
+def arrays_by(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, what: str
+) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
+    """Of every filter or data set its name, its entries, and its contestants' arrays of a kind."""
+    looks = contestant_looks(entries)
+    for name, group in entries_by(entries, "filter" if kind == "filters" else "dataset").items():
+        yield name, group, arrays_of(arrays, f"{kind}/{name}", group, what, looks)

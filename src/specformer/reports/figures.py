@@ -15,9 +15,10 @@ from specformer.reports.contestants import (
     Arrays,
     Contestant,
     Entry,
-    arrays_of,
+    arrays_by,
     contestant,
     contestant_looks,
+    entries_by,
 )
 from specformer.reports.style import Look
 
@@ -60,10 +61,8 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
     eigenvalues = arrays.get("filters/eigenvalues")
     if eigenvalues is None:
         return
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "filter").items():
+    for name, group, responses in arrays_by(entries, arrays, "filters", "response"):
         target = arrays.get(f"filters/{name}/target")
-        responses = arrays_of(arrays, f"filters/{name}", group, "response", looks)
         if target is None and not responses:
             continue
         figure = plots.filter_plot(
@@ -83,10 +82,9 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
     """Images as filtered by each model: one a filter, each another; of a single filter all."""
     raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
     looks = contestant_looks(entries)
-    groups = entries_by(entries, "filter")
-    for number, (name, group) in enumerate(groups.items()):
+    groups = list(arrays_by(entries, arrays, "filters", "image"))
+    for number, (name, group, learned) in enumerate(groups):
         true = arrays.get(f"filters/{name}/true")
-        learned = arrays_of(arrays, f"filters/{name}", group, "image", looks)
         if true is None or not learned:
             continue
         for index in range(len(true)) if len(groups) == 1 else [number % len(true)]:
@@ -104,9 +102,7 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Training losses, one picture a filter."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "filter").items():
-        curves = arrays_of(arrays, f"filters/{name}", group, "curve", looks)
+    for name, _, curves in arrays_by(entries, arrays, "filters", "curve"):
         yield from by_epoch(curves, name, "training loss")
 
 
@@ -131,11 +127,8 @@ def heads(
 
     With points where there are many graphs.
     """
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        where = f"{kind}/{name}"
-        eigenvalues = arrays_of(arrays, where, group, "eigenvalues", looks)
-        responses = arrays_of(arrays, where, group, "response", looks)
+    both = (arrays_by(entries, arrays, kind, what) for what in ("eigenvalues", "response"))
+    for (name, _, eigenvalues), (_, _, responses) in zip(*both, strict=True):
         for style, response in responses.items():
             if style not in eigenvalues:
                 continue
@@ -150,9 +143,7 @@ def confusions(
     entries: Sequence[Entry], arrays: Arrays, kind: str, things: str
 ) -> Iterator[Picture]:
     """Which classes are taken for which by ours, or by the only model; a picture a data set."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"{kind}/{name}", group, "confusion", looks)
+    for name, group, found in arrays_by(entries, arrays, kind, "confusion"):
         for style, counts in found.items():
             if len(counts) > _MOST_CLASSES or not (style.ours or len(found) == 1):
                 continue
@@ -167,9 +158,7 @@ def confusions(
 
 def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Validation accuracies, one picture a data set."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"nodes/{name}", group, "curve", looks)
+    for name, _, found in arrays_by(entries, arrays, "nodes", "curve"):
         curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
         yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", log=False)
 
@@ -194,9 +183,7 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         figure = plots.spectrum_plot(filters, counts=counts, title="image grid")
         yield picture(figure, "Spectrum of the image grid.", wide=True)
     nodes: Sequence[Entry] = result.get("nodes") or ()
-    looks = contestant_looks(nodes)
-    for name, group in entries_by(nodes, "dataset").items():
-        found = arrays_of(arrays, f"nodes/{name}", group, "eigenvalues", looks)
+    for name, _, found in arrays_by(nodes, arrays, "nodes", "eigenvalues"):
         # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
         distinct = {values.tobytes(): (style, values) for style, values in found.items()}
         for style, values in distinct.values():
@@ -206,15 +193,13 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
 
 
 def attention(
-    entries: Sequence[Entry], arrays: Arrays, where: str, key: str, *, by_head: bool = False
+    entries: Sequence[Entry], arrays: Arrays, kind: str, *, by_head: bool = False
 ) -> Iterator[Picture]:
-    """Condensed attention, one picture for each of ``key`` and recipe.
+    """Condensed attention, one picture a filter or data set and recipe.
 
     It shows the mean over heads; with ``by_head`` each has a picture of its own.
     """
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, key).items():
-        found = arrays_of(arrays, f"{where}/{name}", group, "attention", looks)
+    for name, _, found in arrays_by(entries, arrays, kind, "attention"):
         for style, condensed in found.items():
             if not condensed.size:
                 continue
@@ -241,14 +226,6 @@ def _in_words(matrix: np.ndarray) -> str:
         for band, row, shares in zip(plots.BANDS, rows, matrix, strict=False)
     )
     return "; ".join(drawn)
-
-
-def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
-    """Entries grouped by what they have under a key."""
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(str(entry[key]), []).append(entry)
-    return groups
 
 
 def _errors_on(

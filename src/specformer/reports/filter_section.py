@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specformer.reports import figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
+from specformer.reports.contestants import Arrays, Entry, arrays_by, contestant_looks
 from specformer.reports.sections import (
     Figure,
     Section,
@@ -80,7 +80,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 "Specformer’s attention between low, medium and high frequencies (thirds of the "
                 "range 0 to 2), the mean of its heads for the first image. A row adds up to about "
                 "1: it says from which bands the eigenvalues of that band take their information.",
-                tuple(figures.attention(entries, arrays, "filters", "filter")),
+                tuple(figures.attention(entries, arrays, "filters")),
                 small=True,
             ),
             Figure(
@@ -103,9 +103,5 @@ def _drawn(images: int, arrays: Arrays) -> str:
 def _scaled(entries: Sequence[Entry], arrays: Arrays) -> str:
     """Whose curves are not the model's own: a feature network before a filter hides its scale."""
     others = [entry for entry in entries if entry["model"] != "specformer"]
-    looks, groups = contestant_looks(entries), figures.entries_by(others, "filter")
-    drawn = any(
-        arrays_of(arrays, f"filters/{name}", group, "response", looks)
-        for name, group in groups.items()
-    )
+    drawn = any(found for _, _, found in arrays_by(others, arrays, "filters", "response"))
     return "Curves of models other than Specformer are scaled to fit their outputs. " * drawn

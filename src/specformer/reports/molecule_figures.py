@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from specformer.reports import plots
-from specformer.reports.contestants import Arrays, Entry, arrays_of, contestant_looks
-from specformer.reports.figures import Picture, by_epoch, entries_by, model_names, picture
+from specformer.reports.contestants import Arrays, Entry, arrays_by
+from specformer.reports.figures import Picture, by_epoch, model_names, picture
 from specformer.reports.style import Look
 from specformer.training.graph_metrics import Metric, metric_named
 
@@ -29,18 +29,14 @@ def _curves(
     entries: Sequence[Entry], arrays: Arrays, column: int
 ) -> Iterator[tuple[str, Metric, dict[Look, np.ndarray]]]:
     """Of every data set its name, its metric, and one column of the models' readings by epoch."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"molecules/{name}", group, "curve", looks)
+    for name, group, found in arrays_by(entries, arrays, "molecules", "curve"):
         curves = {style: curve[..., column] for style, curve in found.items()}
         yield name, metric_named(str(group[0]["metric"])), curves
 
 
 def predictions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Numbers: a picture a model and target. Classes: one a target, with all models."""
-    looks = contestant_looks(entries)
-    for name, group in entries_by(entries, "dataset").items():
-        found = arrays_of(arrays, f"molecules/{name}", group, "tested", looks)
+    for name, group, found in arrays_by(entries, arrays, "molecules", "tested"):
         targets = [str(target) for target in group[0].get("targets") or ()]
         count = min((tested.shape[-1] for tested in found.values()), default=0)
         if count > 1 and not targets:

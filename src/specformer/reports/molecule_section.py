@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specformer.reports import figures, molecule_figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, contestant_looks
+from specformer.reports.contestants import Arrays, Entry, contestant_looks, entries_by
 from specformer.reports.sections import (
     Figure,
     Section,
@@ -59,7 +59,7 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
                 "Attention",
                 "Specformer’s attention between low, medium and high frequencies of those graphs, "
                 f"by head{first_of(most(entries, 'runs'))}. Each row adds up to one.",
-                tuple(figures.attention(entries, arrays, "molecules", "dataset", by_head=True)),
+                tuple(figures.attention(entries, arrays, "molecules", by_head=True)),
                 small=True,
             ),
             Figure(
@@ -125,7 +125,7 @@ def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
 def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:
     """Test figures of the targets one by one, where a set has several, a table a set."""
     looks = contestant_looks(entries)
-    for name, own in figures.entries_by(tables.by_target(entries), "dataset").items():
+    for name, own in entries_by(tables.by_target(entries), "dataset").items():
         metric = metric_named(str(own[0]["metric"]))
         over = mean_over(most(own, "runs"), "runs")
         yield tables.comparison(

@@ -64,7 +64,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 "Which frequencies look at which",
                 "Specformer’s attention between low, medium and high frequencies, the mean of its "
                 f"heads{of_first}. A row adds up to about 1.",
-                tuple(figures.attention(entries, arrays, "nodes", "dataset")),
+                tuple(figures.attention(entries, arrays, "nodes")),
                 small=True,
             ),
             Figure(

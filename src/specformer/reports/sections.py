@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specformer.reports import figures, numbers
-from specformer.reports.contestants import Arrays, Entry, contestant_looks
+from specformer.reports.contestants import Arrays, Entry, contestant_looks, entries_by
 from specformer.reports.figures import Picture
 from specformer.reports.style import Look, in_order
 from specformer.reports.tables import Table
@@ -67,7 +67,7 @@ def first_of(count: int) -> str:
 
 def took(entries: Sequence[Entry], key: str, what: str) -> str:
     """The caption of costs."""
-    several = len(figures.entries_by(entries, key)) > 1
+    several = len(entries_by(entries, key)) > 1
     return f"What it took, over all {what}." if several else "What it took."
 
 
