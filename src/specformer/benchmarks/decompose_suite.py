@@ -22,7 +22,7 @@ from specformer.experiments.graph_source import graph_source
 from specformer.experiments.source_kind import holds_many
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
-from specformer.training.progress import Progress
+from specformer.training.progress import Progress, Update
 
 #: What a solver gives.
 Found = TypeVar("Found")
@@ -124,7 +124,7 @@ def _graph(name: str, data: str | Path | None) -> Graph:
 
 
 def _measured(
-    case: Case, graph: Graph, device: torch.device, plan: DecomposePlan, update: Any
+    case: Case, graph: Graph, device: torch.device, plan: DecomposePlan, update: Update
 ) -> dict[str, Any]:
     def solve() -> Spectrum:
         return decompose(graph, k=case.k, solver=cast(Any, case.solver), device=device)
@@ -148,7 +148,7 @@ def _measured(
 
 
 def _measured_set(
-    graphs: GraphSet, device: torch.device, plan: DecomposePlan, update: Any
+    graphs: GraphSet, device: torch.device, plan: DecomposePlan, update: Update
 ) -> dict[str, Any]:
     """All eigenpairs of every graph of a set; ARPACK has nothing for many small ones."""
     solve = partial(decompose_many, graphs, device=device)
@@ -172,7 +172,7 @@ def _measured_set(
 
 
 def _timed(
-    solve: Callable[[], Found], device: torch.device, plan: DecomposePlan, update: Any
+    solve: Callable[[], Found], device: torch.device, plan: DecomposePlan, update: Update
 ) -> tuple[Found, float, float | None]:
     """What the last solve found, the median of the seconds, and the most megabytes it took."""
     seconds, peaks = [], []

@@ -2,12 +2,13 @@ r"""Node classification: an epoch of ours beside the plain loop and the polynomi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor, nn
 
 from specformer.baselines import Propagation
 from specformer.benchmarks.floor import Peaks, node_work
@@ -162,7 +163,9 @@ def peer(name: str, case: NodeCase, device: torch.device) -> Contestant:
     return Contestant(name, build)
 
 
-def _plain_runner(case: NodeCase, device: torch.device, model: Any, forward: Any) -> Runner:
+def _plain_runner(
+    case: NodeCase, device: torch.device, model: nn.Module, forward: Callable[[], Tensor]
+) -> Runner:
     assert case.graph.y is not None
     task = PlainTask.of(case.graph.y, case.splits[0], device)
 

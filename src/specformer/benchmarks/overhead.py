@@ -84,7 +84,13 @@ def bench_overhead(
 _Prepared = tuple[list[Contestant], float, float | None]
 
 
-def _nodes(name: str, data: Any, cache: Any, device: torch.device, peaks: Peaks) -> _Prepared:
+def _nodes(
+    name: str,
+    data: str | Path | None,
+    cache: str | Path | None,
+    device: torch.device,
+    peaks: Peaks,
+) -> _Prepared:
     solving = None
     if name == "squirrel":
         changes = [f"model.hidden_channels={WIDTH}"]
@@ -111,7 +117,7 @@ def sized_case(sizes: Sizes) -> NodeCase:
     return NodeCase(graph.name, graph, Spectrum(values, vectors), splits, recipe)
 
 
-def _molecules(data: Any, device: torch.device, peaks: Peaks) -> _Prepared:
+def _molecules(data: str | Path | None, device: torch.device, peaks: Peaks) -> _Prepared:
     graphs = graph_set("zinc", data)
     graphs = graphs.subset(np.arange(min(_MOLECULES, len(graphs))))
     began = time.perf_counter()

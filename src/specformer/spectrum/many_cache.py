@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import safe_open
 
 from specformer.errors import SpectrumError
@@ -27,6 +28,7 @@ from specformer.spectrum.many import (
     joined_report,
     spectra_shards,
 )
+from specformer.spectrum.solvers.batched import Isolated, Matrix
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,13 @@ def key(graphs: GraphSet, matrix: str, isolated: str) -> str:
 
 
 def fetch_or_solve(
-    folder: Path, graphs: GraphSet, *, matrix: Any, isolated: Any, device: Any, solve_in: Any
+    folder: Path,
+    graphs: GraphSet,
+    *,
+    matrix: Matrix,
+    isolated: Isolated,
+    device: torch.device,
+    solve_in: torch.dtype | None,
 ) -> ManySpectra:
     """The spectra stored for these graphs and options; solved and stored if there are none.
 
@@ -60,7 +68,8 @@ def fetch_or_solve(
     path = folder / f"{key(graphs, matrix, isolated)}.safetensors"
     if (found := undamaged(path, load_many)) is not None:
         return found
-    options = {"matrix": matrix, "isolated": isolated, "device": device, "solve_in": solve_in}
+    options: dict[str, Any] = {"matrix": matrix, "isolated": isolated}
+    options |= {"device": device, "solve_in": solve_in}
     try:
         make_folder(folder)
         save_many(path, graphs.num_nodes, spectra_shards(graphs, **options))

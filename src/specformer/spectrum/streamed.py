@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import scipy.sparse as sp
 import torch
 
 from specformer.graphs import as_adjacency
@@ -78,7 +79,7 @@ device=cpu, streamed from cpu in torch.bfloat16)
 
 
 def _on_host(
-    adjacency: Any,
+    adjacency: sp.csr_array,
     k: int | tuple[int, int] | None,
     target: torch.device,
     cache: str | Path | None,
