@@ -21,7 +21,8 @@ from specformer.cli import app
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeModel, NodeRecipe
-from specformer.experiments.nodes import classify_nodes, fresh_models
+from specformer.experiments.node_run import fresh_models
+from specformer.experiments.nodes import classify_nodes
 from specformer.spectrum import decompose
 from specformer.training.node_loop import NodeTask, fit_nodes
 from specformer.training.progress import Silent

@@ -13,14 +13,8 @@ import torch
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.nodes import (
-    NodeOutcome,
-    classify_nodes,
-    kept_spectrum,
-    node_landmarks,
-    node_spectrum,
-    predict_nodes,
-)
+from specformer.experiments.node_run import kept_spectrum, node_landmarks, node_spectrum
+from specformer.experiments.nodes import NodeOutcome, classify_nodes, predict_nodes
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
 from specformer.training.progress import Silent
@@ -250,7 +244,7 @@ def test_storage_in_half_the_precision(graph, decomposed) -> None:
 def test_vectors_are_streamed_where_they_do_not_fit(graph, monkeypatch, caplog) -> None:
     _, auto = node_recipe("default", "own", [])
     assert not node_spectrum(graph, auto, CPU, None).is_streamed
-    monkeypatch.setattr("specformer.experiments.nodes.vectors_fit", lambda *_: False)
+    monkeypatch.setattr("specformer.experiments.node_run.vectors_fit", lambda *_: False)
     assert node_spectrum(graph, auto, CPU, None).is_streamed
     assert caplog.messages == ["eigenvectors of 0.0 GiB are streamed: cpu is too small"]
     _, resident = node_recipe("default", "own", ["vectors=resident"])

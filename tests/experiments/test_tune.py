@@ -14,7 +14,8 @@ from tests.experiments.trials_file import trials
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
-from specformer.experiments.nodes import classify_nodes, node_spectrum
+from specformer.experiments.node_run import node_spectrum
+from specformer.experiments.nodes import classify_nodes
 from specformer.experiments.search import search_space
 from specformer.experiments.tune import tune
 from specformer.graphs import read_graph, write_npz

@@ -18,7 +18,7 @@ from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features, make_splits, node_graph
 from specformer.errors import ConfigError
 from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.nodes import (
+from specformer.experiments.node_run import (
     fresh_models,
     kept_spectrum,
     node_landmarks,

@@ -18,13 +18,8 @@ from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features
 from specformer.experiments.node_recipe import NodeRecipe
-from specformer.experiments.nodes import (
-    fit_task,
-    fresh_models,
-    landmark_error,
-    node_landmarks,
-    node_task,
-)
+from specformer.experiments.node_run import fit_task, fresh_models, node_landmarks, node_task
+from specformer.experiments.nodes import landmark_error
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
 from specformer.training.metrics import summary

@@ -10,7 +10,8 @@ import torch
 
 from specformer.datasets import csbm, make_splits, photographs
 from specformer.experiments.node_recipe import NodeRecipe
-from specformer.experiments.nodes import classify_nodes, node_spectrum
+from specformer.experiments.node_run import node_spectrum
+from specformer.experiments.nodes import classify_nodes
 from specformer.experiments.recipe_book import shipped
 from specformer.experiments.signal_recipe import SignalRecipe
 from specformer.experiments.signals import Contestant, Study, learn_filters

@@ -17,7 +17,7 @@ from specformer.experiments.node_recipe import (
     node_recipe,
     refuse_idle_settings,
 )
-from specformer.experiments.nodes import (
+from specformer.experiments.node_run import (
     fit_task,
     fresh_models,
     node_landmarks,

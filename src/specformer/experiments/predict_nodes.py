@@ -15,7 +15,8 @@ from torch import nn
 from specformer.datasets import node_graph
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
-from specformer.experiments.nodes import node_operator, node_spectrum, predict_nodes
+from specformer.experiments.node_run import node_operator, node_spectrum
+from specformer.experiments.nodes import predict_nodes
 from specformer.experiments.predictions import Predictions, csv_text
 from specformer.graphs import Graph
 from specformer.nn import Specformer

@@ -20,7 +20,8 @@ from specformer.experiments.node_recipe import (
     node_recipe,
     recipes_for,
 )
-from specformer.experiments.nodes import classify_nodes, node_spectrum
+from specformer.experiments.node_run import node_spectrum
+from specformer.experiments.nodes import classify_nodes
 from specformer.experiments.paper import TABLE_2
 from specformer.experiments.recipe_book import contests
 from specformer.experiments.tables import by_itself, table_row

@@ -17,11 +17,8 @@ from torch import nn
 from specformer.datasets import Split, make_splits, node_graph
 from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
-from specformer.experiments.nodes import (
-    NodeOutcome,
-    classify_nodes,
-    node_spectrum,
-)
+from specformer.experiments.node_run import node_spectrum
+from specformer.experiments.nodes import NodeOutcome, classify_nodes
 from specformer.files import replacing
 from specformer.graphs import Graph
 from specformer.nn import Specformer
