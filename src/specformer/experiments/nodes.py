@@ -81,6 +81,9 @@ def classify_nodes(
     fresh = fresh_models(model, recipe, graph, task.runs, seed)
     operator = node_operator(model, graph, spectrum, device)
     landmarks = node_landmarks(operator, recipe)
+    state = None
+    if checkpoint:
+        state = Checkpoint(checkpoint, _purpose(graph, model, recipe, splits, seed))
     with (
         matmul_precision(recipe.precision, device),
         progress.stage(f"{graph.name}: {label}", recipe.schedule.epochs, "accuracy") as update,
@@ -92,9 +95,7 @@ def classify_nodes(
             recipe,
             landmarks=landmarks,
             cache=cache,
-            checkpoint=Checkpoint(checkpoint, _purpose(graph, model, recipe, splits, seed))
-            if checkpoint
-            else None,
+            checkpoint=state,
             on_progress=update,
         )
         taken = None if recipe.batch_size else _confusion(fit.model, task, operator, landmarks)
@@ -107,13 +108,8 @@ def classify_nodes(
         "classes": list(graph.class_names or map(str, range(graph.num_classes))),
         "runs": task.runs,
         "splits": [split.fingerprint for split in splits],
-        "test": summary(fit.by_loss.test.tolist()),
-        "val": summary(fit.by_loss.val.tolist()),
-        "test_by_accuracy": summary(fit.by_accuracy.test.tolist()),
-        "val_by_accuracy": summary(fit.by_accuracy.val.tolist()),
+        **_figures(fit),
         "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
-        "epochs": float(fit.epochs.double().mean()),
-        "epochs_each": fit.epochs.tolist(),
         "seconds": time.perf_counter() - started + fit.seconds_before,
     }
     where = f"nodes/{graph.name}/{label}"
@@ -127,6 +123,18 @@ def classify_nodes(
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
     return NodeOutcome(row, arrays, models, fit.seconds_before)
+
+
+def _figures(fit: NodeFit) -> dict[str, Any]:
+    """Accuracies at the epochs of both rules, and how many epochs the runs took."""
+    return {
+        "test": summary(fit.by_loss.test.tolist()),
+        "val": summary(fit.by_loss.val.tolist()),
+        "test_by_accuracy": summary(fit.by_accuracy.test.tolist()),
+        "val_by_accuracy": summary(fit.by_accuracy.val.tolist()),
+        "epochs": float(fit.epochs.double().mean()),
+        "epochs_each": fit.epochs.tolist(),
+    }
 
 
 def _warn_of_divergence(fit: NodeFit, what: str) -> None:
