@@ -80,6 +80,25 @@ def test_runs_in_lanes(call, chains: Path) -> None:
     assert "lanes: 2" in config.read_text()
 
 
+def test_a_run_starts_from_the_models_of_another(call, trained: dict, here: Path) -> None:
+    """Stopped and gone on with, too: its checkpoint is of models that started there."""
+    rows = [f"{'C' * n}N,{n % 2}" for n in range(1, 31)]
+    (here / "amines.csv").write_text("\n".join(["smiles,odd", *rows]) + "\n")
+    start = ("--start", trained["run_dir"], "--set", "schedule.epochs=2")
+    status, out, err = call("train", "amines.csv", *start, "--json")
+    assert (status, err) == (0, "")
+    answer = json.loads(out)
+    assert (answer["start"], answer["task"]) == (trained["run_dir"], "classification")
+    run = Path(answer["run_dir"])
+    assert f"start from those of {trained['run_dir']}" in (run / "report.html").read_text()
+    status, out, err = call("predict", run, "--smiles", "CCO", "--smiles", "CCN")
+    assert (status, err) == (0, "")
+    (run / "result.json").unlink()
+    status, out, err = call("resume", run, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["test"] == answer["test"]
+
+
 def test_predict_smiles(call, trained: dict) -> None:
     words = [word for smiles in ("CCO", "C1CC", "CCN") for word in ("--smiles", smiles)]
     status, out, err = call("predict", trained["run_dir"], *words)

@@ -113,6 +113,7 @@ def test_what_cannot_start_from_it_is_refused(tmp_path: Path, first: RunFolder) 
          ("model.hidden_channels=16",), {}),
         ("deep", r"^model.num_layers=2, model.sharing=large: ",
          ("model.num_layers=2", "model.sharing=large"), {}),
+        ("both", r"^--start .* and --set start=molpcba: give one", ("start=molpcba",), {}),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
             train(tmp_path / name, graphs, *changes, start=first.path, **options)

@@ -51,8 +51,7 @@ def first_job(
     found = graph_set(recipe.start, data)
     own = unsettled.settled(found)
     untrained = _starting_point(found, (), own, model, [model_for(found, model, own)])
-    untrained.check(graphs)
-    untrained.model_for(graphs, recipe, run=0)  # refuses what would not fit hours later
+    untrained.check(graphs, recipe)  # what would not fit hours later
     found = _without_held_out(found, graphs, splits)
     spectra = graph_spectra(found, own, device, cache)
     return GraphJob(found, spectra, graph_splits(found, own, 1, seed), model, own, device, seed)

@@ -76,8 +76,8 @@ class StartingPoint:
         config = self.models[0].config
         return config["node_cardinalities"], config["edge_cardinalities"]
 
-    def check(self, graphs: GraphSet) -> None:
-        """Refuse graphs that the models were not made for."""
+    def check(self, graphs: GraphSet, recipe: GraphRecipe) -> None:
+        """Refuse graphs that the models were not made for, and settings of other models."""
         same_columns(graphs, self.models[0])
         beyond = graphs.outside(*self._cardinalities)
         if len(beyond):
@@ -85,6 +85,7 @@ class StartingPoint:
                 f"{graphs.name}: graph {beyond[0]} has an atom or bond that the models of "
                 f"{self.origin} have no room for."
             )
+        self.model_for(graphs, recipe, run=0)
 
     def model_for(self, graphs: GraphSet, recipe: GraphRecipe, run: int) -> Pretrained:
         """A model for these graphs that starts from one of those here.

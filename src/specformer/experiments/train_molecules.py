@@ -69,11 +69,13 @@ def train_molecules(
         before = StartingPoint.of(start, model) if start is not None else None
         given = before.settings if before else None
         chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task, given)
+        if before and recipe.start is not None:
+            raise ConfigError(f"--start {start} and --set start={recipe.start}: give one of them.")
         graphs = graph_set(source, data, recipe.targets)
         graphs = chosen_targets(graphs, recipe.targets)
-        if before:
-            before.check(graphs)
         recipe = recipe.settled(graphs)
+        if before:
+            before.check(graphs, recipe)
         splits = graph_splits(graphs, recipe, runs, seed)
         started = time.perf_counter()
         spectra = graph_spectra(graphs, recipe, device, cache)
