@@ -54,6 +54,37 @@ def test_round_trip(tmp_path: Path, options, dtype: torch.dtype) -> None:
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {CONFIG, WEIGHTS}
 
 
+def test_a_model_for_other_targets_keeps_all_but_its_last_layer(tmp_path: Path) -> None:
+    model = Specformer(3, 8, 4, space="hidden", norm="batch").double()
+    spectrum, x = SPECTRA["star"].to(dtype=torch.float64), random(7, 3, dtype=torch.float64)
+    model(x, spectrum)
+    model.eval().save_pretrained(tmp_path)
+    other = Specformer.from_pretrained(tmp_path, out_channels=2, feature_dropout=0.5)
+    assert other.config == {**model.config, "out_channels": 2, "feature_dropout": 0.5}
+    assert other(x, spectrum).shape == (7, 2)
+    other.readout = model.readout
+    assert torch.equal(other(x, spectrum), model(x, spectrum))
+    # Of a last layer that still fits, nothing is lost.
+    same = Specformer.from_pretrained(tmp_path, out_channels=4, transformer_dropout=0.1)
+    assert torch.equal(same(x, spectrum), model(x, spectrum))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hidden_channels": 16}, r"^hidden_channels=16: the weights that were saved are of an"),
+        ({"space": "output", "num_layers": 2}, r"^space='output', num_layers=2: the weights"),
+        ({"sharing": "odd"}, r"^sharing='odd'"),
+        ({"width": 3}, r"^width=3: .*unexpected keyword argument 'width'"),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+def test_changes_that_the_weights_do_not_fit_are_refused(tmp_path: Path, changes, told) -> None:
+    Specformer(3, 8, 4, space="hidden").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=told):
+        Specformer.from_pretrained(tmp_path, **changes)
+
+
 def test_numbers_of_numpy_and_torch_are_saved_as_plain_ones(tmp_path: Path) -> None:
     classes = np.array([0, 3, 1]).max() + 1
     model = Specformer(torch.tensor(3), 8, classes, feature_dropout=np.float32(0.5))

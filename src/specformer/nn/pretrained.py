@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,12 @@ from specformer.spectrum.checksum import checksum
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
+#: What the last layer's weights are called in models that have one by itself.
+_LAST = "readout."
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+_Model = TypeVar("_Model", bound="Pretrained")
 
 
 class Pretrained(nn.Module):
@@ -50,8 +55,15 @@ class Pretrained(nn.Module):
         write_json(folder / CONFIG, config)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
-        """The model saved in ``folder``, in evaluation mode and in the precision it had."""
+    def from_pretrained(cls, folder: str | Path, **changes: Any) -> Self:
+        """The model saved in ``folder``, in evaluation mode and in the precision it had.
+
+        Args:
+            folder: where :meth:`save_pretrained` wrote it.
+            changes: arguments to build it with in place of its own: dropouts, say, or, to go on
+                with other targets, ``out_channels``. A last layer (``readout``) of another size is
+                drawn afresh; what changes other weights is refused.
+        """
         folder = Path(folder)
         for name in (CONFIG, WEIGHTS):
             if not (folder / name).is_file():
@@ -71,15 +83,11 @@ class Pretrained(nn.Module):
                 f"{folder}: checksum differs; {WEIGHTS} or {CONFIG} was altered or damaged."
             )
         try:
-            model = cls(**{name: value for name, value in config.items() if name != "model"})
-            for name, tensor in model.state_dict().items():
-                if name in state and tensor.dtype != state[name].dtype:
-                    model.to(state[name].dtype)
-                    break
-            model.load_state_dict(state)
+            arguments = {name: value for name, value in config.items() if name != "model"}
+            model = _filled(cls(**arguments), state)
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
-        return model.eval()
+        return (_changed(model, changes) if changes else model).eval()
 
 
 def given(scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +108,35 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor | np.generic) and value.ndim == 0:
         return value.item()
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _filled(model: _Model, state: Mapping[str, Tensor]) -> _Model:
+    """A model with these weights, and in their precision."""
+    for name, tensor in model.state_dict().items():
+        if name in state and tensor.dtype != state[name].dtype:
+            model.to(state[name].dtype)
+            break
+    model.load_state_dict(state)
+    return model
+
+
+def _changed(model: _Model, changes: Mapping[str, Any]) -> _Model:
+    """The model with some other arguments and its weights, but for a last layer of another size."""
+    kind, state = type(model), model.state_dict()
+    asked = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+    try:
+        other = kind(**{**model.config, **changes})
+    except TypeError as error:  # no such argument
+        raise ConfigError(f"{asked}: {error}.") from error
+    fresh = {
+        name: tensor
+        for name, tensor in other.state_dict().items()
+        if name.startswith(_LAST) and (name not in state or tensor.shape != state[name].shape)
+    }
+    try:
+        return _filled(other, {**state, **fresh})
+    except RuntimeError as error:
+        raise ConfigError(f"{asked}: the weights that were saved are of another shape.") from error
 
 
 def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
