@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, root_mean_squared_error
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer import GraphSpecformer
@@ -77,6 +78,7 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     for run_number, mean in enumerate(result["test"]["values"]):
         assert np.mean([x["values"][run_number] for x in each.values()]) == pytest.approx(mean)
     assert len(set(result["molecules"][0]["splits"])) == 2
+    assert "test_together" not in result
     readings = run.metrics()
     assert [row["epoch"] for row in readings] == [0, 1]
     assert all(len(row["val_metric"]) == 2 for row in readings)
@@ -92,6 +94,29 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
         np.testing.assert_allclose(
             numbers, expected, rtol=1e-2 if kind == "spread" else 1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
+def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: str) -> None:
+    """What ``predict`` says of the test graphs, against scikit-learn."""
+    graphs = three_classes(60) if kind == "several" else small_set(60, classes=kind == "classes")
+    assert graphs.y is not None
+    graphs = replace(graphs, y=np.nan_to_num(graphs.y[:, :1]))
+    source = tmp_path / "small.npz"
+    write_graph_set(source, graphs)
+    run = RunFolder.create(tmp_path / "run", {"source": str(source)})
+    task = "regression" if kind == "numbers" else "classification"
+    metric = [] if kind == "numbers" else ["metric=accuracy"]
+    changes = {"assignments": [*FAST, "split=official", *metric], "task": task, "runs": 3}
+    common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    result, outcome = train_molecules(str(source), **changes, **common)
+    save_graph_models(run, outcome.models)
+    run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
+    told = rows_of(predict_molecules(run, device=CPU).text)
+    test, measured = graphs.test_idx, graphs.y[graphs.test_idx, 0]
+    predicted = [float(told[number]["prediction"]) for number in test]
+    oracle = {"numbers": root_mean_squared_error}.get(kind, accuracy_score)
+    assert result["test_together"] == pytest.approx(oracle(measured, predicted), rel=1e-4)
 
 
 def test_a_target_that_is_never_learned_is_named(tmp_path: Path, caplog) -> None:

@@ -39,6 +39,8 @@ def test_the_finding_is_the_figure() -> None:
     runs = {"mean": 0.7889, "ci95": 0.0124, "values": [0.78, 0.8]}
     many = summary({"molecules": [entry("molhiv", "rocauc", **runs)]})
     assert many == "On molhiv, Specformer reaches a test ROC-AUC of 0.789 ± 0.012."
+    joint = summary({"molecules": [entry("molhiv", "rocauc", **runs) | {"test_together": 0.794}]})
+    assert joint == many[:-1] + "; the mean of its runs’ predictions has 0.794."
 
 
 @pytest.mark.parametrize(("metric", "best"), [("mae", 0.2), ("rocauc", 0.8)])

@@ -118,6 +118,7 @@ def learn_graphs(
         "splits": [split.fingerprint for split in splits],
         "matrix": recipe.matrix,
         **_figures(fits, recipe),
+        **_together(fits, splits, recipe),
         **_by_target(fits, recipe, target_names(graphs)),
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
@@ -254,6 +255,23 @@ def _figures(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, Any]:
         # A run may have diverged after its best epoch.
         "test_at_end": tested("last") if all("last" in fit.chosen for fit in fits) else None,
     }
+
+
+def _together(
+    fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
+) -> dict[str, float]:
+    """The test figure of the mean of all runs' predictions, where they have one split.
+
+    That mean is what ``predict`` tells.
+    """
+    if len({split.fingerprint for split in splits}) > 1 or len(splits) == 1:
+        return {}
+    assert recipe.metric is not None
+    outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
+    mean = _in_words(outputs, recipe).mean(dim=0)
+    if recipe.loss == "bce":
+        mean -= 0.5  # as a logit, above 0 where the class is 1
+    return {"test_together": metric_named(recipe.metric)(mean.numpy(), fits[0].measured)}
 
 
 def _by_target(

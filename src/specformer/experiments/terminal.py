@@ -184,6 +184,7 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
 
 def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
     """Predictions for many graphs, a line a model."""
+    together = any("test_together" in row for row in rows)
     lines = [
         (
             escape(row["dataset"]),
@@ -191,14 +192,16 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
             f"{row['parameters']:,}",
             metric_named(row["metric"]).label,
             plain_interval(row["test"]),
+            *([_together(row)] if together else []),
             plain_interval(row["val"]),
             f"{row['seconds_per_epoch']:.2f}",
             f"{row['seconds']:.1f}",
         )
         for row in rows
     ]
-    header = ("data", "model", "parameters", "metric", "test", "validation", "s/epoch", "seconds")
-    show_table("Many graphs", header, lines)
+    joint = ["runs together"] if together else []
+    header = ["data", "model", "parameters", "metric", "test", *joint, "validation", "s/epoch"]
+    show_table("Many graphs", [*header, "seconds"], lines)
     if several := by_target(rows):
         of_targets = [
             (
@@ -210,6 +213,11 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
             for row in several
         ]
         show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
+
+
+def _together(row: dict[str, Any]) -> str:
+    figure = row.get("test_together")
+    return NONE if figure is None else plain_interval({"mean": figure, "ci95": None})
 
 
 #: How the rows of each kind of training are shown.

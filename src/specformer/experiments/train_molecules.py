@@ -34,7 +34,8 @@ from specformer.training.run_folder import CHECKPOINT, RunFolder
 _FIRST = f"{Path(CHECKPOINT).stem}-start.safetensors"
 #: Keys of a result that its one row has.
 _FIGURES = (
-    "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_by_target"
+    "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_together",
+    "test_by_target",
 )  # fmt: skip
 
 

@@ -15,11 +15,15 @@ from specformer.training.graph_metrics import metric_named
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant's place: its model, what it is called, and what it reached."""
+    """A contestant's place: its model, what it is called, and what it reached.
+
+    ``together`` is what its runs reach by the mean of their predictions.
+    """
 
     model: str
     label: str
     reached: Mapping[str, Any]
+    together: float | None = None
 
     @property
     def mean(self) -> float:
@@ -55,7 +59,8 @@ def _ranked(entries: Sequence[Entry] | None, key: str, metric: str, *, lower: bo
         reached = entry.get(metric) or {}
         if reached.get("mean") is not None:
             who = contestant(entry)
-            standing = Standing(who[0], looks[who].label, reached)
+            together = entry.get("test_together")
+            standing = Standing(who[0], looks[who].label, reached, together)
             groups.setdefault(str(entry[key]), []).append(standing)
     return {
         name: sorted(group, key=lambda standing: standing.mean, reverse=not lower)
@@ -98,7 +103,10 @@ def _on_graphs(entries: Sequence[Entry]) -> list[str]:
             if spread is not None:
                 figure += f" ± {numbers.error(spread, like=best.mean)}"
             verb = "reaches a" if len(group) == 1 else "has the best"
-            sentences.append(f"On {dataset}, {best.label} {verb} test {metric.label} of {figure}.")
+            told = f"On {dataset}, {best.label} {verb} test {metric.label} of {figure}"
+            if best.together is not None:
+                told += f"; the mean of its runs’ predictions has {numbers.error(best.together)}"
+            sentences.append(f"{told}.")
     return sentences
 
 
