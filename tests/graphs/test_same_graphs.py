@@ -77,6 +77,8 @@ def test_numbers_of_nodes_count() -> None:
     assert shared_with(graphs, relabelled(graphs)).all()
     assert graphs.x is not None
     assert not shared_with(graphs, replace(graphs, x=graphs.x + 1)).any()
+    zeros = replace(graphs, x=np.zeros_like(graphs.x))
+    assert shared_with(zeros, replace(graphs, x=-zeros.x)).all()
 
 
 def test_molecules_written_in_two_ways_are_the_same() -> None:

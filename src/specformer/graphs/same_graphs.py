@@ -34,7 +34,8 @@ def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:
     bonds = _of_rows(graphs.edge_feat)
     colours = _of_rows(graphs.node_feat)
     if graphs.x is not None:
-        colours = _mixed(colours * _STEP + _of_rows(graphs.x.view(np.uint32)))
+        numbers = graphs.x + np.float32(0)  # no -0.0, which equals 0.0 and has other bits
+        colours = _mixed(colours * _STEP + _of_rows(numbers.view(np.uint32)))
     for _ in range(_ROUNDS):
         heard = np.zeros_like(colours)
         np.add.at(heard, second, _mixed(colours[first] + bonds))
