@@ -173,3 +173,18 @@ def test_what_would_not_fit_is_refused_before_anything_is_learned(
             device=CPU,
             seed=0,
         )
+
+
+def test_parts_that_say_nothing_are_refused_before_anything_is_learned(data: Path) -> None:
+    """The models would learn from the first set, and then nothing could be told of them."""
+    graphs = graph_set("molhiv", data)
+    assert graphs.y is not None
+    assert graphs.test_idx is not None
+    graphs.y[graphs.test_idx] = 0.0
+    write_graph_set(data / "molhiv.npz", graphs)
+
+    def begin() -> Any:
+        raise AssertionError("nothing should have begun")
+
+    with pytest.raises(ConfigError, match="molhiv: rocauc needs graphs of both classes"):
+        train(data, begin=begin)

@@ -16,7 +16,12 @@ from specformer.errors import check_known
 from specformer.experiments.graph_models import model_for
 from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
 from specformer.experiments.graph_run import GraphJob
-from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
+from specformer.experiments.molecules import (
+    check_parts,
+    graph_spectra,
+    graph_splits,
+    learn_graphs,
+)
 from specformer.experiments.recipe_book import START
 from specformer.experiments.starting_point import MODELS, StartingPoint, seen
 from specformer.graphs import GraphSet
@@ -51,7 +56,8 @@ def first_job(
     found = graph_set(recipe.start, data)
     own = unsettled.settled(found)
     untrained = _starting_point(found, (), own, model, [model_for(found, model, own)])
-    untrained.check(graphs, recipe)  # what would not fit hours later
+    untrained.check(graphs, recipe)  # what would be refused hours later
+    check_parts(graphs, recipe, splits)
     found = _without_held_out(found, graphs, splits)
     spectra = graph_spectra(found, own, device, cache)
     return GraphJob(found, spectra, graph_splits(found, own, 1, seed), model, own, device, seed)

@@ -96,7 +96,8 @@ def learn_graphs(
     started = time.perf_counter()
     graphs, splits, recipe = job.graphs, job.splits, job.recipe
     label = label or job.model
-    _check_parts(job)
+    _warn_of_parts(job)
+    check_parts(graphs, recipe, splits)
     stage = f"{graphs.name}: {label}"
     lanes = min(lanes, len(splits))
     with _files(checkpoint, len(splits), wanted=lanes > 1) as files:
@@ -304,11 +305,10 @@ def target_names(graphs: GraphSet) -> list[str]:
     return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
 
 
-def _check_parts(job: GraphJob) -> None:
-    """Refuse, before anything is trained, parts that the metric says nothing about."""
-    graphs, metric = job.graphs, job.recipe.metric
+def _warn_of_parts(job: GraphJob) -> None:
+    """Say where another part is tested on, and which targets nobody can learn."""
+    graphs = job.graphs
     assert graphs.y is not None
-    assert metric is not None
     if job.recipe.split == "official" and has_secret_test(graphs):
         logger.warning(
             "%s: the test part has no targets; the validation part is tested on, and %s graphs of "
@@ -324,10 +324,16 @@ def _check_parts(job: GraphJob) -> None:
             graphs.name,
             " or ".join(np.array(target_names(graphs))[unknown]),
         )
-    for split in job.splits:
+
+
+def check_parts(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> None:
+    """Refuse, before anything is trained, parts that the metric says nothing about."""
+    assert graphs.y is not None
+    assert recipe.metric is not None
+    for split in splits:
         for part in ("val", "test"):
             try:
-                metric_named(metric).check(graphs.y[getattr(split, part)])
+                metric_named(recipe.metric).check(graphs.y[getattr(split, part)])
             except ConfigError as error:
                 raise ConfigError(f"{graphs.name}: {error}") from error
 
