@@ -188,3 +188,21 @@ def test_parts_that_say_nothing_are_refused_before_anything_is_learned(data: Pat
 
     with pytest.raises(ConfigError, match="molhiv: rocauc needs graphs of both classes"):
         train(data, begin=begin)
+
+
+def test_a_first_set_without_graphs_to_learn_from_is_refused(data: Path) -> None:
+    graphs = graph_set("molpcba", data)
+    held_out = graph_set("molhiv", data).valid_idx
+    assert held_out is not None
+    only = [OWN + SHARED.index(number + 1) for number in held_out.tolist() if number + 1 in SHARED]
+    rest = np.setdiff1d(np.arange(len(graphs)), only)
+    for parts, told in (
+        ((None, None, None), "molpcba: the file holds no training, validation and test graphs"),
+        ((only, rest[::2], rest[1::2]), "molpcba: all of its training graphs validate or test on"),
+    ):
+        names = ("train_idx", "valid_idx", "test_idx")
+        write_graph_set(
+            data / "molpcba.npz", replace(graphs, **dict(zip(names, parts, strict=True)))
+        )
+        with pytest.raises(ConfigError, match=told):
+            train(data)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from specformer.datasets import GRAPH_SETS, Split, graph_set
-from specformer.errors import check_known
+from specformer.errors import ConfigError, check_known
 from specformer.experiments.graph_models import model_for
 from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
 from specformer.experiments.graph_run import GraphJob
@@ -58,9 +58,10 @@ def first_job(
     untrained = _starting_point(found, (), own, model, [model_for(found, model, own)])
     untrained.check(graphs, recipe)  # what would be refused hours later
     check_parts(graphs, recipe, splits)
-    found = _without_held_out(found, graphs, splits)
+    (first,) = graph_splits(found, own, 1, seed)
+    first = _without_held_out(first, found, graphs, splits)
     spectra = graph_spectra(found, own, device, cache)
-    return GraphJob(found, spectra, graph_splits(found, own, 1, seed), model, own, device, seed)
+    return GraphJob(found, spectra, [first], model, own, device, seed)
 
 
 def trained_first(
@@ -91,17 +92,22 @@ def _starting_point(
     return StartingPoint(graphs.name, model, kept, settings, known)
 
 
-def _without_held_out(graphs: GraphSet, later: GraphSet, splits: Sequence[Split]) -> GraphSet:
-    """The graphs with a training part that has none of those held out later."""
+def _without_held_out(
+    split: Split, graphs: GraphSet, later: GraphSet, splits: Sequence[Split]
+) -> Split:
+    """A split of the graphs whose training part has none of those held out later."""
     held_out = np.logical_or.reduce([split.val | split.test for split in splits])
     shared = shared_with(graphs, later.subset(np.flatnonzero(held_out)))
-    assert graphs.train_idx is not None
-    kept = graphs.train_idx[~shared[graphs.train_idx]]
+    kept = split.train & ~shared
+    if not kept.any():
+        raise ConfigError(
+            f"{graphs.name}: all of its training graphs validate or test on {later.name}."
+        )
     logger.info(
         "%s: %s of %s training graphs are left out; they validate or test on %s.",
         graphs.name,
-        f"{len(graphs.train_idx) - len(kept):,}",
-        f"{len(graphs.train_idx):,}",
+        f"{int(split.train.sum() - kept.sum()):,}",
+        f"{int(split.train.sum()):,}",
         later.name,
     )
-    return replace(graphs, train_idx=kept)
+    return replace(split, train=kept)
