@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from specformer.errors import ConfigError
 from specformer.experiments import graph_recipe as recipes
 from specformer.experiments.first_training import first_job, trained_first
 from specformer.experiments.graph_recipe import graph_recipe
+from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.graph_search import GraphTrials
-from specformer.experiments.molecules import graph_splits
+from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.table3 import table3
 from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet
@@ -110,6 +111,7 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
     job = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
     assert job is not None
     start, _ = trained_first(job, progress=Silent())
+    assert start.seconds > 0
 
     def begin() -> Any:
         return lambda run: tmp_path / f"checkpoint-{run:03d}.safetensors"
@@ -131,6 +133,17 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
             assert (parameter - moved[name]).abs().max() < 0.01, name
 
 
+def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
+    recipe, graphs, splits = best(data)
+    first = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
+    assert first is not None
+    start, _ = trained_first(first, progress=Silent())
+    slow = replace(start, seconds=1e6)
+    spectra = graph_spectra(graphs, recipe, CPU, None)
+    job = GraphJob(graphs, spectra, splits, "specformer", recipe, CPU, 0, slow)
+    assert learn_graphs(job, progress=Silent()).row["seconds"] > 1e6
+
+
 def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
     result, _ = table3(
         datasets=["molhiv"],
@@ -143,6 +156,8 @@ def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
         begin=lambda: tmp_path,
     )
     assert result["recipes"]["best"]["molhiv"]["specformer"]["start"] == "molpcba"
+    first = graph_recipe("start", "molpcba")[1].settled(graph_set("molpcba", data))
+    assert result["recipes"]["start"] == {"molpcba": {"specformer": asdict(first)}}
     assert (tmp_path / "checkpoint-molhiv-specformer-best-start.safetensors").exists()
     alone, _ = train(data)
     kept = [row for row in result["rows"] if row["metric"] == "rocauc"]

@@ -98,6 +98,21 @@ def test_only_some_recipes(results, tmp_path):
     assert entry["seconds"] == 1.0 + 2.0  # the spectrum, and its own rows
 
 
+def test_a_recipe_keeps_the_one_that_its_models_start_by(tmp_path):
+    recipes = {
+        "paper": {"molhiv": {"gcn": {"start": None}}},
+        "best": {"molhiv": {"specformer": {"start": "molpcba"}}},
+        "start": {"molpcba": {"specformer": {"start": None}}},
+    }
+    rows = [row("gcn", "paper", 0.7), row("specformer", "best", 0.8)]
+    run = finished_run(tmp_path / "run", recipes=recipes, rows=rows)
+    for name, kept in (("paper", {"paper"}), ("best", {"best", "start"})):
+        entry = json.loads(ledger.add(run, tmp_path, name, [name]).read_text())
+        assert set(entry["recipes"]) == kept
+    with pytest.raises(RunError, match="rows is empty"):
+        ledger.add(run, tmp_path, "start", ["start"])
+
+
 def test_an_unknown_recipe_is_refused(results, tmp_path):
     run = RunFolder.open(tmp_path / "runs" / "table-1")
     with pytest.raises(RunError, match="no recipe fast; it has paper, projected"):

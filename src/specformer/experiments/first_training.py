@@ -76,7 +76,7 @@ def trained_first(
     outcome = learn_graphs(job, progress=progress, label=START, workers=workers, checkpoint=file)
     models = [model.cpu() for model in outcome.models]  # who trains further may be another process
     start = _starting_point(job.graphs, job.splits, job.recipe, job.model, models)
-    return start, outcome.seconds_before
+    return replace(start, seconds=outcome.row["seconds"]), outcome.seconds_before
 
 
 def _starting_point(

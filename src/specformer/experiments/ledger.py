@@ -12,6 +12,7 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.experiments import bench_tables
+from specformer.experiments.recipe_book import START
 from specformer.experiments.recorded_tables import brief_table, markdown_table, newest_rows
 from specformer.experiments.tables import paper_order
 from specformer.files import write_json, write_text
@@ -129,7 +130,7 @@ def add(
                 f"{run.path}: holds no recipe {', '.join(unknown)}; it has {', '.join(known)}."
             )
         entry["rows"] = [row for row in entry["rows"] if row["recipe"] in recipes]
-        entry["recipes"] = {key: entry["recipes"][key] for key in recipes}
+        entry["recipes"] = {key: known[key] for key in (*recipes, *_first(known, recipes))}
         # The rows of a model's several metrics all carry its share of the run's time.
         shares = {
             (row["model"], row["recipe"], row["dataset"]): row["seconds"] for row in entry["rows"]
@@ -143,6 +144,19 @@ def add(
         raise RunError(f"{path}: recorded before; take another --name, or --replace it.")
     write_json(path, entry)
     return path
+
+
+def _first(known: dict[str, Any], recipes: Sequence[str]) -> list[str]:
+    """The recipe of the models that those of others start from, if any of these do."""
+    if START not in known:
+        return []
+    chosen = [
+        settings
+        for name in recipes
+        for models in known[name].values()
+        for settings in models.values()
+    ]
+    return [START] if any(settings["start"] for settings in chosen) else []
 
 
 def check(folder: Path) -> list[str]:

@@ -124,7 +124,7 @@ def learn_graphs(
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
-        "seconds": time.perf_counter() - started + before,
+        "seconds": time.perf_counter() - started + before + (job.start.seconds if job.start else 0),
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
     where = f"molecules/{graphs.name}/{label}"

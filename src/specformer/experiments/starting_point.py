@@ -39,6 +39,7 @@ class StartingPoint:
         models: one a run.
         settings: the recipe's that belong to them.
         seen: the values of each column of atoms and bonds that they have learned from.
+        seconds: what training them took, where that is part of the run.
     """
 
     origin: str
@@ -46,6 +47,7 @@ class StartingPoint:
     models: tuple[Pretrained, ...]
     settings: Mapping[str, Any]
     seen: Mapping[str, list[list[int]]]
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, path: str | Path, model: str) -> StartingPoint:

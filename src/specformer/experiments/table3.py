@@ -20,7 +20,7 @@ from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import check_lanes
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.paper import PCQM4MV2, TABLE_3
-from specformer.experiments.recipe_book import contests
+from specformer.experiments.recipe_book import START, contests
 from specformer.experiments.tables import at_end, by_itself, table_row
 from specformer.reports.contestants import array_name
 from specformer.spectrum import ManySpectra
@@ -84,6 +84,9 @@ def table3(
                 recipe, model, graphs, splits, data=data, cache=cache, device=device, seed=seed
             )
             if first is not None:
+                used.setdefault(START, {}).setdefault(first.graphs.name, {})[model] = asdict(
+                    first.recipe
+                )
                 file = folder and folder / f"checkpoint-{contest}-start.safetensors"
                 start, seconds = trained_first(first, progress=progress, checkpoint=file)
                 before += seconds
