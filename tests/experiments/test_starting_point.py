@@ -12,7 +12,7 @@ import torch
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer.datasets import pack
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.predict_molecules import predict_molecules
 from specformer.experiments.starting_point import StartingPoint
@@ -113,6 +113,7 @@ def test_what_cannot_start_from_it_is_refused(tmp_path: Path, first: RunFolder) 
          ("model.hidden_channels=16",), {}),
         ("deep", r"^model.num_layers=2, model.sharing=large: ",
          ("model.num_layers=2", "model.sharing=large"), {}),
+        ("room", r"^atoms=\[9, 9\]: the models of .* have room for \[", ("atoms=[9, 9]",), {}),
         ("both", r"^--start .* and --set start=molpcba: give one", ("start=molpcba",), {}),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
@@ -124,6 +125,21 @@ def test_what_cannot_start_from_it_is_refused(tmp_path: Path, first: RunFolder) 
         train(tmp_path / "numbers", with_numbers(graphs), start=first.path)
     with pytest.raises(RunError, match="not a run folder"):
         train(tmp_path / "nothing", graphs, start=tmp_path)
+
+
+def test_runs_without_models_to_start_from_are_refused(tmp_path: Path, first: RunFolder) -> None:
+    for name, command, change, told in (
+        ("table", "table", {}, "only runs of `specformer train` keep models"),
+        ("nodes", "train", {"kind": "nodes"}, "was not trained on molecules"),
+        ("settings", "train", {"settings": {"modle": {}}}, "settings: unknown key 'modle'"),
+        ("bare", "train", {}, "no saved models"),
+    ):
+        run = RunFolder.create(tmp_path / name, {"command": command})
+        with pytest.raises(SpecformerError, match=r"not finished|only runs"):
+            StartingPoint.of(run.path, "specformer")
+        run.write_result(first.result() | change)
+        with pytest.raises(SpecformerError, match=told):
+            StartingPoint.of(run.path, "specformer")
 
 
 def test_a_checkpoint_belongs_to_its_start(tmp_path: Path, first: RunFolder) -> None:

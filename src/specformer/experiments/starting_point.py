@@ -17,7 +17,7 @@ from specformer.experiments.graph_models import (
     num_outputs,
     same_columns,
 )
-from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.checksum import checksum
@@ -53,13 +53,16 @@ class StartingPoint:
     def of(cls, path: str | Path, model: str) -> StartingPoint:
         """The models of a finished run, which have to be of this name."""
         run = RunFolder.open(path)
+        if run.config().get("command") != "train":
+            raise ConfigError(f"--start {path}: only runs of `specformer train` keep models.")
         if run.result("kind")["kind"] != "molecules":
             raise ConfigError(f"--start {path}: was not trained on molecules.")
         result = run.result("model", "settings", "seen")
         if result["model"] != model:
             raise ConfigError(f"--start {path}: holds models {result['model']}, not {model}.")
-        # They have started already: what the recipe would start from does not count.
-        settings = {key: result["settings"][key] for key in MODELS} | {"start": None}
+        recipe = asdict(built_recipe(model, result["settings"], f"--start {path}: settings"))
+        # They have started already, and have room: what the recipe says of either does not count.
+        settings = {key: recipe[key] for key in MODELS} | {"start": None, "atoms": None}
         return cls(str(path), model, tuple(load_graph_models(run)), settings, result["seen"])
 
     @property
@@ -81,6 +84,11 @@ class StartingPoint:
     def check(self, graphs: GraphSet, recipe: GraphRecipe) -> None:
         """Refuse graphs that the models were not made for, and settings of other models."""
         same_columns(graphs, self.models[0])
+        atoms = self._cardinalities[0]
+        if recipe.atoms not in (None, atoms):
+            raise ConfigError(
+                f"atoms={recipe.atoms}: the models of {self.origin} have room for {atoms}."
+            )
         beyond = graphs.outside(*self._cardinalities)
         if len(beyond):
             raise ConfigError(
