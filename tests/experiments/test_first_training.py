@@ -133,6 +133,34 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
             assert (parameter - moved[name]).abs().max() < 0.01, name
 
 
+def test_settings_that_are_left_open_are_those_of_the_first_models(
+    data: Path, tmp_path: Path
+) -> None:
+    """So that molecules of one's own can start there, with one setting."""
+    (tmp_path / "mine.csv").write_text(
+        "\n".join(["smiles,y", *(f"{'C' * n}O,{n * n % 7}" for n in range(1, 31))])
+    )
+    first = graph_recipe("start", "molpcba")[1]
+    ours = ["start=molpcba", "model.feature_dropout=0.3"]
+    result, _ = train_molecules(
+        str(tmp_path / "mine.csv"),
+        model="specformer",
+        recipe_name=None,
+        assignments=[*ours, "schedule.epochs=1"],
+        data=data,
+        device=CPU,
+        progress=Silent(),
+    )
+    assert (result["start"], result["settings"]["matrix"]) == ("molpcba", first.matrix)
+    assert result["settings"]["model"] == asdict(replace(first.model, feature_dropout=0.3))
+    assert graph_recipe(None, "mine", ours)[1].schedule == graph_recipe(None, "mine")[1].schedule
+    (tmp_path / "mine.yaml").write_text(
+        "{start: molpcba, model: {num_layers: 3}, matrix: laplacian}"
+    )
+    own = graph_recipe(str(tmp_path / "mine.yaml"), "mine")[1]
+    assert (own.model, own.matrix) == (replace(first.model, num_layers=3), "laplacian")
+
+
 def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
     recipe, graphs, splits = best(data)
     first = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
@@ -174,7 +202,9 @@ def test_what_would_not_fit_is_refused_before_anything_is_learned(
         train(data, "model.hidden_channels=16", begin=begin)
     with pytest.raises(ConfigError, match="unknown data set 'molpc'"):
         train(data, "start=molpc", begin=begin)
-    with pytest.raises(ConfigError, match="no recipe start of specformer for zinc"):
+    with pytest.raises(
+        ConfigError, match="start=zinc: there is no recipe start of specformer for it"
+    ):
         train(data, "start=zinc", begin=begin)
     write_graph_set(tmp_path / "small.npz", small_set(60))
     with pytest.raises(ConfigError, match="start=molpcba: a search tries fresh models"):

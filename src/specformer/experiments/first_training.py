@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from specformer.datasets import GRAPH_SETS, Split, graph_set
-from specformer.errors import ConfigError, check_known
+from specformer.datasets import Split, graph_set
+from specformer.errors import ConfigError
 from specformer.experiments.graph_models import model_for
-from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
+from specformer.experiments.graph_recipe import MODELS, GraphRecipe, graph_recipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.molecules import (
     check_parts,
@@ -23,7 +23,7 @@ from specformer.experiments.molecules import (
     learn_graphs,
 )
 from specformer.experiments.recipe_book import START
-from specformer.experiments.starting_point import MODELS, StartingPoint, seen
+from specformer.experiments.starting_point import StartingPoint, seen
 from specformer.graphs import GraphSet
 from specformer.graphs.same_graphs import shared_with
 from specformer.nn.pretrained import Pretrained
@@ -51,7 +51,6 @@ def first_job(
     """
     if recipe.start is None:
         return None
-    check_known("data set", GRAPH_SETS, recipe.start)
     unsettled = graph_recipe(START, recipe.start, (), model)[1]
     found = graph_set(recipe.start, data)
     own = unsettled.settled(found)

@@ -11,8 +11,8 @@ import numpy as np
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
-from specformer.errors import ConfigError
-from specformer.experiments.recipe_book import RecipeBook
+from specformer.errors import ConfigError, check_known
+from specformer.experiments.recipe_book import START, RecipeBook
 from specformer.graphs import GraphSet
 from specformer.training.graph_evaluation import GraphPrecision
 from specformer.training.graph_history import GraphMonitor
@@ -24,6 +24,8 @@ from specformer.training.recipe import build, merged, override
 logger = logging.getLogger(__name__)
 
 _BOOK = RecipeBook("molecules.yaml")
+#: The settings of a recipe that belong to the models.
+MODELS = ("model", "matrix")
 #: Targets that a notice names.
 _NAMED = 8
 
@@ -225,7 +227,8 @@ def graph_recipe(
     """The recipe's name and itself, with what is given and then with ``key=value`` changes.
 
     A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
-    sets the paper has, else ``default``, which baselines have for each of those sets.
+    sets the paper has, else ``default``, which baselines have for each of those sets. Where models
+    learn from another set first, what the recipe leaves open is as it is there.
 
     Example:
         >>> graph_recipe(None, "zinc")[1].schedule.epochs
@@ -233,11 +236,29 @@ def graph_recipe(
         >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
         16
     """
-    chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
-    settings = merged(settings, given or {})
-    if task is not None:
-        settings = {**settings, "task": task}
-    return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
+
+    def changed(default: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        chosen, settings = _BOOK.settings(name, dataset, model, default)
+        settings = merged(settings, given or {})
+        if task is not None:
+            settings = {**settings, "task": task}
+        return chosen, override(settings, assignments)
+
+    default = _default(dataset, model)
+    chosen, settings = changed(default)
+    start = settings.get("start")
+    if isinstance(start, str):
+        settings = changed(merged(default, _of_models(start, model)))[1]
+    return chosen, built_recipe(model, settings, f"recipe {chosen}")
+
+
+def _of_models(start: str, model: str) -> dict[str, Any]:
+    """The settings of the models that are trained on another set first."""
+    check_known("data set", GRAPH_SETS, start)
+    if start not in _BOOK.written[START].get(model, {}):
+        raise ConfigError(f"start={start}: there is no recipe {START} of {model} for it.")
+    settings = _BOOK.settings(START, start, model, _default(start, model))[1]
+    return {key: settings[key] for key in MODELS if key in settings}
 
 
 def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:

@@ -17,14 +17,12 @@ from specformer.experiments.graph_models import (
     num_outputs,
     same_columns,
 )
-from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
+from specformer.experiments.graph_recipe import MODELS, GraphRecipe, built_recipe
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.checksum import checksum
 from specformer.training.run_folder import RunFolder
 
-#: The settings of a recipe that belong to the models.
-MODELS = ("model", "matrix")
 #: The layer that is always new: the one before knew other targets.
 _LAST = "readout."
 
