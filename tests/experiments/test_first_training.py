@@ -220,6 +220,24 @@ def test_what_would_not_fit_is_refused_before_anything_is_learned(
         )
 
 
+def test_a_table_refuses_other_models_before_its_first_set(data: Path) -> None:
+    """Not when it has trained on all sets before; and no set has been read yet."""
+
+    def begin() -> Any:
+        raise AssertionError("nothing should have begun")
+
+    with pytest.raises(ConfigError, match=r"^model.num_layers=3: the models of molpcba have other"):
+        table3(
+            datasets=["zinc", "molhiv"],
+            models=["specformer"],
+            assignments=["model.num_layers=3"],
+            data=data,
+            device=CPU,
+            progress=Silent(),
+            begin=begin,
+        )
+
+
 def test_parts_that_say_nothing_are_refused_before_anything_is_learned(data: Path) -> None:
     """The models would learn from the first set, and then nothing could be told of them."""
     graphs = graph_set("molhiv", data)

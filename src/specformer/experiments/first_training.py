@@ -13,7 +13,7 @@ from torch import nn
 
 from specformer.datasets import Split, graph_set
 from specformer.errors import ConfigError
-from specformer.experiments.graph_models import model_for
+from specformer.experiments.graph_models import graph_model, model_for
 from specformer.experiments.graph_recipe import MODELS, GraphRecipe, graph_recipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.molecules import (
@@ -31,6 +31,15 @@ from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 
 logger = logging.getLogger(__name__)
+
+
+def check_start(recipe: GraphRecipe, model: str) -> None:
+    """Refuse settings of other models than those a recipe starts from; needs no data."""
+    if recipe.start is None:
+        return
+    first = graph_recipe(START, recipe.start, (), model)[1]
+    fresh, trained = (graph_model(model, each, [1], [1], 1) for each in (recipe, first))
+    _starting_point(recipe.start, first, model, [trained]).check_same(recipe, fresh)
 
 
 def first_job(
@@ -54,7 +63,7 @@ def first_job(
     unsettled = graph_recipe(START, recipe.start, (), model)[1]
     found = graph_set(recipe.start, data)
     own = unsettled.settled(found)
-    untrained = _starting_point(found, (), own, model, [model_for(found, model, own)])
+    untrained = _starting_point(found.name, own, model, [model_for(found, model, own)])
     untrained.check(graphs, recipe)  # what would be refused hours later
     check_parts(graphs, recipe, splits)
     (first,) = graph_splits(found, own, 1, seed)
@@ -74,21 +83,18 @@ def trained_first(
     file = None if checkpoint is None else lambda _: checkpoint
     outcome = learn_graphs(job, progress=progress, label=START, workers=workers, checkpoint=file)
     models = [model.cpu() for model in outcome.models]  # who trains further may be another process
-    start = _starting_point(job.graphs, job.splits, job.recipe, job.model, models)
-    return replace(start, seconds=outcome.row["seconds"]), outcome.seconds_before
+    untold = _starting_point(job.graphs.name, job.recipe, job.model, models)
+    known, seconds = seen(job.graphs, job.splits), outcome.row["seconds"]
+    return replace(untold, seen=known, seconds=seconds), outcome.seconds_before
 
 
 def _starting_point(
-    graphs: GraphSet,
-    splits: Sequence[Split],
-    recipe: GraphRecipe,
-    model: str,
-    models: Sequence[nn.Module],
+    origin: str, recipe: GraphRecipe, model: str, models: Sequence[nn.Module]
 ) -> StartingPoint:
+    """Models of a recipe, of which it is not told yet what they have seen."""
     settings = {key: value for key, value in asdict(recipe).items() if key in MODELS}
-    known = seen(graphs, splits) if splits else {}
     kept = tuple(each for each in models if isinstance(each, Pretrained))
-    return StartingPoint(graphs.name, model, kept, settings, known)
+    return StartingPoint(origin, model, kept, settings, seen={})
 
 
 def _without_held_out(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError
@@ -104,25 +105,23 @@ class StartingPoint:
         outputs = num_outputs(graphs, recipe)
         fresh = graph_model(self.model, recipe, *self._cardinalities, outputs, graphs.num_features)
         assert isinstance(fresh, Pretrained)
-        self._check_same(asdict(recipe.model), fresh, trained)
+        self.check_same(recipe, fresh)
         state = trained.state_dict()
         kept = {name: own for name, own in fresh.state_dict().items() if name.startswith(_LAST)}
         fresh.load_state_dict({**state, **kept})
         return fresh
 
-    def _check_same(
-        self, options: Mapping[str, Any], fresh: Pretrained, trained: Pretrained
-    ) -> None:
-        """Refuse a model whose weights are others, and name the setting that makes them so."""
+    def check_same(self, recipe: GraphRecipe, fresh: nn.Module) -> None:
+        """Refuse a recipe's model whose weights are others, and name the setting that is why."""
         shapes, expected = (
             {name: w.shape for name, w in each.state_dict().items() if not name.startswith(_LAST)}
-            for each in (fresh, trained)
+            for each in (fresh, self.models[0])
         )
         if shapes == expected:
             return
         changed = [
             f"model.{name}={value}"
-            for name, value in options.items()
+            for name, value in asdict(recipe.model).items()
             if value != self.settings["model"].get(name) and not name.endswith("dropout")
         ]
         raise ConfigError(f"{', '.join(changed)}: the models of {self.origin} have other weights.")

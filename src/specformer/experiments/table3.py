@@ -13,7 +13,7 @@ import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
-from specformer.experiments.first_training import first_job, trained_first
+from specformer.experiments.first_training import check_start, first_job, trained_first
 from specformer.experiments.graph_models import GRAPH_MODELS
 from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
 from specformer.experiments.graph_run import GraphJob
@@ -112,8 +112,9 @@ def table3(
 
 
 def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: str) -> GraphRecipe:
-    """A recipe, unless it would put another figure beside the paper's."""
+    """A recipe that can be trained, unless it would put another figure beside the paper's."""
     recipe = graph_recipe(name, dataset, assignments, model)[1]
+    check_start(recipe, model)
     known = GRAPH_SETS[dataset]
     for key, own in (("task", known.task), ("metric", known.metric), ("targets", None)):
         value = getattr(recipe, key)
