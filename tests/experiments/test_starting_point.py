@@ -91,6 +91,20 @@ def test_a_run_trains_the_models_further(tmp_path: Path, first: RunFolder) -> No
     assert {path: path.read_bytes() for path in first.model_folder(0).iterdir()} == before
 
 
+def test_numbers_mean_what_they_meant_to_the_start(tmp_path: Path) -> None:
+    """The same number of a node is the same to the weights, however it is spread in a set."""
+    first = train(tmp_path / "first", with_numbers(small_set(60)), *SMALL)
+    spread = with_numbers(small_set(60), scale=3.0)
+    run = train(tmp_path / "then", spread, "schedule.learning_rate=1e-12", start=first.path)
+    before, then = (StartingPoint.of(each.path, "specformer").models[0] for each in (first, run))
+    fresh = train(tmp_path / "fresh", spread, *SMALL)
+    without = StartingPoint.of(fresh.path, "specformer").models[0]
+    for name in ("atoms.mean", "atoms.std"):
+        own = before.state_dict()[name]
+        torch.testing.assert_close(then.state_dict()[name], own, rtol=0, atol=0)
+        torch.testing.assert_close(without.state_dict()[name], 3 * own)
+
+
 def test_atoms_that_only_the_start_has_learned_from_are_predicted(
     tmp_path: Path, first: RunFolder
 ) -> None:

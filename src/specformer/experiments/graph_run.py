@@ -68,6 +68,7 @@ def fit_run(
         seed=own_seed,
         monitor=recipe.monitor,
         precision=recipe.precision,
+        keep_inputs=start is not None,
         workers=workers,
         checkpoint=state,
         on_epoch=on_epoch,

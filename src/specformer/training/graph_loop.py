@@ -56,7 +56,7 @@ class GraphTask:
         metric: one of :data:`~specformer.training.graph_metrics.METRICS`.
         standardise: learn targets of mean 0 and variance 1 over ``train``, and give the model's
             last layer the way back, so that it predicts in the targets' own units. Nodes' numbers
-            are always learned from so.
+            are learned from so in any case.
     """
 
     store: GraphStore
@@ -121,6 +121,7 @@ def fit_graphs(
     seed: int = 0,
     monitor: GraphMonitor = "metric",
     precision: GraphPrecision = "highest",
+    keep_inputs: bool = False,
     workers: Workers = ALONE,
     checkpoint: Checkpoint | None = None,
     save_every: float = SAVE_EVERY,
@@ -138,6 +139,7 @@ def fit_graphs(
         monitor: keep the epoch of the best validation metric, of the lowest validation loss, or the
             last.
         precision: of products on a GPU.
+        keep_inputs: True for a model that was trained before: it takes nodes' numbers as then.
         workers: who trains together, each a part of every batch.
         checkpoint: read at the start if it exists, and written after the epoch in which
             ``save_every`` seconds have passed. On a CPU a run that goes on from one gives what an
@@ -151,7 +153,8 @@ def fit_graphs(
     _check_classes(task, cast(nn.Linear, model.readout).out_features)
     _check_model(model, task)
     task, scale = _prepared(task, metric, device)
-    _standardise_inputs(model, task)
+    if not keep_inputs:
+        _standardise_inputs(model, task)
     workers.synchronise(model)
     work = Work(model, precision, device, workers)
     training = _Training(work, task, schedule, seed, capture)
