@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.command_line import ROW_KEYS, TRAIN_KEYS, environment
@@ -17,6 +18,7 @@ from tests.training.small_graphs import small_set
 
 from specformer import GraphSpecformer
 from specformer.graphs import write_graph_set
+from specformer.training.run_folder import RunFolder
 
 FAST = [
     word
@@ -259,7 +261,7 @@ def test_table_3_runs(call, here: Path) -> None:
 def in_two_processes(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return subprocess.run(
-        [*launcher, "--nproc-per-node=2", "-m", "specformer", *words],
+        [*launcher, "--nproc-per-node=2", "-m", "--", "specformer", *words],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -287,3 +289,19 @@ def test_two_processes_are_one(trained: dict, chains: Path, tmp_path: Path) -> N
     assert torch.is_tensor(
         GraphSpecformer.from_pretrained(tmp_path / "two" / "model" / "000").readout.weight
     )
+
+
+@pytest.mark.slow
+def test_two_processes_start_as_one_does(call, trained: dict, chains: Path, tmp_path: Path) -> None:
+    start = str(Path(trained["run_dir"]).resolve())
+    words = ["train", str(chains), "--task", "regression", "--start", start]
+    words += ["--set", "schedule.epochs=2", "--json", "--out"]
+    status, _, err = call(*words, tmp_path / "one")
+    assert (status, err) == (0, "")
+    done = in_two_processes([*words, str(tmp_path / "two")], tmp_path)
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        [reading["train_loss"] for reading in RunFolder.open(tmp_path / name).metrics()]
+        for name in ("one", "two")
+    )
+    np.testing.assert_allclose(two, one, rtol=1e-5)
