@@ -24,6 +24,7 @@ from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
+from specformer.reports.molecule_section import molecule_section
 from specformer.training.progress import Silent
 
 CPU = torch.device("cpu")
@@ -118,7 +119,7 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
 
     result, outcome = train(data, begin=begin)
     assert result["start"] == "molpcba"
-    assert result["molecules"][0]["description"].endswith("models start from those of molpcba")
+    assert result["molecules"][0]["start"] == "molpcba"
     nitrogen = 6
     assert nitrogen not in graphs.node_feat[:, 0]
     assert nitrogen in result["seen"]["atoms"][0]
@@ -173,7 +174,7 @@ def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
 
 
 def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
-    result, _ = table3(
+    result, arrays = table3(
         datasets=["molhiv"],
         models=["specformer"],
         recipes=["best"],
@@ -187,6 +188,12 @@ def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
     first = graph_recipe("start", "molpcba")[1].settled(graph_set("molpcba", data))
     assert result["recipes"]["start"] == {"molpcba": {"specformer": asdict(first)}}
     assert (tmp_path / "checkpoint-molhiv-specformer-best-start.safetensors").exists()
+    fresh = {key: value for key, value in result["molecules"][0].items() if key != "start"}
+    both = {"molecules": [{**fresh, "recipe": "paper"}, result["molecules"][0]]}
+    (section,) = molecule_section(both, arrays)
+    told = ("Specformer (best) on molhiv", "models start from those of molpcba")
+    assert [name for name, _ in section.notes] == ["molhiv", told[0]]
+    assert section.notes[-1] == told
     alone, _ = train(data)
     kept = [row for row in result["rows"] if row["metric"] == "rocauc"]
     assert [row["values"] for row in kept] == [alone["test"]["values"]]

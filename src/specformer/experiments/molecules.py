@@ -23,7 +23,6 @@ from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
-from specformer.experiments.starting_point import StartingPoint
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
@@ -110,8 +109,9 @@ def learn_graphs(
         before = sum(fit.seconds_before for fit in fits)
     row = {
         "dataset": graphs.name,
-        "description": _describe(graphs, recipe, splits[0], job.start),
+        "description": _describe(graphs, recipe, splits[0]),
         "model": job.model,
+        **({"start": job.start.origin} if job.start else {}),
         "runs": len(splits),
         "metric": recipe.metric,
         "targets": list(graphs.task_names or ())[:_SHOWN],
@@ -338,9 +338,7 @@ def check_parts(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) 
                 raise ConfigError(f"{graphs.name}: {error}") from error
 
 
-def _describe(
-    graphs: GraphSet, recipe: GraphRecipe, split: Split, start: StartingPoint | None
-) -> str:
+def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
     targets = ""
     if graphs.num_tasks > 1:
         targets = f"; {graphs.num_tasks} targets, figures are means over them"
@@ -350,11 +348,10 @@ def _describe(
         targets = f"; the target is {graphs.task_names[0]}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
-    began = f"; models start from those of {start.origin}" if start else ""
     train, val, test = (int(part.sum()) for part in (split.train, split.val, split.test))
     return (
         f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
         f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
         f"{int(graphs.num_nodes.max())} nodes; {train:,} train, {val:,} validate and {test:,} test "
-        f"({recipe.split}){targets}{began}"
+        f"({recipe.split}){targets}"
     )

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specformer.reports import figures, molecule_figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, contestant_looks, entries_by
+from specformer.reports.contestants import (
+    Arrays,
+    Entry,
+    contestant,
+    contestant_looks,
+    entries_by,
+)
 from specformer.reports.sections import (
     Figure,
     Section,
@@ -36,7 +42,7 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             "Each graph, a molecule say, has targets of its own; a model learns them from some of "
             "the graphs, validation picks its best epoch, and it is measured on the others."
         ),
-        notes=described(entries),
+        notes=(*described(entries), *_started(entries)),
         blocks=present(
             *(
                 table
@@ -75,6 +81,15 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )
+
+
+def _started(entries: Sequence[Entry]) -> Iterable[tuple[str, str]]:
+    """Whose models had learned from other graphs before, and where they start from."""
+    looks = contestant_looks(entries)
+    for entry in entries:
+        if "start" in entry:
+            who = f"{looks[contestant(entry)].label} on {entry['dataset']}"
+            yield who, f"models start from those of {entry['start']}"
 
 
 def _told_by_filters(entries: Sequence[Entry]) -> str:
