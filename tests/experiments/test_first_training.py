@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from specformer.graphs import GraphSet
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
 from specformer.reports.molecule_section import molecule_section
+from specformer.training.graph_loop import fit_graphs
 from specformer.training.progress import Silent
 
 CPU = torch.device("cpu")
@@ -79,9 +82,8 @@ def train(data: Path, *changes: str, **options: Any):
         assignments=changes,
         data=data,
         device=CPU,
-        progress=Silent(),
         runs=2,
-        **options,
+        **{"progress": Silent()} | options,
     )
 
 
@@ -132,6 +134,43 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
     for name, parameter in fresh.named_parameters():
         if not name.startswith("readout"):
             assert (parameter - moved[name]).abs().max() < 0.01, name
+
+
+class Interrupted(Silent):
+    """Stops the work after the second epoch of a stage."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Any]:
+        def update(done: int, figure: float) -> None:
+            if label == self.label and done == 2:
+                raise KeyboardInterrupt
+
+        with super().stage(label, total, unit):
+            yield update
+
+
+@pytest.mark.parametrize("stage", ["molpcba: start", "molhiv: specformer, run 1"])
+def test_whichever_training_was_stopped_goes_on(
+    data: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the checkpoint of its first epoch, and to the models of an uninterrupted run."""
+    monkeypatch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+
+    def begin() -> Any:
+        return lambda run: tmp_path / f"checkpoint-{run:03d}.safetensors"
+
+    with pytest.raises(KeyboardInterrupt):
+        train(data, begin=begin, progress=Interrupted(stage))
+    held = {path.stem for path in tmp_path.glob("*.safetensors")}
+    assert held == {"checkpoint-start"} | ({"checkpoint-000"} if "molhiv" in stage else set())
+    _, stopped = train(data, begin=begin)
+    _, whole = train(data)
+    for ours, expected in zip(stopped.models, whole.models, strict=True):
+        for name, tensor in expected.state_dict().items():
+            assert torch.equal(ours.state_dict()[name], tensor), name
 
 
 def test_settings_that_are_left_open_are_those_of_the_first_models(
