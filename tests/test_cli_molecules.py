@@ -86,7 +86,7 @@ def test_a_run_starts_from_the_models_of_another(call, trained: dict, here: Path
     """Stopped and gone on with, too: its checkpoint is of models that started there."""
     rows = [f"{'C' * n}N,{n % 2}" for n in range(1, 31)]
     (here / "amines.csv").write_text("\n".join(["smiles,odd", *rows]) + "\n")
-    start = ("--start", trained["run_dir"], "--set", "schedule.epochs=2")
+    start = ("--from", trained["run_dir"], "--set", "schedule.epochs=2")
     status, out, err = call("train", "amines.csv", *start, "--json")
     assert (status, err) == (0, "")
     answer = json.loads(out)
@@ -261,7 +261,7 @@ def test_table_3_runs(call, here: Path) -> None:
 def in_two_processes(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return subprocess.run(
-        [*launcher, "--nproc-per-node=2", "-m", "--", "specformer", *words],
+        [*launcher, "--nproc-per-node=2", "-m", "specformer", *words],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -294,7 +294,7 @@ def test_two_processes_are_one(trained: dict, chains: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_processes_start_as_one_does(call, trained: dict, chains: Path, tmp_path: Path) -> None:
     start = str(Path(trained["run_dir"]).resolve())
-    words = ["train", str(chains), "--task", "regression", "--start", start]
+    words = ["train", str(chains), "--task", "regression", "--from", start]
     words += ["--set", "schedule.epochs=2", "--json", "--out"]
     status, _, err = call(*words, tmp_path / "one")
     assert (status, err) == (0, "")

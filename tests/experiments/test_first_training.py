@@ -173,9 +173,7 @@ def test_whichever_training_was_stopped_goes_on(
             assert torch.equal(ours.state_dict()[name], tensor), name
 
 
-def test_settings_that_are_left_open_are_those_of_the_first_models(
-    data: Path, tmp_path: Path
-) -> None:
+def test_models_are_as_they_are_first_but_for_dropouts(data: Path, tmp_path: Path) -> None:
     """So that molecules of one's own can start there, with one setting."""
     (tmp_path / "mine.csv").write_text(
         "\n".join(["smiles,y", *(f"{'C' * n}O,{n * n % 7}" for n in range(1, 31))])
@@ -192,13 +190,15 @@ def test_settings_that_are_left_open_are_those_of_the_first_models(
         progress=Silent(),
     )
     assert (result["start"], result["settings"]["matrix"]) == ("molpcba", first.matrix)
-    assert result["settings"]["model"] == asdict(replace(first.model, feature_dropout=0.3))
+    own = replace(first.model, feature_dropout=0.3, transformer_dropout=0.0)
+    assert result["settings"]["model"] == asdict(own)
     assert graph_recipe(None, "mine", ours)[1].schedule == graph_recipe(None, "mine")[1].schedule
     (tmp_path / "mine.yaml").write_text(
-        "{start: molpcba, model: {num_layers: 3}, matrix: laplacian}"
+        "{start: molpcba, model: {num_layers: 3, transformer_dropout: 0.2}, matrix: laplacian}"
     )
-    own = graph_recipe(str(tmp_path / "mine.yaml"), "mine")[1]
-    assert (own.model, own.matrix) == (replace(first.model, num_layers=3), "laplacian")
+    found = graph_recipe(str(tmp_path / "mine.yaml"), "mine")[1]
+    expected = replace(first.model, feature_dropout=0.0, transformer_dropout=0.2)
+    assert (found.model, found.matrix) == (expected, first.matrix)
 
 
 def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:

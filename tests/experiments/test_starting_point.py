@@ -47,7 +47,8 @@ def train(folder: Path, graphs: GraphSet, *changes: str, **options: Any) -> RunF
 def first(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Two models of graphs with two targets."""
     folder = tmp_path_factory.mktemp("first") / "of"
-    return train(folder, small_set(60), *SMALL, "matrix=adjacency-with-loops", runs=2)
+    own = ("matrix=adjacency-with-loops", "model.feature_dropout=0.2")
+    return train(folder, small_set(60), *SMALL, *own, runs=2)
 
 
 def recipe_for(graphs: GraphSet, start: StartingPoint, *changes: str):
@@ -57,6 +58,7 @@ def recipe_for(graphs: GraphSet, start: StartingPoint, *changes: str):
 def test_all_weights_but_the_last_layers_are_taken_over(first: RunFolder) -> None:
     graphs, start = three_classes(60), StartingPoint.of(first.path, "specformer")
     recipe = recipe_for(graphs, start, "task=classification", "model.feature_dropout=0.5")
+    assert recipe_for(graphs, start, "task=classification").model.feature_dropout == 0.0
     assert recipe.matrix == "adjacency-with-loops"
     batch = pack(graphs, matrix=recipe.matrix)
     for run in range(3):
@@ -128,7 +130,7 @@ def test_what_cannot_start_from_it_is_refused(tmp_path: Path, first: RunFolder) 
         ("deep", r"^model.num_layers=2, model.sharing=large: ",
          ("model.num_layers=2", "model.sharing=large"), {}),
         ("room", r"^atoms=\[9, 9\]: the models of .* have room for \[", ("atoms=[9, 9]",), {}),
-        ("both", r"^--start .* and --set start=molpcba: give one", ("start=molpcba",), {}),
+        ("both", r"^--from .* and --set start=molpcba: give one", ("start=molpcba",), {}),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=told):
             train(tmp_path / name, graphs, *changes, start=first.path, **options)

@@ -115,7 +115,7 @@ def train(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(help="Molecules: a finished run whose models to train further."),
+        typer.Option("--from", help="Molecules: a finished run whose models to train further."),
     ] = None,
     filter_name: Annotated[
         str | None,
@@ -148,7 +148,7 @@ def train(
     if lanes is not None and kind != "molecules":
         raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
     if start is not None and kind != "molecules":
-        raise ConfigError(f"--start belongs to molecules, and {source} is none.")
+        raise ConfigError(f"--from belongs to molecules, and {source} is none.")
     if filter_name is not None and kind != "filters":
         raise ConfigError(f"--filter belongs to signals, and {source} is none.")
     own: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import nn
 from specformer.datasets import Split, graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_models import graph_model, model_for
-from specformer.experiments.graph_recipe import MODELS, GraphRecipe, graph_recipe
+from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe, of_models
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.molecules import (
     check_parts,
@@ -92,9 +92,8 @@ def _starting_point(
     origin: str, recipe: GraphRecipe, model: str, models: Sequence[nn.Module]
 ) -> StartingPoint:
     """Models of a recipe, of which it is not told yet what they have seen."""
-    settings = {key: value for key, value in asdict(recipe).items() if key in MODELS}
     kept = tuple(each for each in models if isinstance(each, Pretrained))
-    return StartingPoint(origin, model, kept, settings, seen={})
+    return StartingPoint(origin, model, kept, of_models(recipe), seen={})
 
 
 def _without_held_out(

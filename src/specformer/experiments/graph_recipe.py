@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,8 +24,6 @@ from specformer.training.recipe import build, merged, override
 logger = logging.getLogger(__name__)
 
 _BOOK = RecipeBook("molecules.yaml")
-#: The settings of a recipe that belong to the models.
-MODELS = ("model", "matrix")
 #: Targets that a notice names.
 _NAMED = 8
 
@@ -228,7 +226,7 @@ def graph_recipe(
 
     A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
     sets the paper has, else ``default``, which baselines have for each of those sets. Where models
-    learn from another set first, what the recipe leaves open is as it is there.
+    learn from another set first, they are as they are there.
 
     Example:
         >>> graph_recipe(None, "zinc")[1].schedule.epochs
@@ -236,29 +234,35 @@ def graph_recipe(
         >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
         16
     """
-
-    def changed(default: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        chosen, settings = _BOOK.settings(name, dataset, model, default)
-        settings = merged(settings, given or {})
-        if task is not None:
-            settings = {**settings, "task": task}
-        return chosen, override(settings, assignments)
-
-    default = _default(dataset, model)
-    chosen, settings = changed(default)
-    start = settings.get("start")
+    chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
+    settings = merged(settings, given or {})
+    start = override(settings, assignments).get("start")
     if isinstance(start, str):
-        settings = changed(merged(default, _of_models(start, model)))[1]
-    return chosen, built_recipe(model, settings, f"recipe {chosen}")
+        settings = merged(settings, _first_models(start, model))
+    if task is not None:
+        settings = {**settings, "task": task}
+    return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
 
 
-def _of_models(start: str, model: str) -> dict[str, Any]:
-    """The settings of the models that are trained on another set first."""
+def _first_models(start: str, model: str) -> dict[str, Any]:
+    """The settings that make the models which are trained on another set first."""
     check_known("data set", GRAPH_SETS, start)
     if start not in _BOOK.written[START].get(model, {}):
         raise ConfigError(f"start={start}: there is no recipe {START} of {model} for it.")
-    settings = _BOOK.settings(START, start, model, _default(start, model))[1]
-    return {key: settings[key] for key in MODELS if key in settings}
+    return of_models(graph_recipe(START, start, (), model)[1])
+
+
+def of_models(recipe: GraphRecipe) -> dict[str, Any]:
+    """What of a recipe makes its models: the matrix, and all settings of a model but dropouts.
+
+    Example:
+        >>> sorted(of_models(graph_recipe(None, "zinc")[1]))
+        ['matrix', 'model']
+    """
+    settings = {
+        name: value for name, value in asdict(recipe.model).items() if not name.endswith("dropout")
+    }
+    return {"model": settings, "matrix": recipe.matrix}
 
 
 def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:

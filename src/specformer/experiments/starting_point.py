@@ -18,7 +18,7 @@ from specformer.experiments.graph_models import (
     num_outputs,
     same_columns,
 )
-from specformer.experiments.graph_recipe import MODELS, GraphRecipe, built_recipe
+from specformer.experiments.graph_recipe import GraphRecipe, built_recipe, of_models
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.checksum import checksum
@@ -53,15 +53,15 @@ class StartingPoint:
         """The models of a finished run, which have to be of this name."""
         run = RunFolder.open(path)
         if run.config().get("command") != "train":
-            raise ConfigError(f"--start {path}: only runs of `specformer train` keep models.")
+            raise ConfigError(f"--from {path}: only runs of `specformer train` keep models.")
         if run.result("kind")["kind"] != "molecules":
-            raise ConfigError(f"--start {path}: was not trained on molecules.")
+            raise ConfigError(f"--from {path}: was not trained on molecules.")
         result = run.result("model", "settings", "seen")
         if result["model"] != model:
-            raise ConfigError(f"--start {path}: holds models {result['model']}, not {model}.")
-        recipe = asdict(built_recipe(model, result["settings"], f"--start {path}: settings"))
+            raise ConfigError(f"--from {path}: holds models {result['model']}, not {model}.")
+        recipe = built_recipe(model, result["settings"], f"--from {path}: settings")
         # They have started already, and have room: what the recipe says of either does not count.
-        settings = {key: recipe[key] for key in MODELS} | {"start": None, "atoms": None}
+        settings = of_models(recipe) | {"start": None, "atoms": None}
         return cls(str(path), model, tuple(load_graph_models(run)), settings, result["seen"])
 
     @property

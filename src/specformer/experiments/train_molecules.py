@@ -71,7 +71,7 @@ def train_molecules(
         given = before.settings if before else None
         chosen, recipe = graph_recipe(recipe_name, source, assignments, model, task, given)
         if before and recipe.start is not None:
-            raise ConfigError(f"--start {start} and --set start={recipe.start}: give one of them.")
+            raise ConfigError(f"--from {start} and --set start={recipe.start}: give one of them.")
         graphs = graph_set(source, data, recipe.targets)
         graphs = chosen_targets(graphs, recipe.targets)
         recipe = recipe.settled(graphs)
