@@ -55,6 +55,22 @@ def test_gradient_in_the_eigenvalues_is_the_papers(name, sharing, decoder) -> No
     assert torch.equal(spectrum.landmarks(2).values, known.landmarks(2).values)
 
 
+@pytest.mark.parametrize("name", ["star", "path"])
+def test_gradient_in_the_eigenvalues_with_landmarks_that_interpolate(name: str) -> None:
+    model = scrambled(Specformer(3, 8, 4, num_heads=2)).eval()
+    known = decompose(SMALL[name], dtype=torch.float64)
+    x, count = random(known.num_nodes, 3), len(known.distinct.values)
+    landmarks = known.landmarks(count, points=2)  # as many keys as tokens: exact
+    assert landmarks.points is not None
+
+    def outputs(values: torch.Tensor) -> torch.Tensor:
+        return model(x, Spectrum(values, known.eigenvectors), landmarks)
+
+    values = known.eigenvalues.clone().requires_grad_()
+    torch.testing.assert_close(outputs(values), model(x, known), rtol=0, atol=1e-10)
+    torch.autograd.gradcheck(outputs, values)
+
+
 @pytest.mark.parametrize("decoder", ["joint", "heads"])
 @pytest.mark.parametrize("bases", ["linear", "ffn"])
 @pytest.mark.parametrize("space", ["output", "hidden"])

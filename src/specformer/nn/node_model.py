@@ -253,12 +253,15 @@ class Specformer(Pretrained):
         """New eigenvalues ``[..., q, heads]`` of every filter: one, or one a layer if "large".
 
         Without a decomposition, responses at the interpolation's points, ``[..., K + 1, heads]``.
-        Gradients flow back to eigenvalues that ask for one, to each of equal ones its own.
+        Gradients flow back to eigenvalues that ask for one, to each of equal ones its own;
+        attention is then computed at all of them, whatever points landmarks have.
         """
         if isinstance(spectrum, ImplicitSpectrum):
             return self._decoded(spectrum.points, landmarks or spectrum.tokens)
-        if spectrum.eigenvalues.requires_grad:  # finding equal ones has no gradient
-            return self._decoded(singly(spectrum.eigenvalues), landmarks)
+        if spectrum.eigenvalues.requires_grad:
+            # Finding equal ones has no gradient, nor has interpolation, whose matrix is fixed.
+            keys = landmarks and Tokens(landmarks.values, landmarks.weights)
+            return self._decoded(singly(spectrum.eigenvalues), keys)
         return self._decoded(spectrum.distinct.tokens, landmarks, spectrum.distinct.index)
 
     def _decoded(
