@@ -91,6 +91,9 @@ def test_adam_is_pytorchs_with_plain_numbers(schedule):
         {"filter_weight_decay": -1.0},
         {"filter_learning_rate": 0.0},
         {"epochs": 2.5},
+        {"patience": None},
+        {"learning_rate": None},
+        {"warmup": None},
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-r"""What a model's arguments may be; errors name the argument and its value."""
+r"""What the arguments of models and schedules may be; errors name the argument and its value."""
 
 from __future__ import annotations
 

@@ -9,11 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts, check_not_negative, check_positive
+from specformer.nn.argument_checks import (
+    check_counts,
+    check_not_negative,
+    check_numbers,
+    check_positive,
+)
 from specformer.training.pieced_adam import PiecedAdamW
 from specformer.training.schedule import cosine, prepare_moments, warmed_up
 
-_POSITIVE = ("learning_rate", "clip", "average", "recalibrate")
+#: Positive where they are given.
+_OPTIONAL = ("clip", "average", "recalibrate")
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,11 @@ class GraphSchedule:
     recalibrate: int | None = None
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in asdict(self).items() if value is not None}
+        given = asdict(self)
         check_counts(given, "epochs", "batch_size")
-        check_positive(given, *(name for name in _POSITIVE if name in given))
+        check_positive(given, "learning_rate", *(n for n in _OPTIONAL if given[n] is not None))
         check_not_negative(given, "warmup", "final_rate", "weight_decay")
+        check_numbers(given, "beta1", "beta2")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")

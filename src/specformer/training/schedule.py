@@ -14,6 +14,7 @@ from specformer.training.pieced_adam import Pieced, PiecedAdam
 
 _POSITIVE = ("learning_rate", "filter_learning_rate")
 _NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
+_OPTIONAL = ("filter_learning_rate", "filter_weight_decay")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Schedule:
     filter_weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in asdict(self).items() if value is not None}
+        left = [name for name in _OPTIONAL if getattr(self, name) is None]
+        given = {name: value for name, value in asdict(self).items() if name not in left}
         check_counts(given, "epochs", "patience")
         check_positive(given, *(name for name in _POSITIVE if name in given))
         check_not_negative(given, *(name for name in _NOT_NEGATIVE if name in given))
