@@ -82,7 +82,7 @@ def test_an_exception_leaves_no_new_file(tmp_path):
 
 
 def test_errors_name_the_file_that_was_asked_for(tmp_path):
-    folder, long = tmp_path / "folder", tmp_path / ("n" * 250)  # no room for a longer name
+    folder, long = tmp_path / "folder", tmp_path / ("n" * 256)
     folder.mkdir()
     for path, kind in ((folder, IsADirectoryError), (long, OSError)):
         with pytest.raises(kind) as caught:
@@ -153,6 +153,15 @@ def test_what_a_killed_process_left_is_removed_by_the_next_writer(target):
     assert target.read_text() == "newest"
     names = {path.name for path in target.parent.iterdir()}
     assert names == {target.name, elsewhere.name, *left} - {abandoned}
+
+
+@pytest.mark.parametrize("letter", ["a", "图"])
+def test_the_longest_names_there_are(tmp_path, letter):
+    longest = tmp_path / (letter * (255 // len(letter.encode())))
+    for text in ("first", "second"):
+        write_text(longest, text)
+    assert longest.read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == [longest.name]
 
 
 def test_json_comes_back(tmp_path):

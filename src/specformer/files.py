@@ -54,15 +54,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
     make_folder(target.parent)
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    with suppress(FileNotFoundError):
+        target.lstat()  # a name that is too long is told before the work, not after
     here = _here()
+    # Of the 255 bytes that a name may have, some are for what follows.
+    prefix = f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."
     if here is not None:
+        prefix += f"{here}-"
         with suppress(OSError):  # a folder may be written to, but not be listed
-            _remove_abandoned(target, here)
-    whose = "" if here is None else f"{here}-{os.getpid()}."
+            _remove_abandoned(target.parent, prefix)
+        prefix += f"{os.getpid()}."
     try:
-        handle, name = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.{whose}", suffix=".part"
-        )
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=".part")
     except OSError as error:  # people know the file they asked for, not this one
         raise OSError(error.errno, error.strerror, str(target)) from error
     os.close(handle)
@@ -100,10 +103,10 @@ def _here() -> str | None:
     return hashlib.sha256(f"{platform.node()} {boot} {numbered}".encode()).hexdigest()[:12]
 
 
-def _remove_abandoned(target: Path, here: str) -> None:
-    """Remove the temporary files that processes of this system began for ``target`` and died."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.{here}-(\d+)\.\w+\.part")
-    for path in target.parent.iterdir():
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove the temporary files whose processes have died: their numbers follow the prefix."""
+    name = re.compile(rf"{re.escape(prefix)}(\d+)\.\w+\.part")
+    for path in folder.iterdir():
         begun = name.fullmatch(path.name)
         if begun and not _lives(int(begun[1])):
             path.unlink(missing_ok=True)
