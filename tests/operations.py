@@ -9,7 +9,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 #: Those in which the host waits for a GPU.
-WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "unique"}
+WAITS = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "repeat_interleave",
+    "_unique2",
+    "unique_consecutive",
+    "unique_dim",
+}
 
 
 class Watch(TorchDispatchMode):
@@ -22,7 +30,13 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
         out = function(*args, **(kwargs or {}))
-        self.names.add(function.overloadpacket.__name__)
+        name = function.overloadpacket.__name__
+        self.names.add(name)
+        if name.startswith("index") and any(
+            isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool
+            for leaf in tree_leaves(args[1])
+        ):
+            self.names.add("nonzero")  # of a mask, to find its entries
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
                 self.largest = max(self.largest, leaf.untyped_storage().nbytes() // leaf.itemsize)
