@@ -485,6 +485,7 @@ ERRORS = {
     "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
     "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
     "start of a graph": (["train", "mine.npz", "--from", "r"], "--from belongs to molecules"),
+    "start of a node search": (["tune", "mine.npz", "--from", "r"], "--from belongs to molecules"),
     "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),

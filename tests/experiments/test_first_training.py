@@ -253,7 +253,7 @@ def test_what_would_not_fit_is_refused_before_anything_is_learned(
     ):
         train(data, "start=zinc", begin=begin)
     write_graph_set(tmp_path / "small.npz", small_set(60))
-    with pytest.raises(ConfigError, match="start=molpcba: a search tries fresh models"):
+    with pytest.raises(ConfigError, match="start=molpcba: a search trains nothing first"):
         GraphTrials(
             str(tmp_path / "small.npz"),
             model="specformer",

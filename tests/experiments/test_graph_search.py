@@ -13,16 +13,17 @@ import yaml
 from tests.experiments.trials_file import trials
 from tests.training.small_graphs import small_set
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.experiments import graph_search
 from specformer.experiments.graph_models import GRAPH_MODELS, graph_model
 from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.search import search_space
-from specformer.experiments.train_molecules import train_molecules
+from specformer.experiments.train_molecules import save_graph_models, train_molecules
 from specformer.experiments.tune import tune
 from specformer.graphs import read_graph_set, write_graph_set
 from specformer.training.progress import Silent
+from specformer.training.run_folder import RunFolder
 
 CPU = torch.device("cpu")
 FAST = [
@@ -279,3 +280,27 @@ def test_a_wrong_setting_is_refused_before_data_are_fetched(source: str, tmp_pat
             folder=tmp_path,
             device=CPU,
         )
+
+
+def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path: Path) -> None:
+    """Their making is not searched, and `train --from` with the winner gives its validation."""
+    common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    first = RunFolder.create(tmp_path / "first", {"command": "train", "source": str(graphs_file)})
+    result, outcome = train_molecules(str(graphs_file), assignments=FAST, seed=5, **common)
+    save_graph_models(first, outcome.models)
+    first.finish("molecules", result, outcome.arrays, command="test", seed=5, device=CPU)
+    short = ["schedule.epochs=2", "schedule.batch_size=16"]
+    options = {"trials": 2, "splits": 1, "finalists": 2, "runs": 1, "device": CPU}
+    found = tune(
+        str(graphs_file), assignments=short, folder=tmp_path / "s", start=first.path, **options
+    )
+    for trial in trials(tmp_path / "s"):
+        assert trial["recipe"]["model"]["hidden_channels"] == 8
+        drawn = {change.partition("=")[0] for change in trial["set"]}
+        assert not drawn & {"model.hidden_channels", "model.pooling", "matrix"}
+    again, _ = train_molecules(
+        str(graphs_file), start=first.path, **common | {"recipe_name": found["recipe_file"]}
+    )
+    assert again["val"]["mean"] == pytest.approx(found["val"]["mean"])
+    with pytest.raises(RunError, match="its trials had other settings"):
+        tune(str(graphs_file), assignments=short, folder=tmp_path / "s", **options)

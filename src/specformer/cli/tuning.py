@@ -53,6 +53,12 @@ def tune(
     parameters: Annotated[
         int | None, typer.Option(help="The most parameters a model may have.")
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Molecules: a finished run whose models every trial starts from."
+        ),
+    ] = None,
     assignments: Assignments = None,
     data: Data = None,
     cache: Cache = None,
@@ -92,6 +98,7 @@ def tune(
             seconds=seconds,
             explore=explore,
             parameters=parameters,
+            start=start,
             folder=folder,
             data=data,
             cache=spectra_folder(cache),
@@ -107,4 +114,5 @@ def tune(
     for change in result["set"]:
         typer.echo(f"  {change}")
     words = ["specformer", "train", source, "--model", model, "--recipe", result["recipe_file"]]
+    words += [] if start is None else ["--from", str(start)]
     typer.echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from specformer.datasets import GraphStore, Split, graph_set
 from specformer.errors import ConfigError, RunError
@@ -17,6 +19,7 @@ from specformer.experiments.graph_recipe import GraphRecipe, chosen_targets, gra
 from specformer.experiments.graph_run import fit_run
 from specformer.experiments.molecules import graph_spectra, graph_splits
 from specformer.experiments.search import Measured, Trials, sustained
+from specformer.experiments.starting_point import StartingPoint
 from specformer.training.graph_loop import GraphFit
 from specformer.training.graph_metrics import metric_named
 from specformer.training.metrics import summary
@@ -31,16 +34,28 @@ class GraphTrials(Trials):
     A score is the :func:`~specformer.experiments.search.sustained` validation metric, the mean over
     splits, or over initial weights where the split is fixed. Spectra and the packed graphs are made
     once for all trials, by matrix. Test graphs are not looked at.
+
+    Args:
+        begin: the folder of a finished run whose models every trial starts from. What makes them is
+            not searched then.
     """
 
     models, space_file, monitor = GRAPH_MODELS, "graph_search.yaml", "metric"
 
+    def __init__(self, source: str, *, begin: str | Path | None = None, **options: Any) -> None:
+        self._begin = None if begin is None else StartingPoint.of(begin, options["model"])
+        self.start: str | None = self._begin.fingerprint if self._begin else None
+        super().__init__(source, **options)
+
     def _load(self, data: str | Path | None) -> None:
-        first = graph_recipe(self.start, self.source, self.assignments, self.model)[1]
+        first = self._unsettled(self.assignments)
         if first.start is not None:
             raise ConfigError(
-                f"start={first.start}: a search tries fresh models; --set start=null."
+                f"start={first.start}: a search trains nothing first; name a run with --from, or "
+                "--set start=null."
             )
+        if self._begin:
+            self.space = {key: values for key, values in self.space.items() if not _makes(key)}
         self.graphs = chosen_targets(graph_set(self.source, data, first.targets), first.targets)
         self.name = self.graphs.name
         self.metric = str(self.recipe(self.assignments).metric)
@@ -50,11 +65,19 @@ class GraphTrials(Trials):
 
     def recipe(self, changes: Sequence[str]) -> GraphRecipe:
         """The recipe with these changes, settled for the graphs."""
-        return graph_recipe(self.start, self.source, changes, self.model)[1].settled(self.graphs)
+        return self._unsettled(changes).settled(self.graphs)
+
+    def _unsettled(self, changes: Sequence[str]) -> GraphRecipe:
+        given = self._begin.settings if self._begin else None
+        return graph_recipe(self.recipe_name, self.source, changes, self.model, given=given)[1]
 
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
-        fresh = model_for(self.graphs, self.model, recipe)
+        if self._begin:
+            self._begin.check(self.graphs, recipe)
+            fresh: nn.Module = self._begin.model_for(self.graphs, recipe, run=0)
+        else:
+            fresh = model_for(self.graphs, self.model, recipe)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
@@ -88,6 +111,7 @@ class GraphTrials(Trials):
             run=run,
             seed=self.seed,
             device=self.device,
+            start=self._begin,
         )
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
@@ -98,3 +122,8 @@ class GraphTrials(Trials):
             store = GraphStore.build(self.graphs, spectra, max_ring=max_ring)
             self._stores[key] = store.placed(self.device)
         return self._stores[key]
+
+
+def _makes(key: str) -> bool:
+    """Whether a setting is of what models are, and not of how they are trained."""
+    return key == "matrix" or (key.startswith("model.") and not key.endswith("dropout"))

@@ -45,6 +45,7 @@ class NodeTrials(Trials):
 
     models, space_file, monitor = NODE_MODELS, "node_search.yaml", "accuracy"
     metric, lower = "accuracy", False
+    start: str | None = None
 
     def _load(self, data: str | Path | None) -> None:
         refuse_idle_settings(self.model, self.recipe(self.assignments), self.assignments)
@@ -55,7 +56,7 @@ class NodeTrials(Trials):
 
     def recipe(self, changes: Sequence[str]) -> NodeRecipe:
         """The recipe with these changes."""
-        return node_recipe(self.start, self.source, changes, self.model)[1]
+        return node_recipe(self.recipe_name, self.source, changes, self.model)[1]
 
     @property
     def runs(self) -> int:

@@ -89,7 +89,7 @@ class RecipeBook:
             return chosen, merged(default, read_settings(Path(chosen)))
         if chosen == "default":
             return chosen, dict(default)
-        if chosen not in (*NAMED, START):
+        if chosen not in NAMED and not (chosen == START and START in self.written):
             names = ", ".join([*NAMED, "default"])
             raise ConfigError(
                 f"unknown recipe {chosen!r}; choose from {names}, or name a .yaml file."

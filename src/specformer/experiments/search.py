@@ -53,6 +53,7 @@ class Subject(Protocol):
         metric: what a score is, and ``lower`` whether less of it is better.
         assignments: ``key=value`` changes that all trials have.
         space: the lists that trials draw from, by key.
+        start: what tells the models apart that trials start from; None for fresh ones.
     """
 
     source: str
@@ -62,6 +63,7 @@ class Subject(Protocol):
     lower: bool
     assignments: list[str]
     space: dict[str, list[Any]]
+    start: str | None
 
     def recipe(self, changes: Sequence[str]) -> Any:
         """The recipe, a data class, with these changes; refuses those that it cannot have."""
@@ -104,7 +106,7 @@ class Trials(ABC):
         seed: int,
     ) -> None:
         check_known("model", self.models, model)
-        self.source, self.model, self.start = source, model, recipe
+        self.source, self.model, self.recipe_name = source, model, recipe
         self.device, self.seed, self.cache = device, seed, cache
         self.assignments = [f"monitor={self.monitor}", *assignments]
         self.space = search_space(self.space_file, model, self.assignments)
@@ -149,6 +151,7 @@ class Search:
             "model": subject.model,
             "seed": seed,
             "parameters": parameters,
+            "start": subject.start,
         }
         self.done = _read(self.path)
         self._refuse_others()

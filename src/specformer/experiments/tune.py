@@ -36,6 +36,7 @@ def tune(
     seconds: float | None = None,
     explore: int = 20,
     parameters: int | None = None,
+    start: str | Path | None = None,
     folder: Path,
     data: str | Path | None = None,
     cache: str | Path | None = None,
@@ -59,6 +60,7 @@ def tune(
         seconds: begin no other trial after this long; the finalists follow all the same.
         explore: trials before every second one changes one of the best.
         parameters: the most a model may have.
+        start: of molecules, the folder of a finished run whose models every trial starts from.
         folder: of the search; what is there already is not run again.
         data: where data files are.
         cache: where spectra are kept.
@@ -76,15 +78,21 @@ def tune(
             raise ConfigError(f"--{name} {value}: at least one is needed.")
     if seconds is not None and not seconds >= 0:
         raise ConfigError(f"--seconds {seconds:g}: it must not be negative.")
-    subject = (NodeTrials if kind == "nodes" else GraphTrials)(
-        source,
-        model=model,
-        recipe=recipe,
-        assignments=assignments,
-        data=data,
-        cache=cache,
-        device=device,
-        seed=seed,
+    if start is not None and kind == "nodes":
+        raise ConfigError(f"--from belongs to molecules, and {source} is none.")
+    common: dict[str, Any] = {
+        "model": model,
+        "recipe": recipe,
+        "assignments": assignments,
+        "data": data,
+        "cache": cache,
+        "device": device,
+        "seed": seed,
+    }
+    subject = (
+        NodeTrials(source, **common)
+        if kind == "nodes"
+        else GraphTrials(source, begin=start, **common)
     )
     if runs is None:  # a file may hold fewer splits
         runs = max(subject.runs if isinstance(subject, NodeTrials) else SPLITS[kind][1], splits)
