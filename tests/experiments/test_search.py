@@ -32,6 +32,7 @@ class Valley:
     """
 
     name, metric, model = "valley", "height", "eye"
+    begun_from: str | None = None
 
     def __init__(
         self, *assignments: str, lower: bool = True, source: str = "here", start: int = 0

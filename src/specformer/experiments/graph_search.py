@@ -44,7 +44,7 @@ class GraphTrials(Trials):
 
     def __init__(self, source: str, *, begin: str | Path | None = None, **options: Any) -> None:
         self._begin = None if begin is None else StartingPoint.of(begin, options["model"])
-        self.start: str | None = self._begin.fingerprint if self._begin else None
+        self.begun_from: str | None = self._begin.fingerprint[:12] if self._begin else None
         super().__init__(source, **options)
 
     def _load(self, data: str | Path | None) -> None:

@@ -45,7 +45,7 @@ class NodeTrials(Trials):
 
     models, space_file, monitor = NODE_MODELS, "node_search.yaml", "accuracy"
     metric, lower = "accuracy", False
-    start: str | None = None
+    begun_from: str | None = None
 
     def _load(self, data: str | Path | None) -> None:
         refuse_idle_settings(self.model, self.recipe(self.assignments), self.assignments)

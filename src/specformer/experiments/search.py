@@ -53,7 +53,7 @@ class Subject(Protocol):
         metric: what a score is, and ``lower`` whether less of it is better.
         assignments: ``key=value`` changes that all trials have.
         space: the lists that trials draw from, by key.
-        start: what tells the models apart that trials start from; None for fresh ones.
+        begun_from: what tells the models apart that trials start from; None for fresh ones.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Subject(Protocol):
     lower: bool
     assignments: list[str]
     space: dict[str, list[Any]]
-    start: str | None
+    begun_from: str | None
 
     def recipe(self, changes: Sequence[str]) -> Any:
         """The recipe, a data class, with these changes; refuses those that it cannot have."""
@@ -151,7 +151,7 @@ class Search:
             "model": subject.model,
             "seed": seed,
             "parameters": parameters,
-            "start": subject.start,
+            "from": subject.begun_from,
         }
         self.done = _read(self.path)
         self._refuse_others()
