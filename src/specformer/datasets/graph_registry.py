@@ -51,7 +51,7 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
     entry.name: entry
     for entry in (
         MoleculeSet("zinc", "constrained solubility", "regression", "mae", (28,), (4,)),
-        MoleculeSet("molhiv", "inhibits HIV replication", "classification", "rocauc"),
+        MoleculeSet("molhiv", "inhibition of HIV replication", "classification", "rocauc"),
         MoleculeSet("molpcba", "128 biological assays", "classification", "ap"),
         MoleculeSet("pcqm4mv2", "HOMO–LUMO gap in eV", "regression", "mae"),
     )
