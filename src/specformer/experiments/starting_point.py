@@ -20,12 +20,9 @@ from specformer.experiments.graph_models import (
 )
 from specformer.experiments.graph_recipe import GraphRecipe, built_recipe, of_models
 from specformer.graphs import GraphSet
-from specformer.nn.pretrained import Pretrained
+from specformer.nn.pretrained import LAST, Pretrained
 from specformer.spectrum.checksum import checksum
 from specformer.training.run_folder import RunFolder
-
-#: The layer that is always new: the one before knew other targets.
-_LAST = "readout."
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class StartingPoint:
     def model_for(self, graphs: GraphSet, recipe: GraphRecipe, run: int) -> Pretrained:
         """A model for these graphs that starts from one of those here.
 
-        Run by run they take turns. All is taken over but the last layer.
+        Run by run they take turns. All is taken over but the last layer, which knew other targets.
         """
         trained = self.models[run % len(self.models)]
         outputs = num_outputs(graphs, recipe)
@@ -107,14 +104,14 @@ class StartingPoint:
         assert isinstance(fresh, Pretrained)
         self.check_same(recipe, fresh)
         state = trained.state_dict()
-        kept = {name: own for name, own in fresh.state_dict().items() if name.startswith(_LAST)}
+        kept = {name: own for name, own in fresh.state_dict().items() if name.startswith(LAST)}
         fresh.load_state_dict({**state, **kept})
         return fresh
 
     def check_same(self, recipe: GraphRecipe, fresh: nn.Module) -> None:
         """Refuse a recipe's model whose weights are others, and name the setting that is why."""
         shapes, expected = (
-            {name: w.shape for name, w in each.state_dict().items() if not name.startswith(_LAST)}
+            {name: w.shape for name, w in each.state_dict().items() if not name.startswith(LAST)}
             for each in (fresh, self.models[0])
         )
         if shapes == expected:

@@ -22,7 +22,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 #: What the last layer's weights are called in models that have one by itself.
-_LAST = "readout."
+LAST = "readout."
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -131,7 +131,7 @@ def _changed(model: _Model, changes: Mapping[str, Any]) -> _Model:
     fresh = {
         name: tensor
         for name, tensor in other.state_dict().items()
-        if name.startswith(_LAST) and (name not in state or tensor.shape != state[name].shape)
+        if name.startswith(LAST) and (name not in state or tensor.shape != state[name].shape)
     }
     try:
         return _filled(other, {**state, **fresh})
