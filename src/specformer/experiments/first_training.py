@@ -27,6 +27,7 @@ from specformer.experiments.starting_point import StartingPoint, seen
 from specformer.graphs import GraphSet
 from specformer.graphs.same_graphs import shared_with
 from specformer.nn.pretrained import Pretrained
+from specformer.training.capture import release_memory
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 
@@ -85,6 +86,7 @@ def trained_first(
     models = [model.cpu() for model in outcome.models]  # who trains further may be another process
     untold = _starting_point(job.graphs.name, job.recipe, job.model, models)
     known, seconds = seen(job.graphs, job.splits), outcome.row["seconds"]
+    release_memory()
     return replace(untold, seen=known, seconds=seconds), outcome.seconds_before
 
 

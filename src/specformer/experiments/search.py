@@ -2,7 +2,6 @@ r"""Random search for settings, judged on validation data alone."""
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import time
@@ -19,6 +18,7 @@ from torch import Tensor
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.experiments.recipe_book import shipped
 from specformer.files import write_text
+from specformer.training.capture import release_memory
 from specformer.training.progress import Progress
 
 #: Files of a search in its folder.
@@ -232,9 +232,7 @@ class Search:
         }
         lines = [json.dumps(entry, allow_nan=False) for entry in self.done.values()]
         write_text(self.path, "\n".join(lines) + "\n")
-        if torch.cuda.is_initialized():
-            gc.collect()  # captured steps refer to themselves: their memory would outlive a trial
-            torch.cuda.empty_cache()
+        release_memory()
 
     def _changes(self, number: int, splits: int) -> list[str]:
         """All of a trial's changes; a finalist keeps those it had on fewer splits."""

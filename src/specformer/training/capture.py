@@ -2,6 +2,7 @@ r"""Repeat work many times: captured once as a CUDA graph and replayed, or calle
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -161,3 +162,13 @@ class _Aside:
 def _stream(device_index: int, priority: int) -> torch.cuda.Stream:
     """One for all calls: a stream keeps memory of its own, freed or for matrix products."""
     return torch.cuda.Stream(device_index, priority=priority)
+
+
+def release_memory() -> None:
+    """Give back the GPU memory of a training that is over.
+
+    Captured steps refer to themselves, so that their memory would outlive it.
+    """
+    if torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
