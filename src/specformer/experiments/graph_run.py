@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from specformer.datasets import GraphStore, Split
 from specformer.experiments.graph_models import largest_ring, model_for
@@ -45,9 +46,7 @@ def fit_run(
     assert recipe.metric is not None
     own_seed = run_seed(seed, run)
     torch.manual_seed(own_seed)
-    fresh = (
-        start.model_for(graphs, recipe, run) if start else model_for(graphs, model, recipe)
-    ).to(device)
+    fresh = first_model(graphs, model, recipe, start, run).to(device)
     task = GraphTask(
         store,
         split.train,
@@ -73,6 +72,17 @@ def fit_run(
         checkpoint=state,
         on_epoch=on_epoch,
     )
+
+
+def first_model(
+    graphs: GraphSet,
+    model: str,
+    recipe: GraphRecipe,
+    start: StartingPoint | None = None,
+    run: int = 0,
+) -> nn.Module:
+    """What a run begins with: a model of ``start``'s, or a fresh one."""
+    return start.model_for(graphs, recipe, run) if start else model_for(graphs, model, recipe)
 
 
 def _purpose(

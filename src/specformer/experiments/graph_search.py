@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from specformer.datasets import GraphStore, Split, graph_set
 from specformer.errors import ConfigError, RunError
-from specformer.experiments.graph_models import GRAPH_MODELS, largest_ring, model_for
+from specformer.experiments.graph_models import GRAPH_MODELS, largest_ring
 from specformer.experiments.graph_recipe import GraphRecipe, chosen_targets, graph_recipe
-from specformer.experiments.graph_run import fit_run
+from specformer.experiments.graph_run import first_model, fit_run
 from specformer.experiments.molecules import graph_spectra, graph_splits
 from specformer.experiments.search import Measured, Trials, sustained
 from specformer.experiments.starting_point import StartingPoint
@@ -36,15 +35,15 @@ class GraphTrials(Trials):
     once for all trials, by matrix. Test graphs are not looked at.
 
     Args:
-        begin: the folder of a finished run whose models every trial starts from. What makes them is
+        start: the folder of a finished run whose models every trial starts from. What makes them is
             not searched then.
     """
 
     models, space_file, monitor = GRAPH_MODELS, "graph_search.yaml", "metric"
 
-    def __init__(self, source: str, *, begin: str | Path | None = None, **options: Any) -> None:
-        self._begin = None if begin is None else StartingPoint.of(begin, options["model"])
-        self.begun_from: str | None = self._begin.fingerprint[:12] if self._begin else None
+    def __init__(self, source: str, *, start: str | Path | None = None, **options: Any) -> None:
+        self._start = None if start is None else StartingPoint.of(start, options["model"])
+        self.begun_from: str | None = self._start.fingerprint[:12] if self._start else None
         super().__init__(source, **options)
 
     def _load(self, data: str | Path | None) -> None:
@@ -54,11 +53,14 @@ class GraphTrials(Trials):
                 f"start={first.start}: a search trains nothing first; name a run with --from, or "
                 "--set start=null."
             )
-        if self._begin:
-            self.space = {key: values for key, values in self.space.items() if not _makes(key)}
         self.graphs = chosen_targets(graph_set(self.source, data, first.targets), first.targets)
         self.name = self.graphs.name
-        self.metric = str(self.recipe(self.assignments).metric)
+        recipe = self.recipe(self.assignments)
+        self.metric = str(recipe.metric)
+        if self._start:
+            self._start.check(self.graphs, recipe)
+            fixed = {"matrix", *(f"model.{name}" for name in self._start.settings["model"])}
+            self.space = {key: values for key, values in self.space.items() if key not in fixed}
         self.lower = metric_named(self.metric).lower
         self._splits: dict[int, list[Split]] = {}
         self._stores: dict[tuple[str, int | None], GraphStore] = {}
@@ -68,16 +70,12 @@ class GraphTrials(Trials):
         return self._unsettled(changes).settled(self.graphs)
 
     def _unsettled(self, changes: Sequence[str]) -> GraphRecipe:
-        given = self._begin.settings if self._begin else None
+        given = self._start.settings if self._start else None
         return graph_recipe(self.recipe_name, self.source, changes, self.model, given=given)[1]
 
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
-        if self._begin:
-            self._begin.check(self.graphs, recipe)
-            fresh: nn.Module = self._begin.model_for(self.graphs, recipe, run=0)
-        else:
-            fresh = model_for(self.graphs, self.model, recipe)
+        fresh = first_model(self.graphs, self.model, recipe, self._start)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
@@ -111,7 +109,7 @@ class GraphTrials(Trials):
             run=run,
             seed=self.seed,
             device=self.device,
-            start=self._begin,
+            start=self._start,
         )
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
@@ -122,8 +120,3 @@ class GraphTrials(Trials):
             store = GraphStore.build(self.graphs, spectra, max_ring=max_ring)
             self._stores[key] = store.placed(self.device)
         return self._stores[key]
-
-
-def _makes(key: str) -> bool:
-    """Whether a setting is of what models are, and not of how they are trained."""
-    return key == "matrix" or (key.startswith("model.") and not key.endswith("dropout"))

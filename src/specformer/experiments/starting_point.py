@@ -3,7 +3,7 @@ r"""Begin with what other graphs have taught: models that were trained before.""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class StartingPoint:
         origin: the run's folder, or the set they learned from.
         model: the models' name.
         models: one a run.
-        settings: the recipe's that belong to them.
+        settings: what of a recipe makes them, see
+            :func:`~specformer.experiments.graph_recipe.of_models`.
         seen: the values of each column of atoms and bonds that they have learned from.
         seconds: what training them took, where that is part of the run.
     """
@@ -117,9 +118,9 @@ class StartingPoint:
         if shapes == expected:
             return
         changed = [
-            f"model.{name}={value}"
-            for name, value in asdict(recipe.model).items()
-            if value != self.settings["model"].get(name) and not name.endswith("dropout")
+            f"model.{name}={own}"
+            for name, theirs in self.settings["model"].items()
+            if (own := getattr(recipe.model, name)) != theirs
         ]
         raise ConfigError(f"{', '.join(changed)}: the models of {self.origin} have other weights.")
 

@@ -92,7 +92,7 @@ def tune(
     subject = (
         NodeTrials(source, **common)
         if kind == "nodes"
-        else GraphTrials(source, begin=start, **common)
+        else GraphTrials(source, start=start, **common)
     )
     if runs is None:  # a file may hold fewer splits
         runs = max(subject.runs if isinstance(subject, NodeTrials) else SPLITS[kind][1], splits)
