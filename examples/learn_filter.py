@@ -13,9 +13,9 @@ import torch
 import specformer as sf
 from specformer.datasets import image_signal, photographs
 from specformer.reports.plots import filter_plot, save_png
-from specformer.training.schedule import Schedule
-from specformer.training.signal_loop import SignalTask, fit_signals
-from specformer.training.stacking import unstack
+from specformer.training.engine.stacking import unstack
+from specformer.training.loops.signals import SignalTask, fit_signals
+from specformer.training.optim.schedule import Schedule
 
 
 def notches(eigenvalues: torch.Tensor) -> torch.Tensor:

@@ -11,8 +11,8 @@ import torch
 from specformer.baselines import BASELINES, NodeBaseline, Propagation, node_baseline
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
-from specformer.training.node_loop import NodeTask, fit_nodes
-from specformer.training.schedule import Schedule
+from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.optim.schedule import Schedule
 
 CPU = torch.device("cpu")
 OPTIONS = {field.name for field in fields(NodeBaseline)} - {

@@ -23,10 +23,10 @@ from specformer.benchmarks.sized_graph import Sizes, sized_graph
 from specformer.cli import app
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
-from specformer.experiments.bench_tables import bench_grids
 from specformer.graphs import write_graph_set, write_npz
+from specformer.paper.bench_tables import bench_grids
 from specformer.spectrum import decompose_many
-from specformer.training.progress import Silent
+from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
 

@@ -15,8 +15,8 @@ from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
 from specformer.spectrum import Spectrum
-from specformer.training.node_loop import NodeTask, fit_nodes
-from specformer.training.schedule import Schedule
+from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.optim.schedule import Schedule
 
 CPU = torch.device("cpu")
 GRAPH = csbm(0.4, num_nodes=80, num_features=12, seed=2)

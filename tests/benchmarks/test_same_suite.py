@@ -20,13 +20,13 @@ from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.cli import app
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
-from specformer.experiments.node_recipe import NodeModel, NodeRecipe
-from specformer.experiments.node_run import fresh_models
-from specformer.experiments.nodes import classify_nodes
 from specformer.spectrum import decompose
-from specformer.training.node_loop import NodeTask, fit_nodes
-from specformer.training.progress import Silent
-from specformer.training.schedule import Schedule
+from specformer.tasks.nodes.fit import classify_nodes
+from specformer.tasks.nodes.recipe import NodeModel, NodeRecipe
+from specformer.tasks.nodes.setup import fresh_models
+from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.optim.schedule import Schedule
+from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
 GRAPH = csbm(0.5, num_nodes=150, num_features=10, seed=1)

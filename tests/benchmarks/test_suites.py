@@ -29,8 +29,8 @@ from specformer.benchmarks.overhead import (
 from specformer.cli import app
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, SpecformerError
-from specformer.experiments.bench_tables import bench_grid, bench_markdown
 from specformer.graphs import GraphSet
+from specformer.paper.bench_tables import bench_grid, bench_markdown
 from specformer.spectrum import decompose_many
 
 CPU = torch.device("cpu")

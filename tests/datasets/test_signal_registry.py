@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
-from tests.command_line import only_json
+from tests.cli.command_line import only_json
 from tests.datasets.grid_images import write_grid_images
 
 from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals, survey_signals
-from specformer.experiments.source_kind import source_kind
+from specformer.tasks.source import source_kind
 
 
 def test_survey_tells_what_is_there(elsewhere: Path) -> None:

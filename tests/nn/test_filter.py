@@ -13,7 +13,7 @@ from specformer import SpectralFilter, Spectrum, decompose
 from specformer.errors import ConfigError
 from specformer.nn.filter import decode_together
 from specformer.spectrum import Tokens
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 decoders = pytest.mark.parametrize("decoder", ["joint", "heads"])
 depths = pytest.mark.parametrize("num_blocks", [1, 2])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specformer.nn.fork import forked
-from specformer.training.capture import Repeated
+from specformer.training.engine.capture import Repeated
 
 
 def test_on_a_cpu_the_first_comes_first() -> None:

@@ -14,7 +14,7 @@ import specformer as sf
 from specformer.errors import ConfigError
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 GRAPH = adjacency(nx.gnp_random_graph(20, 0.2, seed=3))
 EXACT = sf.decompose(GRAPH, dtype=torch.float64)

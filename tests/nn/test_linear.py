@@ -18,7 +18,7 @@ from specformer.nn.linear import (
     ones_product,
     pieced_product,
 )
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)

@@ -11,7 +11,7 @@ from specformer import Specformer, decompose
 from specformer.datasets import csbm
 from specformer.nn.linear import Linear
 from specformer.nn.sparse_features import SparseFeatures
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 GENERATOR = np.random.default_rng(0)
 MATRIX = sp.random_array(

@@ -12,7 +12,7 @@ from tests.spectrum.known_graphs import adjacency
 
 import specformer as sf
 from specformer.errors import ConfigError
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 GRAPH = adjacency(nx.gnp_random_graph(30, 0.15, seed=8))
 EXACT = sf.decompose(GRAPH, dtype=torch.float64)

@@ -9,7 +9,7 @@ import pytest
 from tests.reports.example_run import example, write_run
 
 from specformer.reports import render_report
-from specformer.training.run_folder import RunFolder
+from specformer.training.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from specformer.training.run_folder import RunFolder
+from specformer.training.runs.folder import RunFolder
 
 FILTERS = {
     "low-pass": ("exp(−10λ²)", lambda x: np.exp(-10 * x**2)),

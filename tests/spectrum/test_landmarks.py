@@ -16,7 +16,7 @@ from specformer.spectrum.landmarks import (
     interpolation_matrix,
     pieced_interpolation,
 )
-from specformer.training.stacking import stack
+from specformer.training.engine.stacking import stack
 
 GRAPH = csbm(0.4, num_nodes=300, num_features=2, seed=4)
 SPECTRUM = decompose(GRAPH, dtype=torch.float64)

@@ -14,7 +14,7 @@ from specformer import GraphSpecformer
 from specformer.datasets.packed import GraphStore
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
-from specformer.training.graph_loop import GraphTask
+from specformer.training.loops.graphs import GraphTask
 
 
 def small_set(count: int = 40, seed: int = 0, *, classes: bool = False) -> GraphSet:

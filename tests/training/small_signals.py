@@ -9,7 +9,7 @@ from torch import nn
 from specformer import Specformer, decompose
 from specformer.baselines import GPRGNN, Propagation
 from specformer.datasets import grid_graph, target_filter
-from specformer.training.signal_loop import SignalTask
+from specformer.training.loops.signals import SignalTask
 
 GRID = grid_graph(5, 5)  # square: 25 pairs, fewer tokens
 SPECTRUM = decompose(GRID, dtype=torch.float64)

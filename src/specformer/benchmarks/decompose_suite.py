@@ -18,11 +18,11 @@ from specformer.benchmarks.measure import synchronise
 from specformer.benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
 from specformer.errors import ConfigError
-from specformer.experiments.graph_source import graph_source
-from specformer.experiments.source_kind import holds_many
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
-from specformer.training.progress import Progress, Update
+from specformer.tasks.graphs.source import graph_source
+from specformer.tasks.source import holds_many
+from specformer.training.runs.progress import Progress, Update
 
 #: What a solver gives.
 Found = TypeVar("Found")

@@ -24,8 +24,8 @@ from specformer.benchmarks.measure import seconds
 from specformer.graphs import Graph
 from specformer.nn import GraphSpecformer, Specformer
 from specformer.spectrum import Spectrum
-from specformer.training.graph_evaluation import GraphPrecision
-from specformer.training.precision import Precision, matmul_precision
+from specformer.training.engine.precision import Precision, matmul_precision
+from specformer.training.evaluation.graphs import GraphPrecision
 
 _FLOAT = 4
 #: What Adam moves of every number it trains: reads it, its gradient and two moments, writes all

@@ -16,15 +16,15 @@ from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, m
 from specformer.benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
 from specformer.benchmarks.plain_loop import step_plainly
 from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
-from specformer.experiments.graph_models import cardinalities, graph_model
-from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
 from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
-from specformer.training.capture import RepeatedByShape, differentiate
-from specformer.training.graph_evaluation import Work
-from specformer.training.graph_losses import graph_errors
-from specformer.training.precision import matmul_precision
-from specformer.training.progress import Progress
+from specformer.tasks.graphs.models import cardinalities, graph_model
+from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe
+from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.losses import graph_errors
+from specformer.training.runs.progress import Progress
 
 DATASETS = ("zinc",)
 #: How many batches the steps go through, again and again.
@@ -122,7 +122,7 @@ def graph_floor(case: GraphCase, peaks: Peaks) -> float:
 def ours(case: GraphCase, device: torch.device) -> Contestant:
     """Batches cut on the device from the whole data set, steps captured, one for each shape.
 
-    The step is that of :func:`specformer.training.graph_loop.fit_graphs`, without its validation.
+    The step is that of :func:`specformer.training.loops.graphs.fit_graphs`, without its validation.
     """
 
     def build() -> Runner:

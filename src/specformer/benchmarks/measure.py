@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from specformer.training.progress import Update
+from specformer.training.runs.progress import Update
 
 #: Trains for so many epochs (or steps) from the start.
 Runner = Callable[[int], object]

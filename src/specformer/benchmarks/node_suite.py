@@ -17,21 +17,21 @@ from specformer.benchmarks.plain_loop import PlainTask, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features, make_splits, node_graph
 from specformer.errors import ConfigError
-from specformer.experiments.node_recipe import NodeRecipe, node_recipe
-from specformer.experiments.node_run import (
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.spectrum import Spectrum
+from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
+from specformer.tasks.nodes.setup import (
     fresh_models,
     kept_spectrum,
     node_landmarks,
     node_spectrum,
     node_task,
 )
-from specformer.graphs import Graph
-from specformer.nn import Specformer
-from specformer.spectrum import Spectrum
-from specformer.training.node_loop import fit_nodes
-from specformer.training.precision import matmul_precision
-from specformer.training.progress import Progress
-from specformer.training.schedule import Schedule
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.loops.nodes import fit_nodes
+from specformer.training.optim.schedule import Schedule
+from specformer.training.runs.progress import Progress
 
 DATASETS = ("cora", "citeseer", "photo", "chameleon", "squirrel", "actor")
 PEERS = ("gprgnn", "bernnet", "chebnetii", "jacobiconv")

@@ -27,11 +27,11 @@ from specformer.benchmarks.sized_graph import NAME, Sizes, sized_graph
 from specformer.benchmarks.spectrum_suite import decomposition_seconds
 from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
-from specformer.experiments.graph_recipe import graph_recipe
 from specformer.graphs import GraphSet
 from specformer.graphs.flat_arrays import starts
 from specformer.spectrum import ManySpectra, Spectrum, decompose_many
-from specformer.training.progress import Progress
+from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.training.runs.progress import Progress
 
 DATASETS = ("squirrel", NAME, "zinc-2k")
 PEERS = ("gprgnn", "bernnet")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.datasets import Split
-from specformer.training.schedule import Schedule
+from specformer.training.optim.schedule import Schedule
 
 
 class Reading(NamedTuple):

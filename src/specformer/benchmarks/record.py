@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from specformer.experiments.bench_tables import SCHEMA
 from specformer.files import write_json
-from specformer.training.environment import environment
+from specformer.paper.bench_tables import SCHEMA
+from specformer.training.runs.environment import environment
 
 
 def record(path: str | Path, result: Mapping[str, Any], command: str, device: torch.device) -> None:

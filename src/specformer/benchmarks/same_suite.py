@@ -17,16 +17,16 @@ from specformer.benchmarks.node_suite import DATASETS, RUNS, NodeCase, node_case
 from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features
-from specformer.experiments.node_recipe import NodeRecipe
-from specformer.experiments.node_run import fit_task, fresh_models, node_landmarks, node_task
-from specformer.experiments.nodes import landmark_error
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
-from specformer.training.metrics import summary
-from specformer.training.node_loop import NodeFit
-from specformer.training.precision import matmul_precision
-from specformer.training.progress import Progress, Update
-from specformer.training.stacking import unstack
+from specformer.tasks.nodes.fit import landmark_error
+from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.nodes.setup import fit_task, fresh_models, node_landmarks, node_task
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.engine.stacking import unstack
+from specformer.training.evaluation.summaries import summary
+from specformer.training.loops.nodes import NodeFit
+from specformer.training.runs.progress import Progress, Update
 
 #: What picks the epoch whose test accuracy counts: lowest validation loss, highest accuracy.
 RULES = ("by_loss", "by_accuracy")

@@ -11,10 +11,10 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
-from specformer.experiments.graph_source import graph_source
 from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
-from specformer.training.progress import Progress
+from specformer.tasks.graphs.source import graph_source
+from specformer.training.runs.progress import Progress
 
 DATASETS = ("cora", "citeseer", "squirrel")
 #: Eigenpairs asked for.

@@ -21,9 +21,9 @@ from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
 from specformer.datasets import node_graph
 from specformer.errors import ConfigError, check_known
-from specformer.experiments.graph_source import graph_source
-from specformer.training.environment import device_name
-from specformer.training.progress import Progress
+from specformer.tasks.graphs.source import graph_source
+from specformer.training.runs.environment import device_name
+from specformer.training.runs.progress import Progress
 
 #: Suites and the cases they have without ``--datasets``.
 SUITES: dict[str, tuple[str, ...]] = {

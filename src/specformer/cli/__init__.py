@@ -1,4 +1,4 @@
-"""The command line: a thin layer over :mod:`specformer.experiments` and the rooms below it.
+"""The command line: a thin layer over :mod:`specformer.tasks` and :mod:`specformer.paper`.
 
 Results go to standard output, progress and logs to standard error. Heavy packages are imported by
 the command that needs them, so that ``--help`` answers at once.

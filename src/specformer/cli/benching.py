@@ -54,8 +54,8 @@ def bench(
     """
     from specformer.benchmarks.record import record
     from specformer.benchmarks.suites import bench as run
-    from specformer.experiments.terminal import progress_bars
-    from specformer.training.environment import choose_device
+    from specformer.cli.terminal import progress_bars
+    from specformer.training.runs.environment import choose_device
 
     target = choose_device(device)
 
@@ -87,8 +87,8 @@ def show_bench(result: Mapping[str, Any]) -> None:
     """Print the tables of a suite's result."""
     from rich.markup import escape
 
-    from specformer.experiments.bench_tables import bench_grids
-    from specformer.experiments.terminal import show_table
+    from specformer.cli.terminal import show_table
+    from specformer.paper.bench_tables import bench_grids
 
     for header, lines in bench_grids(result):
         cells = [[escape(cell) for cell in line] for line in lines]

@@ -59,11 +59,11 @@ def spectrum(
     ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
-    from specformer.experiments.graph_source import graph_source
-    from specformer.experiments.terminal import progress_bars, show_table
+    from specformer.cli.terminal import progress_bars, show_table
     from specformer.reports.plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
-    from specformer.training.environment import choose_device
+    from specformer.tasks.graphs.source import graph_source
+    from specformer.training.runs.environment import choose_device
 
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
@@ -110,7 +110,7 @@ def report(
 ) -> None:
     """Write a run's HTML report anew."""
     from specformer.reports import write_report
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.runs.folder import RunFolder
 
     path = write_report(RunFolder.open(run))
     if json_output:

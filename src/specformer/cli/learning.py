@@ -32,8 +32,8 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from specformer.experiments.predictions import Predictions
-    from specformer.training.run_folder import RunFolder
+    from specformer.tasks.predictions import Predictions
+    from specformer.training.runs.folder import RunFolder
 
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
@@ -62,9 +62,9 @@ def demo(
     out: Out = None,
 ) -> None:
     """Learn filters on photographs and classify generated graphs; ends with a report."""
-    from specformer.experiments.demo import demo as run_demo
-    from specformer.experiments.terminal import progress_bars, show_filters, show_nodes
-    from specformer.training.environment import choose_device
+    from specformer.cli.terminal import progress_bars, show_filters, show_nodes
+    from specformer.paper.demo import demo as run_demo
+    from specformer.training.runs.environment import choose_device
 
     target = choose_device(device)
     refuse_taken(out)
@@ -137,9 +137,9 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
-    from specformer.experiments.source_kind import source_kind, source_name
-    from specformer.experiments.training_job import RUNS, job_settings
-    from specformer.training.environment import choose_device
+    from specformer.tasks.job import RUNS, job_settings
+    from specformer.tasks.source import source_kind, source_name
+    from specformer.training.runs.environment import choose_device
 
     refuse_taken(out)
     kind = source_kind(source)
@@ -200,8 +200,8 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
-    from specformer.training.environment import choose_device
-    from specformer.training.run_folder import CONFIG, RunFolder
+    from specformer.training.runs.environment import choose_device
+    from specformer.training.runs.folder import CONFIG, RunFolder
 
     stopped = RunFolder.open(run)
     if stopped.is_finished:
@@ -241,10 +241,10 @@ def _train(
     """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
     import torch
 
-    from specformer.experiments.terminal import SHOW, progress_bars
-    from specformer.experiments.training_job import train_source
-    from specformer.training.distributed import torchrun_workers
-    from specformer.training.tracking import Tracked, require_tensorboard, track_run
+    from specformer.cli.terminal import SHOW, progress_bars
+    from specformer.tasks.job import train_source
+    from specformer.training.engine.distributed import torchrun_workers
+    from specformer.training.runs.tracking import Tracked, require_tensorboard, track_run
 
     tracked = config.get("tensorboard", False)
     if tracked:
@@ -315,10 +315,10 @@ def predict(
     ] = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
-    from specformer.experiments.predict_molecules import predict_molecules
-    from specformer.experiments.predict_nodes import predict as predict_nodes
-    from specformer.training.environment import choose_device
-    from specformer.training.run_folder import RunFolder
+    from specformer.tasks.graphs.predict import predict_molecules
+    from specformer.tasks.nodes.predict import predict as predict_nodes
+    from specformer.training.runs.environment import choose_device
+    from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
     if finished.config().get("command") != "train":
@@ -368,10 +368,10 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
 
 def datasets(data: Data = None, json_output: Json = False) -> None:
     """List the data sets known by name, their sizes and where they were found."""
+    from specformer.cli.terminal import show_table
     from specformer.datasets.graph_registry import survey_graph_sets
     from specformer.datasets.registry import survey
     from specformer.datasets.signal_registry import survey_signals
-    from specformer.experiments.terminal import show_table
 
     found = [*survey(data), *survey_graph_sets(data), *survey_signals(data)]
     if json_output:

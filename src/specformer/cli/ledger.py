@@ -18,7 +18,7 @@ def results_check(
     json_output: Json = False,
 ) -> None:
     """Check every recorded entry, and that the tables shown are made from them."""
-    from specformer.experiments.ledger import check, entries, results_folder
+    from specformer.paper.results import check, entries, results_folder
 
     folder = results_folder(results)
     problems = check(folder)
@@ -39,7 +39,7 @@ def results_tables(
     json_output: Json = False,
 ) -> None:
     """Rewrite the tables of README and docs from the ledger."""
-    from specformer.experiments.ledger import results_folder, write_tables
+    from specformer.paper.results import results_folder, write_tables
 
     updated = write_tables(results_folder(results))
     if json_output:
@@ -65,8 +65,8 @@ def results_add(
     json_output: Json = False,
 ) -> None:
     """Record a run in the ledger."""
-    from specformer.experiments.ledger import add, results_folder
-    from specformer.training.run_folder import RunFolder
+    from specformer.paper.results import add, results_folder
+    from specformer.training.runs.folder import RunFolder
 
     folder = results_folder(results)
     entry = add(RunFolder.open(run), folder, name, split_names(recipes), replace=replace)

@@ -17,7 +17,7 @@ from specformer.errors import ConfigError, SpecformerError
 if TYPE_CHECKING:
     import numpy as np
 
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.runs.folder import RunFolder
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -88,7 +88,7 @@ def parse_images(text: str | None) -> int | list[int] | None:
 
 def refuse_taken(out: Path | None) -> None:
     """Refuse, before any work is done, a folder that no run can be written to."""
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.runs.folder import RunFolder
 
     if out:
         RunFolder(out).refuse_taken()
@@ -98,7 +98,7 @@ def refuse_taken(out: Path | None) -> None:
 
 def start_run(out: Path | None, name: str, config: dict[str, Any], holding: ExitStack) -> RunFolder:
     """A run in ``out``, else in a new folder below ``runs/``, for this process alone."""
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.runs.folder import RunFolder
 
     if out:
         holding.enter_context(RunFolder(out).held())
@@ -159,7 +159,7 @@ def finish_run(
 
 def repeat_command() -> str:
     """The command being run, in the form that repeats it anywhere."""
-    from specformer.training.run_folder import portable_command
+    from specformer.training.runs.folder import portable_command
 
     return portable_command(sys.argv[1:])
 

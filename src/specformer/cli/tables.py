@@ -37,7 +37,7 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specformer.training.run_folder import RunFolder
+    from specformer.training.runs.folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
 _OPTIONS = {
@@ -94,7 +94,7 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
-    from specformer.training.environment import choose_device
+    from specformer.training.runs.environment import choose_device
 
     given = {
         "images": parse_images(images),
@@ -147,8 +147,8 @@ def _run_table(
     """Run a table as a configuration says, and show it."""
     import torch
 
-    from specformer.experiments.tables import with_cited
-    from specformer.experiments.terminal import progress_bars, show_paper_table
+    from specformer.cli.terminal import progress_bars, show_paper_table
+    from specformer.paper.table_rows import with_cited
 
     number: int = config["table"]
     started: list[RunFolder] = []
@@ -172,7 +172,7 @@ def _run_table(
     settings = {option: value for option, value in parts.items() if value is not None}
     if number in _CHECKPOINTED:
         settings["begin"] = lambda: begin().path
-    table_of = getattr(import_module(f"specformer.experiments.table{number}"), f"table{number}")
+    table_of = getattr(import_module(f"specformer.paper.table{number}"), f"table{number}")
     with holding:
         with (
             withdrawn_if_refused(started),
@@ -218,7 +218,7 @@ def _refuse_given(options: Mapping[str, Any], why: str) -> None:
 
 
 def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: bool) -> None:
-    from specformer.experiments.terminal import show_paper_table
+    from specformer.cli.terminal import show_paper_table
 
     if json_output:
         print_json({"table": number, "rows": rows})
@@ -232,7 +232,7 @@ def _show_recorded_overhead(
     results: Path | None, cases: Sequence[str] | None, json_output: bool
 ) -> None:
     """What is recorded of the paper's times and memory, a suite of ``specformer bench``."""
-    from specformer.experiments.ledger import recorded_bench, results_folder
+    from specformer.paper.results import recorded_bench, results_folder
 
     found = [
         {**entry, "rows": [row for row in entry["rows"] if cases is None or row["case"] in cases]}
@@ -249,8 +249,8 @@ def _recorded(
     number: int, results: Path | None, chosen: Mapping[str, Sequence[str] | None]
 ) -> list[dict[str, Any]]:
     """The recorded rows of a table and the paper's own, those of some models and data sets."""
-    from specformer.experiments.ledger import recorded_rows, results_folder
-    from specformer.experiments.tables import with_cited
+    from specformer.paper.results import recorded_rows, results_folder
+    from specformer.paper.table_rows import with_cited
 
     rows = with_cited(number, recorded_rows(results_folder(results), number))
     for key, names in chosen.items():

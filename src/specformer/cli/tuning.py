@@ -72,12 +72,12 @@ def tune(
     ] = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
-    from specformer.experiments.search import TRIALS
-    from specformer.experiments.source_kind import source_name
-    from specformer.experiments.tables import plain_interval
-    from specformer.experiments.terminal import progress_bars
-    from specformer.experiments.tune import tune as search
-    from specformer.training.environment import choose_device
+    from specformer.cli.terminal import progress_bars
+    from specformer.paper.table_rows import plain_interval
+    from specformer.tasks.search import TRIALS
+    from specformer.tasks.source import source_name
+    from specformer.tasks.tune import tune as search
+    from specformer.training.runs.environment import choose_device
 
     folder = out or Path("runs") / f"tune-{source_name(source)}-{model}"
     refuse_taken(folder)

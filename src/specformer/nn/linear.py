@@ -1,10 +1,10 @@
 r"""Layers whose parameters may carry a leading *run* axis.
 
 Many independent models of one shape (ten splits, fifty images) train as one: stack their
-parameters along a new first axis (:func:`specformer.training.stacking.stack`) and the same module
-maps ``[runs, tokens, in]`` to ``[runs, tokens, out]``, each run with weights of its own. With plain
-parameters they are the ordinary layers. ``torch.func.vmap`` is not used: under it attention
-kernels fall back or fail, and shared matrices are read once per run.
+parameters along a new first axis (:func:`specformer.training.engine.stacking.stack`) and the same
+module maps ``[runs, tokens, in]`` to ``[runs, tokens, out]``, each run with weights of its
+own. With plain parameters they are the ordinary layers. ``torch.func.vmap`` is not used: under it
+attention kernels fall back or fail, and shared matrices are read once per run.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from specformer.reports import numbers
 from specformer.reports.contestants import Entry, contestant, contestant_looks
 from specformer.reports.tables import interval
-from specformer.training.graph_metrics import metric_named
+from specformer.training.evaluation.graph_metrics import metric_named
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from specformer.reports.molecule_section import molecule_section
 from specformer.reports.node_section import node_section
 from specformer.reports.style import theme_css
 from specformer.reports.tables import Table
-from specformer.training.run_folder import OUTPUTS, REPORT, RunFolder
+from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
 
 def render_report(run: RunFolder) -> str:

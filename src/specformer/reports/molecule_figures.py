@@ -10,7 +10,7 @@ from specformer.reports import plots
 from specformer.reports.contestants import Arrays, Entry, arrays_by
 from specformer.reports.figures import Picture, by_epoch, model_names, picture
 from specformer.reports.style import Look
-from specformer.training.graph_metrics import Metric, metric_named
+from specformer.training.evaluation.graph_metrics import Metric, metric_named
 
 
 def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:

@@ -26,7 +26,7 @@ from specformer.reports.sections import (
     took,
 )
 from specformer.reports.tables import Table
-from specformer.training.graph_metrics import metric_named
+from specformer.training.evaluation.graph_metrics import metric_named
 
 
 def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:

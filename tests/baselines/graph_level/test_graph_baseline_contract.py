@@ -25,8 +25,8 @@ from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError
 from specformer.graphs import read_graph_set
 from specformer.spectrum import decompose_many
-from specformer.training.graph_loop import GraphTask, fit_graphs
-from specformer.training.graph_schedule import GraphSchedule
+from specformer.training.loops.graphs import GraphTask, fit_graphs
+from specformer.training.optim.graph_schedule import GraphSchedule
 
 PADDING = {
     "spare_nodes": 5,

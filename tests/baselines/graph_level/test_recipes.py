@@ -13,12 +13,12 @@ import torch
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError
-from specformer.experiments.graph_models import graph_model
-from specformer.experiments.graph_recipe import BaselineRecipe, graph_recipe
-from specformer.experiments.paper import TABLE_3
-from specformer.experiments.table3 import table3
 from specformer.graphs import read_graph_set, write_graph_set
-from specformer.training.progress import Silent
+from specformer.paper.published import TABLE_3
+from specformer.paper.table3 import table3
+from specformer.tasks.graphs.models import graph_model
+from specformer.tasks.graphs.recipe import BaselineRecipe, graph_recipe
+from specformer.training.runs.progress import Silent
 
 #: On ZINC, where the benchmark asks for about half a million.
 PARAMETERS = {

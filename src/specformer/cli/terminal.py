@@ -1,0 +1,228 @@
+r"""What people see on the terminal: bars while they wait, tables at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Column, Table
+from rich.text import Text
+
+from specformer.errors import SpecformerError
+from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
+from specformer.reports.numbers import NONE, error, r_squared
+from specformer.reports.style import look
+from specformer.reports.tables import by_target
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.runs.progress import Progress, Silent, Update
+
+#: What a table puts around a cell: a line and two spaces.
+_MARGIN = 3
+
+
+@contextmanager
+def progress_bars(silent: bool) -> Iterator[Progress]:
+    """Bars on standard error; nothing at all when silent."""
+    if silent:
+        yield Silent()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),  # the one to shrink where the line is short
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[figure]}"),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+    )
+    bars = Bars(*columns, console=Console(stderr=True))
+    try:
+        yield _Shown(bars)
+    finally:
+        if bars.live.is_started:  # else there is no line to end
+            if any(task.visible for task in bars.tasks):
+                bars.stop()
+            else:  # nothing to end either, but what a terminal shows meanwhile
+                bars.live.transient = True
+                bars.live.stop()
+
+
+class _Shown:
+    """One bar a stage."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        self._bars.start()
+        task = self._bars.add_task(label, total=total, figure="")
+
+        def update(done: int, figure: float, **others: float) -> None:
+            shown = {unit: figure, **others}
+            text = " · ".join(
+                f"{name.replace('_', ' ')} {value:.3g}" for name, value in shown.items()
+            )
+            self._bars.update(task, completed=done, figure=text)
+
+        try:
+            yield update
+        except SpecformerError:
+            if not self._bars.tasks[task].completed:  # refused: there was nothing to wait for
+                self._bars.update(task, visible=False)
+            raise
+        # Early stopping ends a stage before its last epoch.
+        self._bars.update(task, total=self._bars.tasks[task].completed or 1)
+
+
+def show_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 2,
+    again: int | None = None,
+) -> None:
+    """Print a table, the first ``left`` columns flush left, figures flush right.
+
+    What is too wide goes on below, the first ``again`` columns, by default those on the left, once
+    more.
+    """
+    columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
+    widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
+    # Piped output has no width of its own: there a row is a line.
+    all_columns = max(160, 1 + sum(width + _MARGIN for width in widths))
+    console = Console() if sys.stdout.isatty() else Console(width=all_columns)
+    for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
+        shown = Table(title=None if number else escape(title))
+        for column in part:
+            side: Literal["left", "right"] = "left" if column < left else "right"
+            shown.add_column(escape(header[column]), justify=side, overflow="fold")
+        for row in rows:
+            shown.add_row(*(row[column] for column in part))
+        console.print(shown)
+
+
+def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
+    """Columns of tables no wider than ``room``, if they can be; each begins with the first ones.
+
+    Example:
+        >>> _parts([5, 10, 10, 10], 1, 40)
+        [[0, 1, 2], [0, 3]]
+    """
+    first = list(range(again))
+    used = full = 1 + sum(widths[column] + _MARGIN for column in first)
+    parts = [list(first)]
+    for column in range(again, len(widths)):
+        if used + widths[column] + _MARGIN > room and len(parts[-1]) > again:
+            parts.append(list(first))
+            used = full
+        parts[-1].append(column)
+        used += widths[column] + _MARGIN
+    return parts
+
+
+def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
+    """One of the paper's tables, the best of each column in bold."""
+    header, cells, bold = table_grid(table, rows)
+    lines = [
+        [
+            f"[bold]{escape(cell)}[/bold]" if i in strong else escape(cell)
+            for i, cell in enumerate(line)
+        ]
+        for line, strong in zip(cells, bold, strict=True)
+    ]
+    show_table(f"Table {table} · {caption(table)}", header, lines, left=1)
+
+
+def show_filters(rows: Sequence[dict[str, Any]]) -> None:
+    """Learned filters, a line each."""
+    lines = [
+        (
+            row["filter"],
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            error(row["sse"]["mean"]),
+            r_squared(row["r2"]["mean"]),
+            f"{row['epochs']:.0f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    header = ("filter", "model", "parameters", "SSE", "R²", "epochs", "seconds")
+    show_table("Learned filters", header, lines)
+
+
+def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
+    """Node classification, a line a model."""
+    lines = [
+        (
+            escape(row["dataset"]),
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            interval(row["test"]),
+            interval(row["test_by_accuracy"]),
+            f"{row['epochs']:.0f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    header = (
+        "data",
+        "model",
+        "parameters",
+        "test accuracy, %",
+        "by val. accuracy",
+        "epochs",
+        "seconds",
+    )
+    show_table("Node classification", header, lines)
+
+
+def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
+    """Predictions for many graphs, a line a model."""
+    together = any("test_together" in row for row in rows)
+    lines = [
+        (
+            escape(row["dataset"]),
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            metric_named(row["metric"]).label,
+            plain_interval(row["test"]),
+            *([_together(row)] if together else []),
+            plain_interval(row["val"]),
+            f"{row['seconds_per_epoch']:.2f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    joint = ["runs together"] if together else []
+    header = ["data", "model", "parameters", "metric", "test", *joint, "validation", "s/epoch"]
+    show_table("Many graphs", [*header, "seconds"], lines)
+    if several := by_target(rows):
+        of_targets = [
+            (
+                escape(row["dataset"]),
+                look(row["model"]).label,
+                escape(row["target"]),
+                plain_interval(row["test"]) if row["test"] else NONE,
+            )
+            for row in several
+        ]
+        show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
+
+
+def _together(row: dict[str, Any]) -> str:
+    figure = row.get("test_together")
+    return NONE if figure is None else plain_interval({"mean": figure, "ci95": None})
+
+
+#: How the rows of each kind of training are shown.
+SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
+    "filters": show_filters,
+    "nodes": show_nodes,
+    "molecules": show_molecules,
+}

@@ -1,0 +1,1 @@
+"""The paper's tables and figures, the demo, and the ledger of recorded results."""

@@ -1,0 +1,99 @@
+r"""Table 1: recovering five filters from filtered images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.datasets import FILTERS, paper_images, target_filter
+from specformer.errors import check_known
+from specformer.paper.published import TABLE_1
+from specformer.paper.table_rows import table_row
+from specformer.reports.contestants import array_name
+from specformer.spectrum import decompose
+from specformer.tasks.signals.fit import Contestant, learn_filters
+from specformer.tasks.signals.recipe import MODELS, recipe_settings, signal_recipe
+from specformer.training.runs.progress import Progress
+
+
+def table1(
+    *,
+    images: int | Sequence[int] | None = None,
+    filters: Sequence[str] = tuple(FILTERS),
+    models: Sequence[str] = MODELS,
+    recipes: Sequence[str] | None = None,
+    assignments: Sequence[str] = (),
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    device: torch.device,
+    seed: int = 0,
+    progress: Progress,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Run the table, or the part of it that is asked for.
+
+    Every model trains by the recipe ``paper``; Specformer also by each other recipe. ``images`` is
+    how many of them, from the first, or the numbers of some.
+
+    Returns the result (with the contract's ``rows``) and the arrays of a report.
+    """
+    for name in filters:
+        target_filter(name)
+    names = list(recipe_settings()) if recipes is None else list(recipes)
+    contestants = _contestants(models, names, assignments)
+    signals = paper_images(data)
+    if images is None or isinstance(images, int):
+        signals = signals.first(images)
+    else:
+        signals = signals.numbered(images)
+    started = time.perf_counter()
+    with progress.stage("spectrum of the grid", 1, "seconds") as update:
+        spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
+        update(1, time.perf_counter() - started)
+    spectrum_seconds = time.perf_counter() - started
+    study = learn_filters(signals, spectrum, filters, contestants, seed=seed, progress=progress)
+    result = {
+        "table": 1,
+        "title": "Learning spectral filters (Table 1)",
+        "seconds": time.perf_counter() - started,
+        "spectrum_seconds": spectrum_seconds,
+        "spectra": [{"name": signals.graph.name, **spectrum.summary()}],
+        "recipes": {
+            contestant.recipe_name: asdict(contestant.recipe) for contestant in contestants
+        },
+        "rows": [row for entry in study.rows for row in _table_rows(entry)],
+        "filters": study.rows,
+    }
+    return result, study.arrays
+
+
+def _contestants(
+    models: Sequence[str], recipes: Sequence[str], assignments: Sequence[str]
+) -> list[Contestant]:
+    check_known("model", MODELS, *models)
+    chosen = []
+    for model in models:
+        for recipe in recipes if model == "specformer" else ["paper"]:
+            label = array_name(model, recipe)
+            chosen.append(Contestant(model, recipe, signal_recipe(recipe, assignments), label))
+    return chosen
+
+
+def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a metric."""
+    return [
+        table_row(
+            entry,
+            dataset=entry["filter"],
+            metric=metric,
+            values=entry[metric],
+            runs=entry["images"],
+            paper=TABLE_1[entry["model"]][metric][entry["filter"]],
+        )
+        for metric in ("sse", "r2")
+    ]

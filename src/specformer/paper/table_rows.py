@@ -1,0 +1,287 @@
+r"""Tables as people read them: ours beside the paper's, models down, data sets across."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3
+from specformer.reports.numbers import error, r_squared
+from specformer.reports.style import look
+
+#: Models as the paper's tables have them, Graphormer where Table 3 does, Specformer last.
+_OTHERS = dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3, *PCQM4MV2])
+_ORDER = (*(model for model in _OTHERS if model != "specformer"), "specformer")
+#: In place of a recipe: the figure is the paper's, nothing was run.
+CITED = "cited"
+#: In place of a table's number: Table 2 with one figure a cell.
+BRIEF = "2-brief"
+#: How Table 4 calls its variants, which stand in place of recipes.
+VARIANT_NAMES = {
+    "bare": "Medium, λ alone",
+    "encoding": "Medium, ρ(λ) without attention",
+    "medium": "Medium",
+    "small": "Small",
+    "large": "Large",
+}
+
+
+def by_itself(metric: str) -> str:
+    """The name of a metric at the epoch where it was best on the validation part."""
+    return f"{metric}-by-{metric}"
+
+
+def at_end(metric: str) -> str:
+    """The name of a metric at the last epoch."""
+    return f"{metric}-at-end"
+
+
+@dataclass(frozen=True)
+class _Style:
+    """How one table's cells are written from rows by metric; ``best`` of the first metric.
+
+    ``metric`` and ``best`` are one for the whole table, or those of each data set.
+    """
+
+    metric: str | dict[str, str]
+    best: Callable[[Iterable[float]], float] | dict[str, Callable[[Iterable[float]], float]]
+    cell: Callable[[dict[str, dict[str, Any]]], str]
+    caption: str
+
+    def metric_of(self, dataset: str) -> str:
+        return self.metric if isinstance(self.metric, str) else self.metric[dataset]
+
+    def best_of(self, dataset: str, figures: Iterable[float]) -> float:
+        best = self.best[dataset] if isinstance(self.best, dict) else self.best
+        return best(figures)
+
+
+def _signal_cell(rows: dict[str, dict[str, Any]]) -> str:
+    sse, r2 = rows["sse"], rows.get("r2", {"mean": None})
+    return f"{error(sse['mean'])} ({r_squared(r2['mean'])}) [{error(sse['paper'])}]"
+
+
+def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
+    by_loss, by_accuracy = rows["accuracy"], rows[by_itself("accuracy")]
+    paper = by_loss["paper"]
+    cited = "–" if paper is None else f"{100 * paper:.2f}"
+    return f"{interval(by_loss)} ({100 * by_accuracy['mean']:.2f}) [{cited}]"
+
+
+def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
+    row = rows[by_itself("accuracy")]
+    return interval(row) + ("" if row["paper"] is None else f" [{100 * row['paper']:.2f}]")
+
+
+def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
+    metric, row = next((metric, row) for metric, row in rows.items() if "-" not in metric)
+    if row["recipe"] == CITED:
+        return f"[{plain_interval(row)}]"
+    epochs = ((by_itself(metric), ""), (at_end(metric), "end "))
+    others = [f"{mark}{rows[name]['mean']:.4f}" for name, mark in epochs if name in rows]
+    shown = plain_interval(row) + (f" ({', '.join(others)})" if others else "")
+    cited = "–" if row["paper"] is None else f"{row['paper']:.4f}"
+    return f"{shown} [{cited}]"
+
+
+def _ablation_cell(rows: dict[str, dict[str, Any]]) -> str:
+    return _node_cell(rows) if "accuracy" in rows else _graph_cell(rows)
+
+
+_STYLES: dict[int | str, _Style] = {
+    1: _Style("sse", min, _signal_cell, "Mean SSE (R²) [the paper's SSE]"),
+    2: _Style(
+        "accuracy",
+        max,
+        _node_cell,
+        "Test accuracy, %, ± 95% interval at the lowest validation loss (at the highest validation "
+        "accuracy) [the paper's]",
+    ),
+    3: _Style(
+        {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap", "pcqm4mv2": "mae"},
+        {"zinc": min, "molhiv": max, "molpcba": max, "pcqm4mv2": min},
+        _graph_cell,
+        "Test MAE on ZINC and PCQM4Mv2 (lower is better), ROC-AUC on MolHIV and average precision "
+        "on MolPCBA (higher is better), ± 95% interval, at the epoch that the recipe keeps (at "
+        "that of the best validation metric, where it is another; end: at the last) [the paper's; "
+        "a row marked cited has nothing else]",
+    ),
+    4: _Style(
+        {"squirrel": "accuracy", "citeseer": "accuracy", "molpcba": "ap"},
+        max,
+        _ablation_cell,
+        "Test accuracy as in Table 2, and average precision on MolPCBA as in Table 3, ± 95% "
+        "interval [the paper's]",
+    ),
+    BRIEF: _Style(
+        by_itself("accuracy"),
+        max,
+        _brief_cell,
+        "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
+    ),
+}
+
+
+def interval(row: dict[str, Any]) -> str:
+    """A fraction of 1 as per cent with its 95% interval, if it has one.
+
+    Example:
+        >>> interval({"mean": 0.885, "ci95": 0.0101}), interval({"mean": 0.885, "ci95": None})
+        ('88.50 ± 1.01', '88.50')
+        >>> interval({"mean": 0.885, "ci95": 2.4098})  # of two runs: wider than all there can be
+        '88.50 ± over 100'
+    """
+    mean, spread = f"{100 * row['mean']:.2f}", row["ci95"]
+    if spread is None:
+        return mean
+    return f"{mean} ± over 100" if spread > 1.0 else f"{mean} ± {100 * spread:.2f}"
+
+
+def plain_interval(row: dict[str, Any]) -> str:
+    """A figure to four decimals with its 95% interval, if it has one.
+
+    An error in the targets' units may be far from 1; then it has three digits.
+
+    Example:
+        >>> plain_interval({"mean": 0.066, "ci95": 0.003})
+        '0.0660 ± 0.0030'
+        >>> plain_interval({"mean": 1.5e-7, "ci95": None})
+        '1.50×10⁻⁷'
+    """
+    mean, spread = row["mean"], row["ci95"]
+    if mean != 0 and not 0.001 <= abs(mean) < 10_000:
+        return error(mean) + ("" if spread is None else f" ± {error(spread, like=mean)}")
+    return f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
+
+
+def caption(table: int | str) -> str:
+    """What a cell of that table holds."""
+    return _STYLES[table].caption
+
+
+def contestant_name(model: str, recipe: str) -> str:
+    """A model's name, with its recipe unless that is the paper's.
+
+    Example:
+        >>> contestant_name("specformer", "projected")
+        'Specformer, projected'
+    """
+    if recipe in VARIANT_NAMES:
+        return VARIANT_NAMES[recipe]
+    plain = recipe == "paper" or (model != "specformer" and recipe not in (CITED, "best"))
+    return look(model).label + ("" if plain else f", {recipe}")
+
+
+def table_grid(
+    table: int | str, rows: Sequence[dict[str, Any]]
+) -> tuple[list[str], list[list[str]], list[set[int]]]:
+    """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
+    style = _STYLES[table]
+    datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
+    found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
+    for row in rows:
+        contestant = found.setdefault((row["model"], row["recipe"]), {})
+        contestant.setdefault(row["dataset"], {})[row["metric"]] = row
+    compared = {
+        who: {name: cells[name][style.metric_of(name)] for name in datasets if name in cells}
+        for who, cells in found.items()
+    }
+    best = {
+        name: style.best_of(name, (own[name]["mean"] for own in compared.values() if name in own))
+        for name in datasets
+    }
+    lines, bold = [], []
+    for who, own in compared.items():
+        counts = [row["parameters"] for row in own.values() if row["parameters"] is not None]
+        span = sorted({min(counts), max(counts)}) if counts else []
+        size = "–".join(f"{count:,}" for count in span) or "–"
+        shown = [style.cell(found[who][name]) if name in own else "–" for name in datasets]
+        lines.append([contestant_name(*who), size, *shown])
+        columns = enumerate(datasets, start=2)
+        bold.append({at for at, name in columns if name in own and own[name]["mean"] == best[name]})
+    return ["model", "parameters", *datasets], lines, bold
+
+
+def table_row(
+    entry: dict[str, Any],
+    *,
+    dataset: str,
+    metric: str,
+    values: dict[str, Any],
+    runs: int,
+    paper: float | None,
+) -> dict[str, Any]:
+    """A row as the command line's JSON and the ledger have it."""
+    return {
+        "model": entry["model"],
+        "recipe": entry["recipe"],
+        "dataset": dataset,
+        "metric": metric,
+        "mean": values["mean"],
+        "ci95": values["ci95"],
+        "values": values["values"],
+        "runs": runs,
+        "paper": paper,
+        "parameters": entry["parameters"],
+        "seconds": entry["seconds"],
+    }
+
+
+def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows and, of Table 3, the paper's own figures for models that were not run.
+
+    They come in the paper's order, for the data sets that something was run on.
+
+    Example:
+        >>> row = {"model": "specformer", "dataset": "zinc", "recipe": "paper"}
+        >>> [cited["model"] for cited in with_cited(3, [row])[:2]]
+        ['gcn', 'gin']
+    """
+    if table != 3:
+        return list(rows)
+    metrics = _STYLES[3].metric
+    present = [name for name in metrics if any(row["dataset"] == name for row in rows)]
+    run = {(row["model"], row["dataset"]) for row in rows}
+    cited = [
+        row
+        for row in _papers_rows(present)
+        if (row["model"], row["dataset"]) not in run and row["model"] != "specformer"
+    ]
+    places = {name: place for place, name in enumerate(metrics)}
+    return sorted([*rows, *cited], key=lambda row: (paper_order(row), places[row["dataset"]]))
+
+
+def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """What the paper has for these sets of many graphs."""
+    found: list[tuple[str, str, float, float | None, int | None]] = [
+        (model, name, *figures[name], None)
+        for model, figures in TABLE_3.items()
+        for name in datasets
+        if name in figures
+    ]
+    if "pcqm4mv2" in datasets:
+        found += [(model, "pcqm4mv2", mean, None, size) for model, (mean, size) in PCQM4MV2.items()]
+    return [
+        table_row(
+            {"model": model, "recipe": CITED, "parameters": size, "seconds": 0.0},
+            dataset=name,
+            metric=_STYLES[3].metric_of(name),
+            values={"mean": mean, "ci95": spread, "values": []},
+            runs=0,
+            paper=mean,
+        )
+        for model, name, mean, spread, size in found
+    ]
+
+
+def paper_order(row: dict[str, Any]) -> tuple[int, int]:
+    """Where a row's model stands in the paper's tables, the authors' and its tuned recipe last."""
+    place = _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)
+    return place, {"authors": 1, "best": 2}.get(row["recipe"], 0)
+
+
+def _column(dataset: str) -> int:
+    """Where a data set stands in the paper's Table 2; those of other tables keep their order."""
+    known = list(TABLE_2["specformer"])
+    return known.index(dataset) if dataset in known else len(known)

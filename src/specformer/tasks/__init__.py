@@ -1,0 +1,1 @@
+"""What ``train``, ``resume``, ``predict`` and ``tune`` do, for nodes, graphs and signals."""

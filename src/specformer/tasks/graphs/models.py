@@ -1,0 +1,139 @@
+r"""Models for a set of many small graphs, by name and recipe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from specformer.baselines.graph_level import GRAPH_BASELINES
+from specformer.datasets import GRAPH_SETS
+from specformer.errors import ConfigError, RunError, check_known
+from specformer.graphs import GraphSet
+from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.nn import GraphSpecformer
+from specformer.nn.pretrained import Pretrained
+from specformer.tasks.graphs.recipe import BaselineRecipe, GraphRecipe
+from specformer.training.runs.folder import RunFolder
+
+#: Models of many graphs, ours first.
+GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
+
+
+def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
+    """A fresh model of that name with room for what these graphs hold."""
+    outputs = num_outputs(graphs, recipe)
+    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, graphs.num_features)
+
+
+def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
+    """How many numbers a model puts out: one a target or, if that has several classes, one a class.
+
+    Example:
+        >>> graphs = GraphSet([1] * 3, [0] * 3, [], y=[[0.0], [1.0], [2.0]])
+        >>> num_outputs(graphs, GraphRecipe(task="classification").settled(graphs))
+        3
+    """
+    if recipe.loss != "ce":
+        return graphs.num_tasks
+    if graphs.class_names is not None:
+        return len(graphs.class_names)
+    assert graphs.y is not None
+    return int(np.nanmax(graphs.y)) + 1
+
+
+def cardinalities(graphs: GraphSet, recipe: GraphRecipe) -> tuple[list[int], list[int]]:
+    """How many values each column of atoms and bonds may take.
+
+    Those of a named set, of OGB's lists for SMILES, or of the graphs themselves. Graphs beyond what
+    a recipe says are refused.
+    """
+    named = GRAPH_SETS.get(graphs.name)
+    if named and len(named.atom_cardinalities) == graphs.node_feat.shape[1]:
+        atoms, bonds = named.atom_cardinalities, named.bond_cardinalities
+    elif graphs.smiles is not None and graphs.node_feat.shape[1] == len(ATOM_CARDINALITIES):
+        atoms, bonds = ATOM_CARDINALITIES, BOND_CARDINALITIES
+    else:
+        atoms, bonds = graphs.node_cardinalities, graphs.edge_cardinalities
+    columns = list(recipe.atoms or atoms)
+    if len(columns) != graphs.node_feat.shape[1]:
+        raise ConfigError(
+            f"atoms={columns}: {graphs.name} has {graphs.node_feat.shape[1]} columns of atoms."
+        )
+    beyond = graphs.outside(columns, bonds)
+    if len(beyond):
+        raise ConfigError(
+            f"{graphs.name}: graph {beyond[0]} has an atom or bond beyond atoms={columns}, "
+            f"bonds={list(bonds)}."
+        )
+    return columns, list(bonds)
+
+
+def graph_model(
+    name: str,
+    recipe: GraphRecipe,
+    atoms: Sequence[int],
+    bonds: Sequence[int],
+    outputs: int,
+    in_channels: int = 0,
+) -> nn.Module:
+    """A fresh model of that name."""
+    check_known("model", GRAPH_MODELS, name)
+    data: dict[str, Any] = {
+        "node_cardinalities": atoms,
+        "edge_cardinalities": bonds,
+        "out_channels": outputs,
+        "in_channels": in_channels,
+    }
+    options = asdict(recipe.model)
+    if name in GRAPH_BASELINES:
+        return _baseline(name, options, data)
+    return GraphSpecformer(**data, **options)
+
+
+def load_graph_models(run: RunFolder) -> list[Pretrained]:
+    """The models of a finished run."""
+    name = run.result("model")["model"]
+    kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
+
+
+def same_columns(graphs: GraphSet, model: Pretrained) -> None:
+    """Refuse graphs whose nodes and bonds have other columns than a trained model knows."""
+    for what, found, expected in (
+        ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
+        ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
+        ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
+    ):
+        if found != expected:
+            raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
+
+
+def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
+    """Atoms of the largest rings that a model asks for; None where it asks for none.
+
+    Example:
+        >>> largest_ring("gsn", BaselineRecipe()), largest_ring("gin", BaselineRecipe())
+        (8, None)
+    """
+    if name not in GRAPH_BASELINES:
+        return None
+    known = inspect.signature(GRAPH_BASELINES[name]).parameters
+    if "max_ring" not in known:
+        return None
+    assert isinstance(recipe, BaselineRecipe)
+    return recipe.model.max_ring or int(known["max_ring"].default)
+
+
+def _baseline(name: str, options: dict[str, Any], data: dict[str, Any]) -> nn.Module:
+    kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
+    known = inspect.signature(kind).parameters
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            raise ConfigError(f"model.{option}: {name} has no such setting.")
+    return kind(**data, **given)

@@ -1,0 +1,150 @@
+r"""Several runs of one model at once, each lane a process of its own.
+
+A small model leaves most of a GPU idle. What a lane has trained lies in the checkpoints of its
+runs, so that who asked for them finds every run done, with the numbers it would have had alone on
+as many threads.
+"""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+from torch import multiprocessing  # sends tensors in shared memory
+
+from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
+from specformer.tasks.graphs.setup import GraphJob
+from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.runs.progress import Update
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """A run has done so many epochs."""
+
+    run: int
+    done: int
+    figure: float
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A run is done; the seconds were spent before it was taken up here."""
+
+    before: float
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A lane gives up: one sentence for a user, or a traceback for a developer."""
+
+    what: str
+    is_sentence: bool
+
+
+_Message = _Epoch | _Ended | _Failed
+
+
+def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
+    """Refuse what cannot be, before anything is computed."""
+    if lanes < 1:
+        raise ConfigError(f"--lanes {lanes}: at least one, please.")
+    if lanes > 1 and workers.size > 1:
+        raise ConfigError("--lanes: torchrun's processes already train every run together.")
+
+
+def train_in_lanes(job: GraphJob, checkpoints: Sequence[Path], lanes: int, update: Update) -> float:
+    """Train all runs, ``lanes`` of them at a time, until the checkpoint of each is that of its end.
+
+    ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
+    which checkpoints held already.
+    """
+    threads = max(1, torch.get_num_threads() // lanes)
+    spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+    running: dict[Connection, BaseProcess] = {}
+    try:
+        for lane in range(lanes):
+            here, there = spawn.Pipe(duplex=False)
+            process = spawn.Process(
+                target=_lane,
+                args=(job, checkpoints[lane::lanes], lane, lanes, threads, there),
+                daemon=True,
+            )
+            process.start()
+            there.close()  # so that the pipe ends when the lane does
+            running[here] = process
+        return _followed(running, update)
+    finally:
+        for started in running.values():
+            started.terminate()
+            started.join()
+
+
+def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
+    """Hear all lanes out."""
+    before, epochs, open_pipes = 0.0, dict[int, int](), set(running)
+    while open_pipes:
+        for pipe in wait(list(open_pipes)):
+            assert isinstance(pipe, Connection)
+            try:
+                message: _Message = pipe.recv()
+            except EOFError:
+                open_pipes.remove(pipe)
+                _check_end(running[pipe])
+                continue
+            match message:
+                case _Epoch(run, done, figure):
+                    epochs[run] = done
+                    update(sum(epochs.values()), figure)
+                case _Ended(seconds):
+                    before += seconds
+                case _Failed(what, is_sentence):
+                    raise RunError(what) if is_sentence else RuntimeError(what)
+    return before
+
+
+def _check_end(process: BaseProcess) -> None:
+    process.join()
+    if process.exitcode != 0:
+        raise RunError(
+            f"a lane ended with status {process.exitcode}: perhaps memory ran out; take fewer "
+            "--lanes. What was trained is kept."
+        )
+
+
+def _lane(
+    job: GraphJob,
+    checkpoints: Sequence[Path],
+    lane: int,
+    lanes: int,
+    threads: int,
+    pipe: Connection,
+) -> None:
+    """Every so many of the runs, one after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started the lanes ends them
+    torch.set_num_threads(threads)
+    try:
+        store = job.store()
+        for run, checkpoint in zip(range(lane, len(job.splits), lanes), checkpoints, strict=True):
+            told = partial(_tell, pipe, run)
+            fit = job.fit(store, run, checkpoint=checkpoint, on_epoch=told)
+            pipe.send(_Ended(fit.seconds_before))
+    except BrokenPipeError:
+        pass  # nobody hears: the process that asked is gone
+    except SpecformerError as error:
+        pipe.send(_Failed(str(error), is_sentence=True))
+    except OSError as error:
+        pipe.send(_Failed(system_sentence(error), is_sentence=True))
+    except Exception:
+        pipe.send(_Failed(traceback.format_exc(), is_sentence=False))
+
+
+def _tell(pipe: Connection, run: int, done: int, figure: float) -> None:
+    pipe.send(_Epoch(run, done, figure))

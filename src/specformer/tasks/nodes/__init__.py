@@ -1,0 +1,1 @@
+"""Learning on the nodes of one graph."""

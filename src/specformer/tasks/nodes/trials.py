@@ -1,0 +1,109 @@
+r"""Settings for the nodes of one graph, as a search tries them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from specformer.baselines import Propagation
+from specformer.datasets import make_splits, node_graph
+from specformer.graphs import Graph
+from specformer.spectrum import AnySpectrum
+from specformer.tasks.nodes.recipe import (
+    NODE_MODELS,
+    NodeRecipe,
+    node_model,
+    node_recipe,
+    refuse_idle_settings,
+)
+from specformer.tasks.nodes.setup import (
+    fit_task,
+    fresh_models,
+    node_landmarks,
+    node_operator,
+    node_spectrum,
+    node_task,
+)
+from specformer.tasks.search import Measured, Trials, sustained
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.summaries import summary
+from specformer.training.loops.nodes import NodeFit, NodeTask
+
+#: Neighbouring epochs whose mean validation accuracy counts.
+_SUSTAINED = 20
+
+
+class NodeTrials(Trials):
+    """One model on the nodes of one graph, a :class:`~specformer.tasks.search.Subject`.
+
+    A score is the :func:`~specformer.tasks.search.sustained` validation accuracy, the mean
+    over splits; test nodes are not looked at.
+    """
+
+    models, space_file, monitor = NODE_MODELS, "node_search.yaml", "accuracy"
+    metric, lower = "accuracy", False
+    begun_from: str | None = None
+
+    def _load(self, data: str | Path | None) -> None:
+        refuse_idle_settings(self.model, self.recipe(self.assignments), self.assignments)
+        self.graph: Graph = node_graph(self.source, data)
+        self.name = self.graph.name
+        self._tasks: dict[tuple[str, int], NodeTask] = {}
+        self._operators: dict[str, AnySpectrum | Propagation] = {}
+
+    def recipe(self, changes: Sequence[str]) -> NodeRecipe:
+        """The recipe with these changes."""
+        return node_recipe(self.recipe_name, self.source, changes, self.model)[1]
+
+    @property
+    def runs(self) -> int:
+        """Splits that finalists train on unless someone says."""
+        split = self.recipe(self.assignments).split
+        return len(make_splits(self.graph, split, None, self.seed))
+
+    def size(self, recipe: NodeRecipe) -> int:
+        """Parameters of a recipe's model."""
+        fresh = node_model(self.model, recipe, self.graph.num_features, self.graph.num_classes)
+        return sum(parameter.numel() for parameter in fresh.parameters())
+
+    def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
+        """One setting, trained on every split at once."""
+        fit = self._fit(recipe, splits)
+        chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
+        _, loss, accuracy = fit.curves.unbind(dim=-1)
+        counted = accuracy.where(~loss.isnan(), torch.nan)  # else that of a constant guess
+        score = float(sustained(counted, fit.epochs, _SUSTAINED).mean())
+        return Measured(
+            score=score if math.isfinite(score) else None,
+            val=summary(chosen.val.tolist()),
+            epochs=float(fit.epochs.double().mean()),
+        )
+
+    def _fit(self, recipe: NodeRecipe, splits: int) -> NodeFit:
+        key = recipe.features, splits
+        if key not in self._tasks:
+            parts = make_splits(self.graph, recipe.split, splits, self.seed)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.device, self.model)
+        operator = self._operator(recipe)
+        models = fresh_models(self.model, recipe, self.graph, splits, self.seed)
+        with matmul_precision(recipe.precision, self.device):
+            return fit_task(
+                models,
+                self._tasks[key],
+                operator,
+                recipe,
+                landmarks=node_landmarks(operator, recipe),
+                cache=self.cache,
+            )
+
+    def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
+        """Made once for all trials: distances and Ritz pairs take longer than some trials do."""
+        ours = self.model == "specformer"
+        key = recipe.spectrum_key if ours else "propagation"
+        if key not in self._operators:
+            spectrum = node_spectrum(self.graph, recipe, self.device, self.cache) if ours else None
+            self._operators[key] = node_operator(self.model, self.graph, spectrum, self.device)
+        return self._operators[key]

@@ -1,0 +1,1 @@
+"""Recipes: named settings in YAML."""

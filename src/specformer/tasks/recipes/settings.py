@@ -1,0 +1,177 @@
+r"""Recipes: named settings in YAML, checked against data classes, overridable one by one."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from specformer.errors import ConfigError, nearest
+
+Recipe = TypeVar("Recipe")
+
+#: YAML 1.1 reads 1e-3, without a point, as text.
+_SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+#: How ``int | None`` and ``Optional[int]`` are told.
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
+    """A ``kind`` from plain settings; unknown keys and wrong types are named, with the file.
+
+    Example:
+        >>> from specformer.training.optim.schedule import Schedule
+        >>> build(Schedule, {"epochs": 5}, "example").epochs
+        5
+    """
+    hints = typing.get_type_hints(kind)
+    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key not in fields:
+            raise ConfigError(f"{where}: unknown key {key!r}; {_suggestion(key, fields)}")
+        hint = hints[key]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{where}: {key} should hold settings, not {value!r}.")
+            values[key] = build(hint, value, f"{where}: {key}")
+        else:
+            values[key] = _checked(hint, value, f"{where}: {key}")
+    try:
+        return kind(**values)
+    except ConfigError as error:  # a bad value: say where it was set
+        raise ConfigError(f"{where}: {error}") from error
+    except TypeError as error:
+        raise ConfigError(f"{where}: {error}.") from error
+
+
+def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """Settings with ``key=value`` assignments applied; dots reach into groups, values are YAML.
+
+    Example:
+        >>> override({"schedule": {"epochs": 5}}, ["schedule.epochs=7"])
+        {'schedule': {'epochs': 7}}
+    """
+    changed = copy.deepcopy(dict(settings))
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {assignment}: expected key=value.")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {assignment}: the value is not valid YAML.") from error
+        *groups, leaf = path.split(".")
+        target: dict[str, Any] = changed
+        for group in groups:
+            target = target.setdefault(group, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"--set {assignment}: {group!r} is not a group of settings.")
+        target[leaf] = value
+    return changed
+
+
+def refuse_idle(assignments: Iterable[str], idle: Iterable[str], why: str) -> None:
+    """Refuse assignments to keys, or to any key of groups, that would change nothing.
+
+    Example:
+        >>> refuse_idle(["model.num_heads=2"], ["model"], "gcn has none")
+        Traceback (most recent call last):
+        specformer.errors.ConfigError: --set model.num_heads=2 would change nothing: gcn has none.
+    """
+    useless = set(idle)
+    for assignment in assignments:
+        key = assignment.partition("=")[0]
+        if useless & {key, key.partition(".")[0]}:
+            raise ConfigError(f"--set {assignment} would change nothing: {why}.")
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes on top; a group's settings are changed one by one.
+
+    Example:
+        >>> merged({"schedule": {"epochs": 5, "warmup": 1}}, {"schedule": {"epochs": 7}})
+        {'schedule': {'epochs': 7, 'warmup': 1}}
+    """
+    merged = dict(base)
+    for key, value in change.items():
+        inner = merged.get(key)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[key] = {**inner, **value}
+        else:
+            merged[key] = value
+    return merged
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings that a YAML file holds: a recipe's, or a training run's ``config.yaml``."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML.") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
+    if "command" not in content:
+        return content
+    settings = content.get("settings")
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path}: of a run that has no settings; name one of specformer train.")
+    return settings
+
+
+def _suggestion(key: str, known: Iterable[str]) -> str:
+    close = nearest(key, known)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(known))}."
+
+
+def _checked(hint: Any, value: Any, where: str) -> Any:
+    """The value as its type, or a word on what it should be."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in _UNIONS:
+        for choice in arguments:
+            with suppress(ConfigError):
+                return _checked(choice, value, where)
+    if origin is list and isinstance(value, list):
+        return [_checked(arguments[0], item, where) for item in value]
+    if origin is typing.Literal and value in arguments:
+        return value
+    if hint is float and (number := _finite(value)) is not None:
+        return number
+    if hint is not float and type(value) is hint:  # exactly: True is no whole number
+        return value
+    raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")
+
+
+def _finite(value: Any) -> float | None:
+    """A number as people write it, or None."""
+    if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
+        return _finite(float(value))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else None
+
+
+def _describe(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return " or ".join(repr(choice) for choice in typing.get_args(hint))
+    if origin in _UNIONS:
+        return " or ".join(_describe(choice) for choice in typing.get_args(hint))
+    if origin is list:
+        return f"[{_describe(*typing.get_args(hint))}, …]"
+    return {
+        type(None): "empty",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+    }.get(hint, "text")

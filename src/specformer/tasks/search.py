@@ -1,0 +1,345 @@
+r"""Random search for settings, judged on validation data alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specformer.errors import ConfigError, RunError, check_known
+from specformer.files import write_text
+from specformer.tasks.recipes.book import shipped
+from specformer.training.engine.capture import release_memory
+from specformer.training.runs.progress import Progress
+
+#: Files of a search in its folder.
+TRIALS, BEST = "trials.jsonl", "best.yaml"
+#: How many of the best trials may be started from; which share of their settings is drawn anew.
+_PARENTS, _CHANGED = 3, 0.25
+#: Draws of one trial before it is given up: some widths no number of heads divides.
+_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good a setting is on validation data.
+
+    Args:
+        score: what trials are ranked by; None where training diverged.
+        val: the :func:`~specformer.training.evaluation.summaries.summary` of what training gives.
+        epochs: the mean over runs.
+    """
+
+    score: float | None
+    val: dict[str, Any] | None
+    epochs: float
+
+
+class Subject(Protocol):
+    """A model on its data, whose settings are searched.
+
+    Args:
+        source, model: what was asked for.
+        name: that of the data.
+        metric: what a score is, and ``lower`` whether less of it is better.
+        assignments: ``key=value`` changes that all trials have.
+        space: the lists that trials draw from, by key.
+        begun_from: what tells the models apart that trials start from; None for fresh ones.
+    """
+
+    source: str
+    model: str
+    name: str
+    metric: str
+    lower: bool
+    assignments: list[str]
+    space: dict[str, list[Any]]
+    begun_from: str | None
+
+    def recipe(self, changes: Sequence[str]) -> Any:
+        """The recipe, a data class, with these changes; refuses those that it cannot have."""
+        ...
+
+    def size(self, recipe: Any) -> int:
+        """Parameters of its model; refuses settings that no model can have."""
+        ...
+
+    def measure(self, recipe: Any, splits: int) -> Measured:
+        """Train on that many splits and look at the validation part of each."""
+        ...
+
+
+class Trials(ABC):
+    """A subject as ``specformer tune`` names it.
+
+    Args:
+        source: a data set's name, a file or a folder.
+        model: what to tune, one of ``models``.
+        recipe: where to start, and ``assignments`` what is not searched.
+        data, cache, device, seed: as in training.
+    """
+
+    models: ClassVar[Collection[str]]
+    #: The file of the lists to draw from, and the validation figure that keeps an epoch.
+    space_file: ClassVar[str]
+    monitor: ClassVar[str]
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        model: str,
+        recipe: str | None,
+        assignments: Sequence[str],
+        data: str | Path | None,
+        cache: str | Path | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        check_known("model", self.models, model)
+        self.source, self.model, self.recipe_name = source, model, recipe
+        self.device, self.seed, self.cache = device, seed, cache
+        self.assignments = [f"monitor={self.monitor}", *assignments]
+        self.space = search_space(self.space_file, model, self.assignments)
+        self._load(data)
+
+    @abstractmethod
+    def _load(self, data: str | Path | None) -> None:
+        """Read the data, once a wrong recipe has been refused: a download may be long."""
+
+
+class Search:
+    """Trials of one subject, kept in a file and never run twice.
+
+    Trial 0 is the recipe as it is. The others draw one value of each list of the subject's space;
+    after the first ``explore``, every second one changes a quarter of the settings of one of the
+    three best so far instead. What no model can have is drawn again. Generators are seeded with a
+    trial's number, so that a stopped search goes on where it was.
+
+    Args:
+        subject: what is tuned.
+        folder: where ``trials.jsonl`` is kept.
+        seed: of what is drawn.
+        explore: trials drawn afresh before any starts from a better one.
+        parameters: the most a model may have; None for any number.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        folder: Path,
+        *,
+        seed: int = 0,
+        explore: int = 20,
+        parameters: int | None = None,
+    ) -> None:
+        self.subject, self.seed = subject, seed
+        self.explore, self.parameters = explore, parameters
+        self.path = folder / TRIALS
+        #: What trials have to share for their scores to compare, beside their settings.
+        self.of = {
+            "source": subject.source,
+            "model": subject.model,
+            "seed": seed,
+            "parameters": parameters,
+            "from": subject.begun_from,
+        }
+        self.done = _read(self.path)
+        self._refuse_others()
+
+    def run(
+        self,
+        trials: int,
+        splits: int,
+        finalists: int,
+        runs: int,
+        progress: Progress,
+        seconds: float = math.inf,
+    ) -> dict[str, Any]:
+        """All trials over ``splits`` splits, the best few over ``runs``; returns the winner.
+
+        No trial but the first begins once ``seconds`` have passed.
+        """
+        self._stage("trials", range(trials), splits, progress, time.perf_counter() + seconds)
+        chosen = self._ranked(splits)[:finalists]
+        self._stage("finalists", chosen, runs, progress, math.inf)
+        scores = self._scores(runs)
+        finished = [number for number in chosen if number in scores]
+        if not finished:
+            raise RunError(
+                f"{self.subject.name}: training diverged in every trial that counts; set a lower "
+                "schedule.learning_rate."
+            )
+        return self.done[min(finished, key=lambda number: self._loss(scores[number])), runs]
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder with trials of another search: no score of theirs may win this one."""
+        given = self.subject.assignments
+        for (number, _), trial in self.done.items():
+            shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
+            other = [f"{key}={shared[key]}" for key in self.of if shared[key] != self.of[key]]
+            if given != (trial["set"] if number == 0 else trial["set"][: len(given)]):
+                other += trial["set"]
+            elif number == 0 and not other and trial.get("recipe") != self._start:
+                other += ["another recipe"]
+            if other:
+                raise RunError(
+                    f"{self.path}: its trials had other settings ({', '.join(other)}), so their "
+                    "scores do not compare; name another folder with --out."
+                )
+
+    @property
+    def _start(self) -> Any:
+        """The recipe of trial 0 as a file holds it."""
+        return json.loads(json.dumps(asdict(self.subject.recipe(self.subject.assignments))))
+
+    def _stage(
+        self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float
+    ) -> None:
+        title, unit = f"{self.subject.name}: {label}", f"best {self.subject.metric}"
+        with progress.stage(title, len(numbers), unit) as update:
+            for place, number in enumerate(numbers):
+                if place and time.perf_counter() > end:
+                    break
+                self._trial(number, splits)
+                scores = self._scores(splits).values()
+                update(place + 1, min(scores, key=self._loss, default=math.nan))
+
+    def _trial(self, number: int, splits: int) -> None:
+        if (number, splits) in self.done:
+            return
+        changes = self._changes(number, splits)
+        recipe = self.subject.recipe(changes)
+        started = time.perf_counter()
+        measured = self.subject.measure(recipe, splits)
+        self.done[number, splits] = {
+            "trial": number,
+            "splits": splits,
+            "of": self.of,
+            "set": changes,
+            **asdict(measured),
+            "seconds": time.perf_counter() - started,
+            "recipe": asdict(recipe),
+        }
+        lines = [json.dumps(entry, allow_nan=False) for entry in self.done.values()]
+        write_text(self.path, "\n".join(lines) + "\n")
+        release_memory()
+
+    def _changes(self, number: int, splits: int) -> list[str]:
+        """All of a trial's changes; a finalist keeps those it had on fewer splits."""
+        for (earlier, _), trial in self.done.items():
+            if earlier == number:
+                changes: list[str] = trial["set"]
+                return changes
+        if number == 0:
+            self._check(self.subject.assignments)
+            return self.subject.assignments
+        generator = np.random.default_rng([self.seed, number])
+        for _ in range(_DRAWS):
+            changes = [*self.subject.assignments, *self._drawn(generator, number, splits)]
+            try:
+                self._check(changes)
+            except ConfigError as error:
+                refused = error
+            else:
+                return changes
+        raise ConfigError(f"{_DRAWS} draws gave no model that can be: {refused}") from refused
+
+    def _check(self, changes: Sequence[str]) -> None:
+        size = self.subject.size(self.subject.recipe(changes))
+        if self.parameters is not None and size > self.parameters:
+            raise ConfigError(
+                f"the model has {size:,} parameters, more than --parameters {self.parameters}; "
+                "make it smaller with --set."
+            )
+
+    def _drawn(self, generator: np.random.Generator, number: int, splits: int) -> list[str]:
+        """Settings drawn afresh, or those of one of the best with some drawn afresh."""
+        drawn = [
+            f"{key}={json.dumps(choices[generator.integers(len(choices))])}"
+            for key, choices in self.subject.space.items()
+        ]
+        best = [earlier for earlier in self._ranked(splits) if earlier < number][:_PARENTS]
+        if number <= self.explore or number % 2 or not best:
+            return drawn
+        parent = self.done[best[generator.integers(len(best))], splits]["set"]
+        kept = parent[len(self.subject.assignments) :]
+        return [*kept, *(change for change in drawn if generator.random() < _CHANGED)]
+
+    def _ranked(self, splits: int) -> list[int]:
+        """Trials over that many splits, the best first; those that diverged are left out."""
+        scores = self._scores(splits)
+        return sorted(scores, key=lambda number: (self._loss(scores[number]), number))
+
+    def _scores(self, splits: int) -> dict[int, float]:
+        return {
+            number: trial["score"]
+            for (number, count), trial in self.done.items()
+            if count == splits and trial["score"] is not None
+        }
+
+    def _loss(self, score: float) -> float:
+        """The score so that less is better."""
+        return score if self.subject.lower else -score
+
+
+def sustained(figures: Tensor, epochs: Tensor, window: int, *, lower: bool = False) -> Tensor:
+    """The best mean of ``window`` neighbouring epochs of every run, ``[runs]``.
+
+    One lucky epoch of a jumping curve is no merit of a setting, and the best of many epochs
+    favours settings that jump.
+
+    Args:
+        figures: ``[epochs, runs]``, only the first ``epochs`` of a run count; NaN is never best.
+        epochs: ``[runs]``.
+        window: how many epochs are averaged; all, of a shorter run.
+        lower: whether less is better.
+
+    Example:
+        >>> curve = torch.tensor([0.5, 0.9, 0.5, 0.8, 0.8]).unsqueeze(1)
+        >>> sustained(curve, torch.tensor([5]), window=2)
+        tensor([0.8000])
+    """
+    best = []
+    sign = -1.0 if lower else 1.0
+    for curve, length in zip(figures.T, epochs.tolist(), strict=True):
+        means = curve[:length].unfold(0, min(window, length), 1).mean(dim=-1)
+        best.append(sign * (sign * means).nan_to_num(nan=-math.inf).max())
+    return torch.stack(best)
+
+
+def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """The lists a trial draws from, by key; what is assigned stays as it is.
+
+    Baselines have those of ``baseline`` and those under their own name.
+
+    Example:
+        >>> search_space("node_search.yaml", "gcnii", ["baseline.num_layers=8"])["baseline.theta"]
+        [0.5, 1.0, 1.5]
+    """
+    found = shipped(file)
+    shared = {} if model == "specformer" else found["baseline"]
+    given = {assignment.partition("=")[0] for assignment in assignments}
+    lists = {**shared, **found.get(model, {})}
+    return {key: choices for key, choices in lists.items() if key not in given}
+
+
+def _read(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
+    """Trials done before, by number and splits."""
+    if not path.is_file():
+        return {}
+    try:
+        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
+        return {(trial["trial"], trial["splits"]): trial for trial in whole}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: damaged ({error}); remove it to start anew.") from error

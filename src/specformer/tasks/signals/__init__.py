@@ -1,0 +1,1 @@
+"""Learning a filter from signals."""

@@ -1,0 +1,1 @@
+"""What makes loops fast: capture, run axis, several processes, precision."""

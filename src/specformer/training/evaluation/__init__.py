@@ -1,0 +1,1 @@
+"""What is measured of a model while it trains and after."""

@@ -1,0 +1,393 @@
+r"""Learn from many small graphs: batches of fixed shapes, the best epoch kept.
+
+On a GPU the data lie there and the step of each batch shape, from putting the batch together to the
+change of the weights, is captured once and replayed; the host waits once an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
+from specformer.datasets.packed import GraphStore
+from specformer.errors import ConfigError, check_known
+from specformer.graphs.checks import graph_numbers
+from specformer.graphs.flat_arrays import ragged
+from specformer.nn.embedding import NodeEmbedding
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum.packed import PackedGraphs
+from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.engine.stacking import trained_state
+from specformer.training.evaluation.calibration import Calibration
+from specformer.training.evaluation.graph_metrics import Metric, metric_named
+from specformer.training.evaluation.graphs import Evaluation, GraphPrecision, Work
+from specformer.training.evaluation.history import GraphMonitor, History, diverged
+from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
+from specformer.training.optim.averaging import WeightAverage
+from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import moments, settle_moments
+from specformer.training.runs.checkpoint import Checkpoint
+
+#: Seconds between checkpoints; an epoch may take half of one or half an hour.
+SAVE_EVERY = 30.0
+
+
+@dataclass(frozen=True)
+class GraphTask:
+    """What to learn from what.
+
+    Args:
+        store: the graphs and their targets.
+        train: numbers of the graphs to learn from, or a mask over all.
+        val: those to choose the epoch by.
+        test: those to report on.
+        loss: ``"l1"``, ``"mse"``, ``"bce"`` for classes 0 and 1, or ``"ce"`` for one target with
+            classes 0, 1, 2, ….
+        metric: one of :data:`~specformer.training.evaluation.graph_metrics.METRICS`.
+        standardise: learn targets of mean 0 and variance 1 over ``train``, and give the model's
+            last layer the way back, so that it predicts in the targets' own units. Nodes' numbers
+            are learned from so in any case.
+    """
+
+    store: GraphStore
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    loss: Loss = "l1"
+    metric: str = "mae"
+    standardise: bool = False
+
+    def __post_init__(self) -> None:
+        check_known("loss", get_args(Loss), self.loss)
+        for part in ("train", "val", "test"):
+            numbers = graph_numbers(getattr(self, part), part, len(self.store))
+            object.__setattr__(self, part, numbers)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Validation and test figure at the epoch a rule picks."""
+
+    val: float
+    test: float
+    epoch: int
+
+
+@dataclass(frozen=True)
+class GraphFit:
+    """The model of the epoch that is kept, what every rule picks, curves and seconds an epoch.
+
+    The curves ``[epochs, 3]`` are training loss, validation loss and validation metric; after an
+    epoch whose training loss is no number there are none, as no other is run. ``chosen`` has the
+    last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a checkpoint
+    held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs for the test
+    graphs, in the targets' units, and those targets.
+    """
+
+    model: nn.Module
+    chosen: Mapping[GraphMonitor, Chosen]
+    curves: np.ndarray
+    seconds_per_epoch: float
+    seconds_before: float
+    predicted: np.ndarray
+    measured: np.ndarray
+
+    @property
+    def by_loss(self) -> Chosen:
+        """At the lowest validation loss."""
+        return self.chosen["loss"]
+
+    @property
+    def by_metric(self) -> Chosen:
+        """At the best validation metric."""
+        return self.chosen["metric"]
+
+
+def fit_graphs(
+    model: nn.Module,
+    task: GraphTask,
+    schedule: GraphSchedule,
+    *,
+    seed: int = 0,
+    monitor: GraphMonitor = "metric",
+    precision: GraphPrecision = "highest",
+    keep_inputs: bool = False,
+    workers: Workers = ALONE,
+    checkpoint: Checkpoint | None = None,
+    save_every: float = SAVE_EVERY,
+    capture: bool = True,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> GraphFit:
+    """Train a model for all epochs of a schedule, or until it diverges, and keep the best one.
+
+    Args:
+        model: takes :class:`~specformer.spectrum.PackedGraphs`; its last layer is ``readout``, an
+            ``nn.Linear``. It is trained where it lies, in place.
+        task: data, loss and metric.
+        schedule: epochs, batches and rates.
+        seed: with an epoch's number it decides the order of the graphs and what dropout drops.
+        monitor: keep the epoch of the best validation metric, of the lowest validation loss, or the
+            last.
+        precision: of products on a GPU.
+        keep_inputs: True for a model that was trained before: it takes nodes' numbers as then.
+        workers: who trains together, each a part of every batch.
+        checkpoint: read at the start if it exists, and written after the epoch in which
+            ``save_every`` seconds have passed. On a CPU a run that goes on from one gives what an
+            uninterrupted run gives, to the bit.
+        save_every: seconds; 0 for every epoch.
+        capture: False to replay nothing on a GPU.
+        on_epoch: called with the epochs done and the validation metric of the last.
+    """
+    device = next(model.parameters()).device
+    metric = metric_named(task.metric)
+    _check_classes(task, cast(nn.Linear, model.readout).out_features)
+    _check_model(model, task)
+    task, scale = _prepared(task, metric, device)
+    if not keep_inputs:
+        _standardise_inputs(model, task)
+    workers.synchronise(model)
+    work = Work(model, precision, device, workers)
+    training = _Training(work, task, schedule, seed, capture)
+    judged = replace(work, model=training.judged)
+    validation = Evaluation(judged, task.store, task.val, schedule.batch_size)
+    calibration = (
+        None
+        if schedule.recalibrate is None
+        else Calibration(
+            judged, task.store, task.train, schedule.batch_size, schedule.recalibrate, seed
+        )
+    )
+    history = History(judged.model, schedule.epochs)
+    state = {**training.state(), **history.state()}
+    if checkpoint and workers.is_first:
+        checkpoint.restore(state)
+    workers.copy_from_first(state.values())
+    training.take_up()
+    before = float(history.seconds)
+
+    with matmul_precision("highest" if precision == "highest" else "high", device):
+        saved = time.perf_counter()
+        while not history.is_over:
+            epoch = int(history.epochs)
+            began = time.perf_counter()
+            training.epoch(epoch)
+            if calibration:
+                calibration()
+            outputs = validation.outputs()
+            loss = mean_error(task.loss, outputs, validation.targets)
+            figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
+            history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
+            if on_epoch:
+                on_epoch(epoch + 1, figure)
+            due = time.perf_counter() - saved >= save_every or history.is_over
+            if checkpoint and workers.is_first and due:
+                checkpoint.save(state)
+                saved = time.perf_counter()
+        testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
+        chosen, tested = _tested(testing, history, monitor, metric, scale)
+    training.settle()
+    scale.fold_into(cast(nn.Linear, model.readout))
+    seconds = float(history.seconds) / int(history.epochs)
+    curves = history.curves.numpy()
+    return GraphFit(model.eval(), chosen, curves, seconds, before, *tested)
+
+
+def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
+    """The task with its data on the device and targets as they are learned; refuse what fails."""
+    if task.store.y is None:
+        raise ConfigError("the graphs have no targets to learn.")
+    for part in (task.val, task.test):
+        metric.check(task.store.y[torch.as_tensor(part, device=task.store.device)].cpu().numpy())
+    store = task.store.placed(device)
+    assert store.y is not None
+    learned = store.y[torch.as_tensor(task.train, device=store.device)]
+    if learned.isnan().all():
+        raise ConfigError("no graph to learn from has a known target.")
+    scale = Scale.of(learned) if task.standardise else Scale.none(store.y.shape[1], store.device)
+    return replace(task, store=replace(store, y=scale.standardised(store.y))), scale
+
+
+def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
+    """Have the model take nodes' numbers with mean 0 and variance 1 over the training graphs."""
+    store, x = task.store, task.store.x
+    if x is None:
+        return
+    first = store.node_start.cpu().numpy()[task.train]
+    rows = torch.from_numpy(ragged(first, store.host_sizes[task.train])).to(x.device)
+    learned = x.index_select(0, rows)
+    for module in model.modules():
+        if isinstance(module, NodeEmbedding) and module.in_channels == x.shape[1]:
+            module.standardise(learned)
+
+
+def _check_model(model: nn.Module, task: GraphTask) -> None:
+    """Refuse a model with too few outputs or too many, or without room for a category."""
+    outputs, store = cast(nn.Linear, model.readout).out_features, task.store
+    targets = None if store.y is None else store.y.shape[1]
+    if task.loss == "ce" and targets not in (None, 1):
+        raise ConfigError(f"loss=ce is of one target, the graphs have {targets}.")
+    if task.loss != "ce" and targets not in (None, outputs):
+        raise ConfigError(
+            f"targets have shape [graphs, {targets}], but the model puts out [graphs, {outputs}]."
+        )
+    config = model.config if isinstance(model, Pretrained) else {}
+    for whose, features in (("node", store.nodes), ("edge", store.bond_table - 1)):
+        limits = config.get(f"{whose}_cardinalities", ())
+        for column, (limit, most) in enumerate(zip(limits, features.amax(dim=0), strict=False)):
+            if most >= limit:  # a GPU, or another column's table, might not notice
+                raise ConfigError(
+                    f"column {column} of the {whose}s has a category {int(most)}, but the model "
+                    f"has {whose}_cardinalities={limits}."
+                )
+
+
+def _check_classes(task: GraphTask, outputs: int) -> None:
+    """Refuse targets that are no class: a loss may fall below 0, or a GPU stop somewhere later."""
+    if task.loss not in ("bce", "ce") or task.store.y is None:
+        return
+    if task.standardise:
+        raise ConfigError(f"loss={task.loss}: classes are learned as they are; standardise=False.")
+    known = task.store.y[~task.store.y.isnan()]
+    last = outputs - 1 if task.loss == "ce" else 1
+    wrong = known[(known < 0) | (known > last) | (known != known.round())]
+    if len(wrong):
+        raise ConfigError(
+            f"loss={task.loss}: a target is {wrong[0].item():g}, the classes are 0 to {last}."
+        )
+
+
+def _tested(
+    testing: Evaluation, history: History, monitor: GraphMonitor, metric: Metric, scale: Scale
+) -> tuple[dict[GraphMonitor, Chosen], tuple[np.ndarray, np.ndarray]]:
+    """Figures at the epoch of every rule; outputs and targets at that of ``monitor``.
+
+    The model is left as it was then.
+    """
+    picked = history.picked(testing.work.model)
+    if monitor not in picked:
+        raise diverged("the last epoch has no")
+    chosen = {}
+    for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
+        best = picked[rule]
+        best.restore()
+        tested = _in_units(scale, testing.outputs(), testing.targets)
+        chosen[rule] = Chosen(float(best.val), _figure(metric, *tested), int(best.epoch))
+    return chosen, tested
+
+
+def _in_units(scale: Scale, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    return scale.original(outputs).numpy(), scale.original(targets).numpy()
+
+
+def _figure(metric: Metric, outputs: np.ndarray, targets: np.ndarray) -> float:
+    # A diverged model's outputs are not numbers, which no metric takes.
+    return metric(outputs, targets) if np.isfinite(outputs).all() else math.nan
+
+
+class _Training:
+    """Steps over the training graphs; all that changes is in tensors, changed in place."""
+
+    def __init__(
+        self, work: Work, task: GraphTask, schedule: GraphSchedule, seed: int, capture: bool
+    ) -> None:
+        self.work, self.store, self.loss = work, task.store, task.loss
+        self.schedule, self.seed = schedule, seed
+        self.parameters = list(work.model.parameters())
+        self.optimiser = schedule.optimiser(self.parameters, work.device)
+        self.steps = torch.zeros((), dtype=torch.long, device=work.device)
+        #: Sum of errors and number of targets of an epoch.
+        self.totals = torch.zeros(2, dtype=torch.float64, device=work.device)
+        size = schedule.batch_size
+        self.batches = Batches(task.store, task.train, size, seed=seed)
+        part = -(-size // work.workers.size)
+        self.ladder = Batches(task.store, task.train, part, seed=seed)
+        self.steps_per_epoch = len(self._batches(0))
+        self.average = (
+            None
+            if schedule.average is None
+            else WeightAverage(work.model, schedule.average * self.steps_per_epoch)
+        )
+        alone = work.workers.size == 1  # messages between workers are not captured
+        self.repeated = RepeatedByShape(self._assemble, work.device, capture=capture and alone)
+
+    def _batches(self, number: int) -> list[Batch]:
+        return self.work.workers.shares(self.batches.epoch(number), self.ladder)
+
+    def epoch(self, number: int) -> None:
+        """One pass over all graphs."""
+        # Seeded anew each epoch: so a run can go on from any of them, and workers differ.
+        entropy = np.random.SeedSequence([self.seed, number, self.work.workers.rank])
+        torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        self.work.model.train()
+        self.totals.zero_()
+        batches = self._batches(number)
+        if self.store.device.type == self.work.device.type:
+            for batch in batches:
+                self.repeated(batch.index, batch.shape)
+        else:
+            for graphs, targets in batch_stream(self.store, batches, self.work.device):
+                assert targets is not None
+                self.step(graphs, targets)
+
+    def _assemble(self, index: Tensor, shape: BatchShape) -> None:
+        self.step(Batch(index, shape).of(self.store), self.store.labels(index))
+
+    def step(self, graphs: PackedGraphs, targets: Tensor) -> None:
+        """One change of the weights; nothing here waits for the device."""
+        for group in self.optimiser.param_groups:
+            group["lr"].copy_(self.schedule.rate(self.steps, self.steps_per_epoch))
+        # Gradients are then handed over as they are made: none is filled with zeros and added to.
+        self.optimiser.zero_grad(set_to_none=True)
+        errors, known = graph_errors(self.loss, self.work(graphs), targets)
+        total = errors.sum()
+        count = self.work.workers.sum(known.sum().to(total.dtype))
+        differentiate(total / count.clamp_min(1.0))
+        self.work.workers.sum_gradients(self.parameters)
+        if self.schedule.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
+        self.optimiser.step()
+        if self.average:
+            self.average.update(self.steps)
+        self.totals.add_(torch.stack([total.detach(), known.sum()]))
+        self.steps.add_(1)
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model to validate, test and keep: the trained one, or the mean of its weights."""
+        return self.average.model if self.average else self.work.model
+
+    def settle(self) -> None:
+        """Make the trained model the one that was judged."""
+        if self.average:
+            self.average.settle()
+
+    def mean_loss(self) -> float:
+        """The last epoch's, over all workers."""
+        total, count = self.work.workers.sum(self.totals.clone()).tolist()
+        return float(total / max(count, 1.0))
+
+    def take_up(self) -> None:
+        """Go on from a :meth:`state` that was filled."""
+        settle_moments(self.optimiser)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a checkpoint needs, by name."""
+        models = {"model": self.work.model}
+        if self.average:
+            models["average"] = self.average.model
+        weights = {
+            f"{role}.{name}": tensor
+            for role, model in models.items()
+            for name, tensor in trained_state(model).items()
+        }
+        return {"steps": self.steps, **weights, **moments(self.optimiser)}

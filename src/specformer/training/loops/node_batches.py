@@ -1,0 +1,153 @@
+r"""Node classification in batches of nodes, for filters of the input features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.nn import Specformer
+from specformer.spectrum.polynomial import ChebyshevRows, ChebyshevTerms
+from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
+from specformer.training.optim.schedule import Schedule
+from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.progress import Update
+
+#: An epoch of many steps is worth a look and, now and then, a file.
+_READ_EVERY = 1
+_SAVE_EVERY = 10
+
+
+def fit_node_batches(
+    models: Sequence[nn.Module],
+    task: NodeTask,
+    terms: ChebyshevTerms,
+    schedule: Schedule,
+    *,
+    batch_size: int,
+    monitor: Monitor = "loss",
+    checkpoint: Checkpoint | None = None,
+    on_progress: Update | None = None,
+) -> NodeFit:
+    r"""As :func:`~specformer.training.loops.nodes.fit_nodes`, with a step for each batch of nodes.
+
+    Every step computes the learned responses anew and combines the rows of its batch,
+    :math:`\sum_k c_k (T_k(L - I)\, x)_i`. An epoch goes once through all training nodes in an order
+    drawn anew; then validation and test nodes are evaluated, in batches too. Epochs, patience and
+    rates, what stops a run and which model is kept, checkpoints and progress are as there.
+
+    All runs take the same batches, so that rows are fetched once: nodes that train in any run are
+    drawn, and each run's loss is the mean over those that train in it.
+
+    Args:
+        models: one a split, each a :class:`Specformer` that :attr:`~Specformer.takes_batches`.
+        task: labels and splits; its features are in ``terms``.
+        terms: of the features.
+        schedule: as in ``fit_nodes``; rates change from epoch to epoch.
+        batch_size: nodes in a step at most; batches of an epoch differ by one node at most.
+        monitor: as in ``fit_nodes``.
+        checkpoint: likewise, written every few epochs.
+        on_progress: likewise, called after every epoch.
+    """
+    check_batches(models)
+    runs = NodeRuns(models, task, schedule, monitor)
+    model, optimiser = runs.model, runs.optimiser
+    #: Sums over an epoch: training loss, validation loss, right validation and test nodes.
+    sums = torch.zeros(4, task.runs, dtype=task.x.dtype, device=task.x.device)
+    counts = torch.stack([part.sum(dim=-1) for part in (task.train, task.val, task.val, task.test)])
+    train_nodes, other_nodes = _nodes_in(task.train), _nodes_in(task.val | task.test)
+
+    def train_step(nodes: Tensor, rows: ChebyshevRows) -> None:
+        optimiser.zero_grad(set_to_none=False)
+        losses = _cross_entropy(model(rows.x, rows), task.y.index_select(0, nodes))
+        chosen = task.train.index_select(1, nodes)
+        differentiate(_mean_over(chosen, losses).sum())
+        optimiser.step()
+        sums[0] += _sum_over(chosen, losses.detach())
+
+    @torch.no_grad()
+    def evaluation_step(nodes: Tensor, rows: ChebyshevRows) -> None:
+        logits, y = model(rows.x, rows), task.y.index_select(0, nodes)
+        right = (logits.argmax(dim=-1) == y).to(logits.dtype)
+        val, test = (mask.index_select(1, nodes) for mask in (task.val, task.test))
+        sums[1] += _sum_over(val, _cross_entropy(logits, y))
+        sums[2] += _sum_over(val, right)
+        sums[3] += _sum_over(test, right)
+
+    train = _Batches(train_step, terms, batch_size)
+    evaluate = _Batches(evaluation_step, terms, batch_size)
+
+    def one_epoch() -> None:
+        runs.begin_epoch()
+        sums.zero_()
+        train(train_nodes[torch.randperm(len(train_nodes))])
+        model.eval()
+        evaluate(other_nodes)
+        train_loss, *evaluated = sums / counts.clamp_min(1)
+        runs.take_loss(train_loss)
+        runs.end_epoch()
+        runs.take_evaluation(*evaluated)
+
+    return runs.fit(
+        one_epoch, checkpoint, on_progress, read_every=_READ_EVERY, save_every=_SAVE_EVERY
+    )
+
+
+class _Batches:
+    """Goes through nodes in batches; on a GPU that holds all rows, steps are captured once."""
+
+    def __init__(
+        self, step: Callable[[Tensor, ChebyshevRows], None], terms: ChebyshevTerms, batch_size: int
+    ) -> None:
+        self._step, self._terms, self._batch_size = step, terms, batch_size
+        self._device = terms.spectrum.device
+
+        def at_once(nodes: Tensor, _: int) -> None:
+            step(nodes, terms.rows(nodes))
+
+        self._repeated = RepeatedByShape(at_once, self._device)
+
+    def __call__(self, order: Tensor) -> None:
+        """One step for each batch of nodes in this order."""
+        count = -(-len(order) // self._batch_size)
+        there = order.to(self._device).tensor_split(count)
+        if self._terms.is_resident:
+            for nodes in there:
+                self._repeated(nodes, len(nodes))
+            return
+        for nodes, rows in zip(there, self._terms.batches(order.tensor_split(count)), strict=True):
+            self._step(nodes, rows)
+
+
+def check_batches(models: Sequence[nn.Module]) -> None:
+    """Refuse models that need more of a node than its own rows."""
+    if not all(isinstance(model, Specformer) and model.takes_batches for model in models):
+        raise ConfigError(
+            "batch_size needs Specformer with model.space=input and one filter of the features: "
+            "model.num_layers=1, or no propagation_dropout, transform, norm, activation and "
+            "residual; leave batch_size empty for any other model."
+        )
+
+
+def _nodes_in(masks: Tensor) -> Tensor:
+    """Nodes in the mask of any run, ascending, in the host's memory."""
+    return masks.any(dim=0).nonzero().squeeze(-1).cpu()
+
+
+def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of every node in every run, ``[runs, b, classes]`` to ``[runs, b]``."""
+    labels = y.expand(logits.shape[:-1])
+    return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
+    """Each run's mean over its mask, ``[runs, b]`` to ``[runs]``."""
+    return _sum_over(mask, values) / mask.sum(dim=-1).clamp_min(1)
+
+
+def _sum_over(mask: Tensor, values: Tensor) -> Tensor:
+    """Each run's sum over its mask, ``[runs, b]`` to ``[runs]``."""
+    return (values * mask).sum(dim=-1)

@@ -1,0 +1,290 @@
+r"""Full-batch node classification: every split a run of its own, all trained as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from specformer.datasets.splits import Split
+from specformer.errors import check_known
+from specformer.nn.sparse_features import SparseFeatures
+from specformer.spectrum import Keys, Spectrum
+from specformer.training.engine.capture import Repeated, beside, differentiate
+from specformer.training.engine.stacking import stack, trained_state
+from specformer.training.evaluation.nodes import BestEpochs, Evaluation, training_targets
+from specformer.training.optim.early_stopping import EarlyStopping
+from specformer.training.optim.schedule import Schedule, moments, settle_moments
+from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.progress import Update
+
+#: What decides when a run stops and which epoch's model is kept.
+Monitor = Literal["loss", "accuracy"]
+_READ_EVERY = 50
+_SAVE_EVERY = 200
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """Features ``[n, in]``, labels ``[n]`` and one row of masks ``[runs, n]`` a split."""
+
+    x: Tensor | SparseFeatures
+    y: Tensor
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    @classmethod
+    def from_splits(
+        cls,
+        x: np.ndarray | sp.csr_array,
+        y: np.ndarray,
+        splits: Sequence[Split],
+        device: torch.device,
+    ) -> NodeTask:
+        """Stack the masks of several splits of one graph; sparse features stay sparse."""
+
+        def masks(part: str) -> Tensor:
+            rows = np.stack([getattr(split, part) for split in splits])
+            return torch.as_tensor(rows).to(device)
+
+        if isinstance(x, np.ndarray):
+            features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
+        else:
+            features = SparseFeatures.from_scipy(x).to(device)
+        return cls(
+            x=features,
+            y=torch.as_tensor(y).to(device).clamp_min(0),  # unlabelled nodes are in no mask
+            train=masks("train"),
+            val=masks("val"),
+            test=masks("test"),
+        )
+
+    @property
+    def runs(self) -> int:
+        return len(self.train)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Accuracies ``[runs]`` at the epoch a rule picks."""
+
+    val: Tensor
+    test: Tensor
+    epoch: Tensor
+
+
+@dataclass(frozen=True)
+class NodeFit:
+    """The outcome of all runs.
+
+    The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
+    of training loss, validation loss and validation accuracy. ``seconds_before`` went into the
+    epochs that a checkpoint held already.
+    """
+
+    model: nn.Module
+    by_loss: Selection
+    by_accuracy: Selection
+    epochs: Tensor
+    curves: Tensor
+    seconds_before: float
+
+
+class NodeRuns:
+    """All runs of a fit as one: models, optimiser, what either rule picked so far, curves.
+
+    Args:
+        models: one a split, of one shape.
+        task: labels and splits.
+        schedule: epochs, patience and learning rates.
+        monitor: what stops a run and picks the model that is kept.
+    """
+
+    def __init__(
+        self, models: Sequence[nn.Module], task: NodeTask, schedule: Schedule, monitor: Monitor
+    ) -> None:
+        check_known("monitor", get_args(Monitor), monitor)
+        device = task.x.device
+        self.model = stack(models, task.runs).to(device)
+        self.schedule = schedule
+        self.stopping = EarlyStopping(
+            trained_state(self.model).values(), task.runs, schedule.patience
+        )
+        self.best = BestEpochs(task.runs, task.x.dtype, device)
+        filters: Sequence[nn.Parameter] = getattr(self.model, "filter_parameters", tuple)()
+        self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
+        self.epoch = torch.zeros((), dtype=torch.long, device=device)
+        self.seconds = torch.zeros((), dtype=torch.float64)
+        self._rule = get_args(Monitor).index(monitor)
+        self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
+        self._nothing = torch.zeros_like(self._signs)
+        self.curves = torch.full(
+            (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
+        )
+
+    def begin_epoch(self) -> None:
+        """Training mode, with the epoch's learning rate."""
+        self.schedule.set_rate(self.optimiser, self.epoch)
+        self.model.train()
+
+    @torch.no_grad()
+    def take_loss(self, train_loss: Tensor) -> None:
+        """Take the epoch's training loss ``[runs]``."""
+        self.curves[..., 0].index_copy_(0, self.epoch.view(1), train_loss.unsqueeze(0))
+
+    def end_epoch(self) -> None:
+        """All updates of the epoch are made."""
+        self.epoch.add_(1)
+
+    @torch.no_grad()
+    def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
+        """Take loss and accuracies, ``[runs]`` each, of the weights that the last epoch ended with.
+
+        Whoever trains on does so afterwards. Taking them twice is taking them once.
+        """
+        last = self.epoch - 1
+        record = torch.stack([val_loss, val, test])
+        # Where the loss is no number the accuracy, that of a constant guess, is no score either.
+        scores = (record[:2] * self._signs).addcmul_(self._nothing, val_loss)
+        self.best.update(scores, record[1:], self.stopping.active, last)
+        self.stopping.update(scores[self._rule], last)
+        self.curves[..., 1:].index_copy_(0, last.view(1), record[:2].mT.unsqueeze(0))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes, by name, for a checkpoint: all after a whole epoch."""
+        state = {"epoch": self.epoch, "seconds": self.seconds, "curves": self.curves}
+        state |= moments(self.optimiser) | self.best.state()
+        for prefix, part in (
+            ("model", trained_state(self.model)),
+            ("stopping", self.stopping.state()),
+        ):
+            state |= {f"{prefix}.{name}": tensor for name, tensor in part.items()}
+        return state
+
+    def fit(
+        self,
+        one_epoch: Callable[[], None],
+        checkpoint: Checkpoint | None,
+        on_progress: Update | None,
+        *,
+        evaluate: Callable[[], None] | None = None,
+        read_every: int = _READ_EVERY,
+        save_every: int = _SAVE_EVERY,
+    ) -> NodeFit:
+        """Repeat ``one_epoch`` until every run has stopped; the best models come back.
+
+        Where ``one_epoch`` leaves the evaluation of its weights to the next, ``evaluate`` does it:
+        before anything is read or saved, so that both find the epochs done and nothing else.
+        """
+        state = self.state()
+        done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
+        settle_moments(self.optimiser)
+        before, began = float(self.seconds), time.perf_counter()
+        while done < self.schedule.epochs:
+            one_epoch()
+            done += 1
+            reads = done % read_every == 0 or done == self.schedule.epochs
+            saves = checkpoint is not None and done % save_every == 0
+            if evaluate and (reads or saves):
+                evaluate()
+            if reads:
+                if on_progress:
+                    on_progress(
+                        done,
+                        float(self.best.accuracy[self._rule, 0].mean()),
+                        loss=float(self.curves[done - 1, :, 0].mean()),
+                        runs_left=float(self.stopping.active.sum()),
+                    )
+                if not self.stopping.active.any():
+                    break
+            if checkpoint and saves:
+                self.seconds.fill_(before + time.perf_counter() - began)
+                checkpoint.save(state)
+        self.stopping.restore()
+        return NodeFit(
+            self.model.eval(),
+            self._selection(0),
+            self._selection(1),
+            self.stopping.epochs,
+            self.curves[:done],
+            before,
+        )
+
+    def _selection(self, rule: int) -> Selection:
+        val, test = self.best.accuracy[rule]
+        return Selection(val, test, self.best.epoch[rule])
+
+
+def fit_nodes(
+    models: Sequence[nn.Module],
+    task: NodeTask,
+    operator: object,
+    schedule: Schedule,
+    *,
+    monitor: Monitor = "loss",
+    landmarks: Keys | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_progress: Update | None = None,
+) -> NodeFit:
+    """Train one model a split, all at once, with early stopping on the validation nodes.
+
+    Args:
+        models: one a split, of one shape.
+        task: features, labels and splits.
+        operator: what the models take beside the features: a spectrum, or a ``Propagation``.
+        schedule: epochs, patience and learning rates.
+        monitor: what stops a run and picks the model that is kept: the lowest validation loss or
+            the highest validation accuracy.
+        landmarks: what Specformer's attention looks at instead of every eigenvalue.
+        checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
+            a resumed run gives what an uninterrupted one gives, to the bit.
+        on_progress: called with the epochs done, the mean validation accuracy at the best epochs,
+            the mean training loss (``loss``) and how many runs still train (``runs_left``).
+    """
+    runs = NodeRuns(models, task, schedule, monitor)
+    model, optimiser, device = runs.model, runs.optimiser, task.x.device
+    points = () if landmarks is None else (landmarks,)
+    evaluation = Evaluation(task.y, task.val, task.test, task.x.dtype)
+    targets: Tensor | None = None
+
+    def take_gradients() -> None:
+        nonlocal targets
+        runs.begin_epoch()
+        optimiser.zero_grad()  # a gradient that is not there need not be added to
+        logs: Tensor = model(task.x, operator, *points).log_softmax(dim=-1)
+        if targets is None:  # in the first epoch, which is never captured
+            targets = training_targets(task.y, task.train, logs.shape[-1], logs.dtype)
+        to_logs = targets  # the gradient of the loss, which is the sum of their product
+        with beside(lambda: runs.take_loss((logs.detach() * to_logs).sum(dim=(-2, -1))), device):
+            differentiate(logs, to_logs)
+
+    @torch.no_grad()
+    def evaluate() -> None:
+        model.eval()
+        (val_loss, _), (val, test) = evaluation(model(task.x, operator, *points))
+        runs.take_evaluation(val_loss, val, test)
+
+    # Running averages of batch norms are changed by training and read by evaluation.
+    apart = all(isinstance(each, nn.Parameter) for each in trained_state(model).values())
+
+    def one_epoch() -> None:
+        """An update, and meanwhile the evaluation of the weights that the last one made."""
+        if targets is None:  # nothing to evaluate yet, or restored and evaluated before
+            take_gradients()
+        else:
+            with beside(evaluate, device, apart=apart):
+                take_gradients()
+        optimiser.step()
+        runs.end_epoch()
+
+    # What comes from the host anew every time cannot be captured.
+    streamed = isinstance(operator, Spectrum) and operator.is_streamed
+    epoch, last = (Repeated(work, device, capture=not streamed) for work in (one_epoch, evaluate))
+    return runs.fit(epoch, checkpoint, on_progress, evaluate=last)

@@ -1,0 +1,243 @@
+r"""Learning filters from signals: every image and filter a model of its own, all trained as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.nn import Specformer
+from specformer.spectrum import Keys, Spectrum
+from specformer.training.engine.capture import Repeated, differentiate
+from specformer.training.engine.stacking import stack
+from specformer.training.optim.early_stopping import EarlyStopping
+from specformer.training.optim.schedule import Schedule
+from specformer.training.optim.variable_projection import ProjectedReadout
+
+#: Losses are read back, and stopped runs noticed, once in this many epochs.
+_READ_EVERY = 100
+
+
+@dataclass(frozen=True)
+class SignalTask:
+    r"""Recover :math:`y = U\,\mathrm{diag}(g)\,U^\top x` from x, for every signal and every g.
+
+    Runs are signal-major: run ``i * filters + j`` has signal i and filter j.
+
+    Shapes: signals ``[signals, n]``, responses ``[filters, p]`` at the distinct eigenvalues, mask
+    ``[n]``: where errors count.
+    """
+
+    spectrum: Spectrum
+    signals: Tensor
+    responses: Tensor
+    mask: Tensor
+
+    @property
+    def num_filters(self) -> int:
+        return len(self.responses)
+
+    @property
+    def runs(self) -> int:
+        return len(self.signals) * self.num_filters
+
+    def coefficients(self) -> Tensor:
+        """The signals in the spectral domain, ``[signals, q]``."""
+        return self.spectrum.gft(self.signals.mT).mT
+
+    def inputs(self) -> Tensor:
+        """What each run sees, ``[runs, n, 1]``."""
+        return self.signals.repeat_interleave(self.num_filters, dim=0).unsqueeze(-1)
+
+    def apply(self, gains: Tensor) -> Tensor:
+        """Filter each run's signal by gains at the distinct eigenvalues.
+
+        ``[runs, p]`` to ``[runs, n]``.
+        """
+        spread = gains.index_select(-1, self.spectrum.distinct.index)
+        filtered = spread * self.coefficients().repeat_interleave(self.num_filters, dim=0)
+        return self.spectrum.igft(filtered.mT).mT
+
+    def targets(self) -> Tensor:
+        """What each run should give, ``[runs, n]``."""
+        return self.apply(self.responses.repeat(len(self.signals), 1))
+
+
+@dataclass(frozen=True)
+class SignalFit:
+    """The outcome of all runs of one model.
+
+    Outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN once a run has stopped), the rest
+    ``[runs]``.
+    """
+
+    model: nn.Module
+    output: Tensor
+    sse: Tensor
+    r2: Tensor
+    best_epoch: Tensor
+    epochs: Tensor
+    curves: Tensor
+
+
+def fit_signals(
+    models: Sequence[nn.Module],
+    task: SignalTask,
+    operator: object,
+    schedule: Schedule,
+    *,
+    landmarks: int | None = None,
+    solve_readout: bool = False,
+    on_progress: Callable[[int, float], None] | None = None,
+) -> SignalFit:
+    """Train one model a run, all at once, and measure each at its lowest loss.
+
+    Args:
+        models: one a run, of one shape.
+        task: signals and filters.
+        operator: what the models take beside the signal: the spectrum, or a ``Propagation``.
+        schedule: epochs, patience and learning rates.
+        landmarks: for Specformer, train with this many attention keys; the final measurement is
+            always exact.
+        solve_readout: for Specformer, variable projection instead of learning the read-out.
+        on_progress: called with epochs done and the mean loss.
+    """
+    device = task.signals.device
+    model = stack(models, task.runs).to(device)
+    loss, parameters = _make_loss(model, task, operator, landmarks, solve_readout)
+    stopping = EarlyStopping(model.parameters(), task.runs, schedule.patience)
+    optimiser = schedule.optimiser(parameters, device)
+    epoch = torch.zeros((), dtype=torch.long, device=device)
+    curves = task.signals.new_full((schedule.epochs, task.runs), float("nan"))
+
+    def one_epoch() -> None:
+        schedule.set_rate(optimiser, epoch)
+        optimiser.zero_grad(set_to_none=False)
+        losses = loss()
+        differentiate(losses.sum())
+        counted = torch.where(stopping.active, losses.detach(), float("nan"))
+        curves.index_copy_(0, epoch.view(1), counted.view(1, -1))
+        stopping.update(losses.detach(), epoch)
+        optimiser.step()
+        epoch.add_(1)
+
+    # Solving for the read-out factorises matrices, which may wait for the host: not captured.
+    repeated = Repeated(one_epoch, device, capture=not solve_readout)
+    done = 0
+    while done < schedule.epochs:
+        repeated()
+        done += 1
+        if done % _READ_EVERY == 0 or done == schedule.epochs:
+            if on_progress:
+                on_progress(done, float(curves[done - 1].nanmean()))
+            if not stopping.active.any():
+                break
+    stopping.restore()
+    output = _outputs(model, task, operator)
+    sse, r2 = _measure(output, task)
+    return SignalFit(
+        model, output, sse, r2, stopping.best_epoch, stopping.epochs, curves[:done].cpu()
+    )
+
+
+def _make_loss(
+    model: nn.Module,
+    task: SignalTask,
+    operator: object,
+    landmarks: int | None,
+    solve_readout: bool,
+) -> tuple[Callable[[], Tensor], list[nn.Parameter]]:
+    """What gives the squared errors of every run, ``[runs]``, and the parameters they train."""
+    if not (isinstance(model, Specformer) and model.is_linear_filter):
+        if solve_readout:
+            raise ConfigError("variable projection needs a Specformer that is a linear filter.")
+        return _spatial_loss(model, task, operator), list(model.parameters())
+    groups = task.spectrum.distinct
+    points: Keys | None = None
+    if landmarks is not None and landmarks < len(groups.values):
+        points = task.spectrum.landmarks(landmarks)
+    if solve_readout:
+        energy = _energy(task).repeat_interleave(task.num_filters, dim=0)
+        targets = task.responses.repeat(len(task.signals), 1)
+        readout = ProjectedReadout(model, energy, targets)
+
+        def projected() -> Tensor:
+            # Over the whole signal: an upper bound of the error over the mask.
+            error = readout.gains(groups.tokens, points) - targets
+            return (energy * error.square()).sum(dim=-1)
+
+        return projected, readout.parameters()
+    return _spectral_loss(model, task, points), list(model.parameters())
+
+
+def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Callable[[], Tensor]:
+    """Squared errors over the mask, from the model's own output."""
+    inputs, targets = task.inputs(), task.targets()
+    weights = task.mask.to(targets.dtype)
+
+    def losses() -> Tensor:
+        error: Tensor = model(inputs, operator).squeeze(-1) - targets
+        return (error.square() * weights).sum(dim=-1)
+
+    return losses
+
+
+def _energy(task: SignalTask) -> Tensor:
+    """Each signal's energy at each distinct eigenvalue, ``[signals, p]``."""
+    groups = task.spectrum.distinct
+    coefficients = task.coefficients()
+    energy = coefficients.new_zeros(len(task.signals), len(groups.values))
+    return energy.index_add_(1, groups.index, coefficients.square())
+
+
+def _spectral_loss(
+    model: Specformer, task: SignalTask, landmarks: Keys | None
+) -> Callable[[], Tensor]:
+    r"""The same squared errors without ever leaving the spectral domain, for linear filters.
+
+    With c the difference of learned and true gains at the distinct eigenvalues,
+
+    .. math::
+        \sum_{v \in \text{mask}} (\hat y_v - y_v)^2
+        = \sum_j e_j c_j^2 - \lVert B c \rVert^2, \qquad
+        e_j = \sum_{i \in j} \hat x_i^2, \quad B_{vj} = \sum_{i \in j} U_{vi} \hat x_i
+
+    by Parseval, with rows of B only for the nodes v outside the mask: for the paper's images 784
+    instead of 10,000, and no product with U in the epoch.
+    """
+    groups = task.spectrum.distinct
+    energy = _energy(task)
+    unseen = task.spectrum.eigenvectors[~task.mask]  # [m, q]
+    border = energy.new_zeros(len(energy), len(unseen), energy.shape[1])
+    for signal, row in zip(border, task.coefficients(), strict=True):
+        signal.index_add_(1, groups.index, unseen * row)
+
+    def losses() -> Tensor:
+        gains: Tensor = model.linear_response(groups.tokens, landmarks)[..., 0, 0]  # [runs, p]
+        error = gains.unflatten(0, (-1, task.num_filters)) - task.responses
+        inside = (energy.unsqueeze(1) * error.square()).sum(dim=-1)
+        outside = (error @ border.mT).square().sum(dim=-1)
+        return torch.flatten(inside - outside)
+
+    return losses
+
+
+@torch.no_grad()
+def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
+    """What every run gives for its signal, ``[runs, n]``, with exact attention."""
+    if isinstance(model, Specformer) and model.is_linear_filter:
+        gains: Tensor = model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0]
+        return task.apply(gains)
+    output: Tensor = model(task.inputs(), operator).squeeze(-1)
+    return output
+
+
+def _measure(output: Tensor, task: SignalTask) -> tuple[Tensor, Tensor]:
+    """SSE and R² of every run over the mask."""
+    targets = task.targets()[:, task.mask].double()
+    sse = (output[:, task.mask].double() - targets).square().sum(dim=-1)
+    total = (targets - targets.mean(dim=-1, keepdim=True)).square().sum(dim=-1)
+    return sse, 1.0 - sse / total

@@ -1,0 +1,1 @@
+"""Schedules, optimisers, early stopping."""

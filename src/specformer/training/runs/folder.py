@@ -1,0 +1,313 @@
+r"""A run on disk: what was asked, what happened, what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from specformer.errors import RunError
+from specformer.files import make_folder, write_json, write_text
+from specformer.graphs.npz_archive import DAMAGE, write_arrays
+from specformer.training.runs.environment import environment
+
+CONFIG = "config.yaml"
+METRICS = "metrics.jsonl"
+OUTPUTS = "outputs.npz"
+RESULT = "result.json"
+REPORT = "report.html"
+MODEL = "model"
+CHECKPOINT = "checkpoint.safetensors"
+
+
+#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
+_LOCAL = ("--out", "--data", "--cache")
+_PRINTING = ("--quiet", "-q", "--json")
+#: Settings that may differ when a stopped run goes on.
+_CARRIED_OVER = {"repeat", "device", "lanes", "tensorboard"}
+
+
+def portable_command(arguments: Sequence[str]) -> str:
+    """The command line that repeats a run anywhere.
+
+    Example:
+        >>> portable_command(["table", "1", "--out", "/here", "--seed", "3", "--quiet"])
+        'specformer table 1 --seed 3'
+    """
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        local = argument.partition("=")[0] in _LOCAL
+        if not skip and not local and argument not in _PRINTING:
+            kept.append(argument)
+        skip = local and "=" not in argument
+    return shlex.join(["specformer", *kept])
+
+
+class RunFolder:
+    """The files of one run.
+
+    ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
+    (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
+
+    Example:
+        >>> import tempfile
+        >>> run = RunFolder.create(Path(tempfile.mkdtemp()) / "run", {"seed": 0})
+        >>> run.config()
+        {'seed': 0}
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
+        """Start a run in ``path``. A finished run already there is refused, not overwritten.
+
+        So is a stopped training run of other settings, which could not be resumed without them.
+        """
+        run = cls(path)
+        run.refuse_taken()
+        run._refuse_stopped(config)
+        write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
+        return run
+
+    def _go_on(self) -> str:
+        """How to finish a run, if it is one that can go on."""
+        resumable = self.config().get("command") == "train"
+        return f"; go on with specformer resume {self._quoted}" if resumable else ""
+
+    @property
+    def _quoted(self) -> str:
+        """The folder as a shell takes it."""
+        return shlex.quote(str(self.path))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has its result."""
+        return (self.path / RESULT).exists()
+
+    def withdraw(self) -> None:
+        """Remove a run that came to nothing: its folder, if the only file in it is the config."""
+        if [path for path in self.path.rglob("*") if not path.is_dir()] == [self.path / CONFIG]:
+            shutil.rmtree(self.path)
+
+    def refuse_taken(self) -> None:
+        """Raise if no run can start here; worth asking before hours of training."""
+        if self.is_finished:
+            raise RunError(f"{self.path}: holds a finished run; choose another --out.")
+        if (self.path / CONFIG).exists() and "command" not in self.config():
+            raise RunError(f"{self.path / CONFIG}: is not a run's; choose another --out.")
+        self.refuse_unwritable()
+
+    def refuse_unwritable(self) -> None:
+        """Raise if nothing can be written here: a file is in the way, or a folder is read-only."""
+        there = [folder for folder in (self.path, *self.path.parents) if folder.exists()]
+        for folder in there:
+            if not folder.is_dir():
+                raise RunError(f"{folder}: is a file, not a folder.")
+        if there and not os.access(there[0], os.W_OK | os.X_OK):
+            raise RunError(f"{there[0]}: may not be written to.")
+
+    def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
+        if not any(self._checkpoints()):
+            return
+        stopped = self.config() if (self.path / CONFIG).exists() else {}
+        if stopped.get("command") != "train":
+            return  # a table's checkpoints have names of their own
+        if any(stopped.get(key) != config.get(key) for key in {*stopped, *config} - _CARRIED_OVER):
+            raise RunError(
+                f"{self.path}: holds a stopped run of other settings; go on with specformer resume "
+                f"{self._quoted}, or choose another --out."
+            )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from running here, too: their files would mix with this one's.
+
+        The system lets go of the folder when the process ends, however it does.
+        """
+        make_folder(self.path)
+        if sys.platform == "win32":  # no such locks
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a network disk may have no locks
+                if not _locked(handle):
+                    raise RunError(f"{self.path}: another process is at work here.")
+            yield
+        finally:
+            os.close(handle)
+
+    @classmethod
+    def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
+        """Start a run in ``parent/name``, or ``name-2``, ``name-3``, … if that is taken."""
+        cls(parent).refuse_unwritable()
+        Path(parent).mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            path = Path(parent) / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()  # of runs that start at the same time, one succeeds
+            except FileExistsError:
+                number += 1
+                continue
+            return cls.create(path, config)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """A run that exists."""
+        run = cls(path)
+        if not (run.path / CONFIG).is_file():
+            raise RunError(f"{run.path}: not a run folder ({CONFIG} is missing).")
+        return run
+
+    def config(self) -> dict[str, Any]:
+        path = self.path / CONFIG
+        try:
+            return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
+            raise RunError(f"{path}: missing or damaged.") from error
+
+    def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write all readings, one JSON object a line."""
+        write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / METRICS
+        if not path.is_file():
+            return []
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except ValueError as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
+
+    def write_outputs(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays that the report draws."""
+        write_arrays(self.path / OUTPUTS, arrays)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        path = self.path / OUTPUTS
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except DAMAGE as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
+
+    def model_folder(self, run: int) -> Path:
+        """Where the model of one of its runs is kept."""
+        return self.path / MODEL / f"{run:03d}"
+
+    def model_folders(self) -> list[Path]:
+        """Those of all runs, in their order."""
+        folders = sorted((self.path / MODEL).glob("[0-9][0-9][0-9]"))
+        if not folders:
+            raise RunError(f"{self.path}: no saved models ({MODEL}/000 is missing).")
+        return folders
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write ``result.json``: from here on the run counts as finished."""
+        write_json(self.path / RESULT, dict(result))
+
+    def finish(
+        self,
+        kind: str,
+        result: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        *,
+        command: str,
+        seed: int,
+        device: torch.device,
+    ) -> dict[str, Any]:
+        """Write all files of a run, ``result.json`` last, with what every result carries.
+
+        Checkpoints are removed then: a finished run does not go on.
+        """
+        complete = {
+            "kind": kind,
+            **result,
+            "command": command,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seed": seed,
+            "environment": environment(device),
+        }
+        self.write_metrics(_readings(arrays))
+        self.write_outputs(arrays)
+        self.write_result(complete)
+        for checkpoint in list(self._checkpoints()):
+            checkpoint.unlink()
+        return complete
+
+    def _checkpoints(self) -> Iterator[Path]:
+        return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
+
+    def result(self, *needed: str) -> dict[str, Any]:
+        """What came out; a file without one of the needed keys is damaged."""
+        path = self.path / RESULT
+        try:
+            found = dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise RunError(
+                f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."
+            ) from error
+        except (OSError, TypeError, ValueError) as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
+        for key in needed:
+            if key not in found:
+                raise RunError(f"{path}: damaged ({key} is missing).")
+        return found
+
+
+def _locked(handle: int) -> bool:
+    """Lock an open folder; False where another process has."""
+    import fcntl  # not on every system
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+#: What the columns of a curve ``[epochs, runs, columns]`` hold, and every how many epochs it is
+#: read, by what was learned.
+_COLUMNS = {
+    "nodes": ("train_loss", "val_loss", "val_accuracy"),
+    "molecules": ("train_loss", "val_loss", "val_metric"),
+}
+_READ_EVERY = {"filters": 10, "nodes": 10, "molecules": 1}
+
+
+def _readings(arrays: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+    """An object every few epochs of every curve, a figure a run, None once a run has stopped."""
+    for key, curve in arrays.items():
+        if not key.endswith("/curve"):
+            continue
+        kind = key.partition("/")[0]
+        for epoch in range(0, len(curve), _READ_EVERY.get(kind, 10)):
+            reading = curve[epoch]
+            columns = (
+                {"loss": reading}
+                if reading.ndim == 1
+                else dict(zip(_COLUMNS[kind], reading.T, strict=True))
+            )
+            yield {
+                "of": key.removesuffix("/curve"),
+                "epoch": epoch,
+                **{
+                    name: [float(value) if np.isfinite(value) else None for value in values]
+                    for name, values in columns.items()
+                },
+            }

@@ -1,0 +1,724 @@
+"""The command line as a user runs it: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer
+import yaml
+from PIL import Image
+from tests.cli.command_line import ROW_KEYS, TRAIN_KEYS, environment, only_json, run
+from tests.datasets.grid_images import write_grid_images
+
+import specformer
+from specformer import cli
+from specformer.cli.options import parse_images, split_names
+from specformer.datasets import photographs, target_filter
+
+COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
+SPECTRUM_KEYS = {
+    "num_nodes", "num_eigenpairs", "solver", "seconds", "max_residual", "max_orthogonality_error",
+    "components", "distinct_eigenvalues",
+}  # fmt: skip
+
+
+@pytest.fixture
+def image(here) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 7), dtype=np.uint8)
+    Image.fromarray(pixels).save(here / "mine.png")
+    return here / "mine.png"
+
+
+# --- starting -----------------------------------------------------------------------------------
+
+
+def test_help_lists_the_commands(tmp_path):
+    status, out, err = run(tmp_path, "--help")
+    assert (status, err) == (0, "")
+    for command in COMMANDS:
+        assert re.search(rf"^\W+{command}\s", out, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "predict"])
+def test_every_command_has_help(command, call):
+    status, out, err = call(command, "--help")
+    assert (status, err) == (0, "")
+    assert "Usage" in out
+
+
+def test_every_command_takes_json():
+    waiting = [typer.main.get_command(cli.app)]
+    while waiting:
+        command = waiting.pop()
+        inner = list(getattr(command, "commands", {}).values())
+        waiting += inner
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert inner or "--json" in options, command.name
+
+
+def test_nothing_that_is_named_twice_counts_twice():
+    assert split_names("gcn, mlp,gcn,") == ["gcn", "mlp"]
+    assert parse_images("19,28,19") == [19, 28]
+    assert (parse_images("3,3"), parse_images("3")) == ([3], 3)
+
+
+def test_without_arguments_it_helps(call):
+    status, out, err = call()
+    assert status in (0, 2)  # click's choice, and it changed its mind
+    assert "Usage" in out + err
+
+
+def test_version(tmp_path):
+    assert run(tmp_path, "--version") == (0, f"specformer {specformer.__version__}\n", "")
+
+
+def test_help_starts_without_heavy_packages(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "specformer", "--help"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0]
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+    assert {"specformer", "typer"} <= imported
+    heavy = {"torch", "matplotlib", "numpy", "scipy", "sklearn", "skimage", "torch_geometric"}
+    assert imported & heavy == set()
+
+
+# --- colours ------------------------------------------------------------------------------------
+
+
+def on_a_terminal(tmp_path: Path, **more: str) -> str:
+    """What ``specformer --help`` writes to a terminal."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specformer", "--help"],
+        cwd=tmp_path,
+        env=environment(tmp_path, TERM="xterm-256color", **more),
+        stdout=slave,
+        stderr=slave,
+        stdin=slave,
+    )
+    os.close(slave)
+    written = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # Linux's way to say that the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(master)
+    assert process.wait() == 0
+    return written.decode()
+
+
+def colours(text: str) -> set[str]:
+    """Foreground and background colours switched on by escape codes."""
+    codes = {code for found in re.findall(r"\x1b\[([\d;]*)m", text) for code in found.split(";")}
+    return {code for code in codes if re.fullmatch(r"[349]\d|10\d", code) and code != "39"}
+
+
+def test_no_color(tmp_path):
+    assert colours(on_a_terminal(tmp_path))
+    assert colours(on_a_terminal(tmp_path, NO_COLOR="1")) == set()
+
+
+# --- spectrum -----------------------------------------------------------------------------------
+
+
+def is_png(path: Path) -> bool:
+    with Image.open(path) as picture:
+        picture.load()
+        return picture.format == "PNG" and min(picture.size) > 100
+
+
+def test_spectrum_of_a_grid(tmp_path):
+    found = only_json(run(tmp_path, "spectrum", "6x6", "--json", "--out", "s.safetensors"))
+    assert found.keys() >= SPECTRUM_KEYS
+    assert found["num_nodes"] == found["num_eigenpairs"] == 36
+    assert found["components"] == 1
+    assert found["distinct_eigenvalues"] < 36
+    assert found["max_residual"] < 1e-5
+    assert is_png(tmp_path / found["plot"])
+    saved = specformer.Spectrum.load(tmp_path / found["saved"])
+    assert saved.num_eigenpairs == 36
+
+
+def test_spectrum_of_an_npz_file_for_people(call, here):
+    path = [(0, 1), (1, 2), (3, 4)]
+    np.savez(here / "mine.npz", edge_index=np.array(path).T, num_nodes=5, directed=False)
+    status, out, err = call("spectrum", "mine.npz", "--quiet")
+    assert (status, err) == (0, "")
+    assert "\x1b" not in out
+    assert re.search(r"components\W+2", out)
+    assert is_png(here / "mine-spectrum.png")
+
+
+def test_spectrum_of_a_csv_folder(call, here):
+    (here / "ring").mkdir()
+    edges = "".join(f"n{i},n{(i + 1) % 8}\n" for i in range(8))
+    (here / "ring" / "edges.csv").write_text(f"source,target\n{edges}")
+    found = only_json(call("spectrum", "ring", "--json", "--k", "2,1", "--plot", "x/ring.png"))
+    assert found.keys() >= SPECTRUM_KEYS
+    # 1 − cos(2πj/8): 0 once, then pairs, then 2 once; the second smallest brings its twin.
+    assert found["num_eigenpairs"] == 4
+    assert is_png(here / "x" / "ring.png")
+
+
+def test_progress_goes_to_stderr(call, here):
+    status, out, err = call("spectrum", "4x4")
+    assert status == 0
+    assert "decomposing grid-4x4" in err
+    assert "\x1b" not in out + err
+    assert "decomposing" not in out
+
+
+def test_the_cache_is_used(call, here):
+    first, again = (only_json(call("spectrum", "5x5", "--json", "--cache", "mine")) for _ in "12")
+    assert len(list((here / "mine").iterdir())) == 1
+    assert again == first  # to the last digit of the seconds: read, not solved
+
+
+# --- train --------------------------------------------------------------------------------------
+
+
+def test_train_on_photographs(call, here):
+    shown = only_json(
+        call(
+            "train", "photographs", "--runs", 1, "--set", "schedule.epochs=3", "--json",
+            "--device", "cpu", "--seed", 5,
+        )
+    )  # fmt: skip
+    assert shown.keys() >= TRAIN_KEYS
+    assert shown["dataset"] == "photographs"
+    assert shown["metric"] == "sse"
+    assert shown["runs"] == 1
+    for part in ("test", "val"):
+        assert shown[part].keys() == {"mean", "ci95", "values"}
+        assert shown[part]["ci95"] is None
+    folder = here / shown["run_dir"]
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {
+        "config.yaml",
+        "metrics.jsonl",
+        "outputs.npz",
+        "result.json",
+        "report.html",
+        "model/000/config.json",
+        "model/000/model.safetensors",
+    }
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["command"] == "train"
+    assert config["seed"] == 5
+    assert config["set"] == ["schedule.epochs=3"]
+    assert config["settings"] == json.loads((folder / "result.json").read_text())["settings"]
+    readings = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert readings
+    result = json.loads((folder / "result.json").read_text())
+    assert result["test"] == shown["test"]
+    assert result["seed"] == 5
+    assert result["environment"]["packages"]["torch"]
+    assert result["command"].startswith("specformer train photographs --runs 1")
+    # The saved model gives the recorded error again.
+    model = specformer.Specformer.from_pretrained(folder / "model" / "000")
+    signals = photographs()
+    spectrum = specformer.decompose(signals.graph, mirrors=signals.mirrors)
+    x = torch.as_tensor(signals.signals[0])
+    wanted = spectrum.filter(x, target_filter("comb")(spectrum.eigenvalues))
+    with torch.no_grad():
+        output = model(x.unsqueeze(-1), spectrum).squeeze(-1)
+    sse = (output - wanted).double().square().sum().item()
+    assert shown["test"]["values"] == pytest.approx([sse], rel=1e-2)
+
+
+def test_train_for_people(call, here, image):
+    status, out, err = call(
+        "train", image, "--filter", "low-pass", "--model", "gprgnn", "--recipe", "paper",
+        "--set", "schedule.epochs=3", "--set", "schedule.learning_rate=1e-3", "--out", "run",
+    )  # fmt: skip
+    assert status == 0, err
+    assert "low-pass" in out
+    assert "GPR-GNN" in out
+    assert out.rstrip().endswith("Report: run/report.html")
+    assert (here / "run" / "report.html").is_file()
+    result = json.loads((here / "run" / "result.json").read_text())
+    assert result["settings"]["schedule"]["learning_rate"] == 0.001
+
+
+def test_report_is_written_anew(call, here, image):
+    call("train", image, "--set", "schedule.epochs=2", "--out", "run", "-q")
+    report = here / "run" / "report.html"
+    before = report.read_text()
+    report.unlink()
+    written = only_json(call("report", "run", "--json"))
+    assert written == {"run_dir": "run", "report": "run/report.html"}
+    assert report.read_text() == before
+    assert call("report", "run")[:2] == (0, "Report: run/report.html\n")
+
+
+def test_a_second_run_takes_a_new_folder(call, here, image):
+    for expected in ("runs/mine-specformer", "runs/mine-specformer-2"):
+        shown = only_json(call("train", image, "--set", "schedule.epochs=2", "--json"))
+        assert shown["run_dir"] == expected
+
+
+# --- tables and the ledger ----------------------------------------------------------------------
+
+
+def test_recorded_table(call, here):
+    shown = only_json(call("table", 1, "--recorded", "--json"))
+    assert shown["table"] == 1
+    assert {row["metric"] for row in shown["rows"]} == {"sse", "r2"}
+    assert all(row.keys() >= ROW_KEYS for row in shown["rows"])
+    assert not list(here.iterdir())  # nothing was run, nothing written
+
+
+def test_recorded_rows_of_some_models(call):
+    chosen = ("--models", "specformer", "--recipes", "paper", "--filters", "comb")
+    shown = only_json(call("table", 1, "--recorded", *chosen, "--json"))
+    assert {(row["model"], row["dataset"]) for row in shown["rows"]} == {("specformer", "comb")}
+
+
+def test_the_overhead_tables_are_a_suite(call):
+    shown = only_json(call("table", "overhead", "--recorded", "--datasets", "zinc-2k", "--json"))
+    (entry,) = shown["recorded"]
+    assert (entry["suite"], [row["case"] for row in entry["rows"]]) == ("overhead", ["zinc-2k"])
+    status, out, _ = call("table", "overhead", "--recorded")
+    assert status == 0
+    assert "penn94-sized" in out
+
+
+def test_recorded_table_for_people(call):
+    status, out, err = call("table", 1, "--recorded")
+    assert (status, err) == (0, "")
+    assert "Specformer, projected" in out
+    assert "comb" in out
+    assert "\x1b" not in out
+
+
+def test_a_reader_that_has_seen_enough(tmp_path):
+    """As in ``specformer table 1 --recorded | head -1``."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    process.wait()
+
+
+def test_standard_output_may_be_closed(tmp_path):
+    """As in ``specformer datasets >&-``."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "specformer", "datasets"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_sign_that_standard_output_lacks_ends_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
+        cwd=tmp_path,
+        env=environment(tmp_path, PYTHONIOENCODING="ascii"),
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"SSE (R\xb2)" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_table_from_data_to_ledger(call, here):
+    write_grid_images(here / "data")
+    shown = only_json(
+        call(
+            "table", 1, "--data", here / "data", "--images", "1,0", "--models", "specformer,gcn",
+            "--recipes", "projected", "--filters", "comb", "--set", "schedule.epochs=2", "--json",
+            "--out", "run",
+        )
+    )  # fmt: skip
+    assert shown["table"] == 1
+    assert [(r["model"], r["recipe"], r["metric"]) for r in shown["rows"]] == [
+        ("specformer", "projected", "sse"),
+        ("specformer", "projected", "r2"),
+        ("gcn", "paper", "sse"),
+        ("gcn", "paper", "r2"),
+    ]
+    assert all(row.keys() >= ROW_KEYS and row["runs"] == 2 for row in shown["rows"])
+    page = (here / "run" / "report.html").read_text()
+    assert page.index("comb, image 1") < page.index("comb, image 0")
+    result = json.loads((here / "run" / "result.json").read_text())
+    assert "--data" not in result["command"]
+    assert str(here) not in result["command"]
+
+    (here / "results").mkdir()
+    block = "<!-- results:table-1 -->\n<!-- /results -->\n"
+    (here / "README.md").write_text(block)
+    status, out, err = call("results", "add", "run", "--name", "small")
+    assert (status, err) == (0, "")
+    assert json.loads((here / "results/table-1/small.json").read_text())["rows"] == shown["rows"]
+    assert call("results", "check")[0] == 1  # the README shows no table yet
+    assert call("results", "tables")[1] == "updated README.md\n"
+    assert json.loads(call("results", "tables", "--json")[1]) == {"updated": []}
+    status, out, err = call("results", "add", "run", "--name", "small")
+    assert (status, out) == (2, "")
+    assert "small.json: recorded before" in err
+    again = call("results", "add", "run", "--name", "small", "--replace", "--json")
+    recorded = json.loads(again[1])
+    assert recorded == {"recorded": "results/table-1/small.json"}
+    assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
+    assert only_json(call("results", "check", "--json")) == {"entries": 1, "problems": []}
+    rows = only_json(call("table", 1, "--recorded", "--json"))["rows"]
+    assert sorted(map(str, rows)) == sorted(map(str, shown["rows"]))
+    (here / "results/table-1/small.json").write_text("{}")
+    status, out, err = call("results", "check", "--json")
+    assert status == 1
+    assert json.loads(out)["problems"]
+
+
+# --- errors a user can cause --------------------------------------------------------------------
+
+ERRORS = {
+    "unknown source": (["train", "nonsense"], "csbm, zinc, molhiv, molpcba, pcqm4mv2, photographs"),
+    "missing file": (["train", "absent.npz"], "absent.npz: there is no such file or folder."),
+    "missing folder": (["tune", "absent/"], "absent/: there is no such file or folder."),
+    "unknown model": (["train", "mine.png", "--model", "resnet"], "unknown model 'resnet'"),
+    "unknown filter": (["train", "mine.png", "--filter", "notch"], "unknown filter 'notch'"),
+    "unknown recipe": (["train", "mine.png", "--recipe", "best"], "unknown recipe 'best'"),
+    "typing error in --set": (
+        ["train", "mine.png", "--set", "schedule.epoch=3"],
+        "did you mean 'epochs'?",
+    ),
+    "--set without a value": (["train", "mine.png", "--set", "x"], "expected key=value"),
+    "wrong type in --set": (["train", "mine.png", "--set", "schedule.epochs=many"], "whole number"),
+    "no epochs": (["train", "mine.png", "--set", "schedule.epochs=-5"], "epochs=-5"),
+    "negative rate": (["train", "mine.png", "--set", "schedule.learning_rate=-1"], "learning_rate"),
+    "infinite rate": (
+        ["train", "mine.png", "--set", "schedule.learning_rate=.inf"],
+        "learning_rate=inf",
+    ),
+    "odd width": (["train", "mine.png", "--set", "model.hidden_channels=7"], "hidden_channels=7"),
+    "no landmarks": (["train", "mine.png", "--set", "landmarks=0"], "landmarks=0"),
+    "no runs": (["train", "mine.png", "--runs", "0"], "0 images asked for"),
+    "too many runs": (["train", "photographs", "--runs", "99"], "99 images asked for"),
+    "missing image": (["train", "absent.png"], "absent.png: no such image file"),
+    "bad image": (["train", "text.png"], "text.png: not a readable image"),
+    "black image": (["train", "black.png"], "black.png: of one grey"),
+    "unknown device": (["train", "mine.png", "--device", "tpu"], "--device tpu"),
+    "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
+    "torn molecules": (["table", "3", "--data", "torn", "--datasets", "zinc"], "zinc.npz: "),
+    "torn ablation": (["table", "4", "--data", "torn", "--datasets", "molpcba"], "molpcba.npz: "),
+    "no such image": (["table", "1", "--data", "images", "--images", "7,"], "image 7 asked for"),
+    "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
+    "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
+    "table that is not here": (["table", "9"], "table 9"),
+    "table in words": (["table", "one"], "table one is not here; 1, 2, 3, 4 and overhead are"),
+    "unknown model of a table": (
+        ["table", "1", "--data", "images", "--models", "gnc"],
+        "unknown model 'gnc'",
+    ),
+    "unknown filter of a table": (
+        ["table", "1", "--data", "images", "--filters", "comb,notch"],
+        "unknown filter 'notch'",
+    ),
+    "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
+    "ablated baseline": (["table", "4", "--models", "gcn"], "tables 1, 2 and 3, not to table 4"),
+    "overhead of runs": (["table", "overhead", "--runs", "3"], "--runs: the overhead tables have"),
+    "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
+    "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
+    "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
+    "graph of an unknown kind": (["spectrum", "text.png"], "text.png"),
+    "folder without edges": (["spectrum", "empty"], "edges.csv"),
+    "grid without nodes": (["spectrum", "0x5"], "no nodes"),
+    "grid beyond all measure": (["spectrum", "99999x99999"], "10,000,000 nodes"),
+    "k that is no number": (["spectrum", "4x4", "--k", "few"], "--k few"),
+    "k of three numbers": (["spectrum", "4x4", "--k", "1,2,3"], "--k 1,2,3"),
+    "k of nothing": (["spectrum", "4x4", "--k", "0"], "k=0"),
+    "negative k": (["spectrum", "4x4", "--k", "-3"], "k=-3"),
+    "unknown solver": (["spectrum", "4x4", "--solver", "magic"], "unknown solver 'magic'"),
+    "unknown rule": (["spectrum", "4x4", "--isolated", "maybe"], "isolated"),
+    "picture below a file": (["spectrum", "4x4", "--plot", "text.png/x.png"], "text.png"),
+    "report of nothing": (["report", "absent"], "absent: not a run folder"),
+    "report of an unfinished run": (["report", "unfinished"], "specformer resume unfinished."),
+    "recording of nothing": (["results", "add", "absent"], "absent: not a run folder"),
+    "out is a file": (["train", "mine.png", "--out", "text.png"], "is a file, not a folder"),
+    "out below a file": (["train", "mine.png", "--out", "text.png/run"], "is a file"),
+    "out is finished": (["train", "mine.png", "--out", "finished"], "holds a finished run"),
+    "table into a finished run": (
+        ["table", "1", "--data", "images", "--out", "finished"],
+        "holds a finished run",
+    ),
+    "demo into a finished run": (["demo", "--out", "finished"], "holds a finished run"),
+    "out holds a configuration": (["train", "mine.png", "--out", "theirs"], "is not a run's"),
+    "resume of a finished run": (["resume", "finished"], "finished: the run is finished"),
+    "resume of half a configuration": (["resume", "unfinished"], "damaged (source is missing)"),
+    "width of nothing": (["train", "mine.npz", "--set", "model.num_heads=3"], "num_heads=3"),
+    "k that is text": (["train", "mine.npz", "--set", "k=few"], "k='few' should be"),
+    "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
+    "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes of 2 classes are too few"),
+    "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
+    "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
+    "start of a graph": (["train", "mine.npz", "--from", "r"], "--from belongs to molecules"),
+    "start of a node search": (["tune", "mine.npz", "--from", "r"], "--from belongs to molecules"),
+    "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
+    "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
+    "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
+    "out is a folder": (["spectrum", "4x4", "--plot", "p.png", "--out", "empty"], "empty: Is a"),
+    "picture of another kind": (["spectrum", "4x4", "--plot", "p.svg"], "--plot p.svg: pictures"),
+}
+
+
+@pytest.fixture
+def scene(here, image) -> Path:
+    """Things to go wrong with."""
+    (here / "text.png").write_text("not an image\n")
+    Image.fromarray(np.zeros((5, 5), dtype=np.uint8)).save(here / "black.png")
+    for folder in ("empty", "unfinished", "finished"):
+        (here / folder).mkdir()
+    for folder in ("unfinished", "finished"):
+        (here / folder / "config.yaml").write_text("command: train\n")
+    (here / "finished" / "result.json").write_text("{}")
+    (here / "theirs").mkdir()
+    (here / "theirs" / "config.yaml").write_text("seed: 3\n")
+    write_grid_images(here / "images")
+    (here / "torn").mkdir()
+    (here / "torn" / "zinc.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    (here / "torn" / "molpcba.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    ring = np.stack([np.arange(20), np.roll(np.arange(20), 1)])
+    graph = {"edge_index": ring, "num_nodes": 20, "x": np.eye(20)}
+    np.savez(here / "mine.npz", y=np.arange(20) % 2, **graph)
+    np.savez(here / "alike.npz", y=np.zeros(20, dtype=int), **graph)
+    np.savez(here / "few.npz", y=np.repeat([0, 1, -1], [1, 1, 18]), **graph)
+    return here
+
+
+@pytest.mark.parametrize(("arguments", "message"), ERRORS.values(), ids=ERRORS)
+def test_an_error_is_one_sentence_and_status_2(arguments, message, call, scene):
+    before = {path for path in scene.rglob("*") if "cache" not in path.parts}
+    status, out, err = call(*arguments)
+    assert status == 2
+    assert out == ""
+    assert message in err
+    sentence = err.strip().splitlines()[-1]
+    assert sentence.startswith("Error: ")
+    assert "Traceback" not in err
+    progress = [line for line in err.splitlines() if line and line != sentence]
+    assert not [line for line in progress if "Error" in line]
+    after = {path for path in scene.rglob("*") if "cache" not in path.parts}
+    assert after - before <= {scene / "runs"}  # no run is left half begun
+
+
+def test_an_option_that_cannot_be_read_is_refused_before_work_begins(call, scene):
+    _, _, err = call("spectrum", "4x4", "--k", "few")
+    assert err.strip().splitlines() == [
+        "Error: --k few: expected a number, or two with a comma between them."
+    ]
+
+
+def test_help_names_every_kind_of_recipe(call):
+    _, out, _ = call("train", "--help")
+    shown = " ".join(out.replace("│", " ").split())
+    assert all(kind in shown for kind in ("paper, best,", "default or a", ".yaml file"))
+    assert "…" not in shown.replace("molhiv, …", "").replace("gprgnn, …", "")  # nothing is cut
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("seed", "x", "config.yaml: damaged (seed is 'x')"),
+        ("source", None, "config.yaml: damaged (source is None)"),
+        ("set", None, "config.yaml: damaged (set is None)"),
+        ("device", "cuda", "stopped: was started on cuda, which is not here"),
+    ],
+)
+def test_a_configuration_that_no_run_can_have_is_not_resumed(
+    key, value, message, call, scene, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    whole = {"command": "train", "source": "mine.npz", "model": "gcn", "recipe": None, "runs": 1}
+    whole |= {"set": [], "seed": 0, "device": "cpu", "repeat": "specformer train mine.npz"}
+    (scene / "stopped").mkdir()
+    (scene / "stopped" / "config.yaml").write_text(yaml.safe_dump({**whole, key: value}))
+    status, out, err = call("resume", "stopped")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize("kind", ["nodes", "molecules"])
+def test_half_a_result_is_not_predicted_from(kind, call, scene):
+    (scene / "finished" / "result.json").write_text(json.dumps({"kind": kind, "model": "gcn"}))
+    said = "Error: finished/result.json: damaged (settings is missing).\n"
+    assert call("predict", "finished") == (2, "", said)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
+    number = getattr(signal, name)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "specformer", "train", "mine.npz", "--runs", "1"),
+            *("--set", "schedule.epochs=1000000", "--set", "schedule.patience=1000000"),
+        ],
+        cwd=scene,
+        env=environment(scene),
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that starts it in the background would have it ignored.
+        preexec_fn=lambda: signal.signal(
+            number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+        ),
+    )
+    run = scene / "runs" / "mine-specformer"
+    while not (run / "checkpoint.safetensors").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert err.splitlines()[-1] == "Stopped. Go on with: specformer resume runs/mine-specformer"
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
+
+
+def test_a_search_that_is_interrupted_says_how_to_go_on(call, scene, monkeypatch):
+    def stopped(source, *, folder, trials, **options):
+        if trials == 2:
+            folder.mkdir(parents=True)
+            (folder / "trials.jsonl").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.tasks.tune.tune", stopped)
+    assert call("tune", "mine.npz", "--trials", 1, "--out", "a search", "-q") == (130, "", "")
+    status, _, err = call("tune", "mine.npz", "--trials", 2, "--out", "a search", "-q")
+    assert status == 130
+    assert err == ("Stopped. Go on with: specformer tune mine.npz --trials 2 --out 'a search' -q\n")
+
+
+def test_a_table_that_is_interrupted_says_how_to_go_on(call, here, monkeypatch):
+    def stopped(*, begin, **options):
+        begin()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.paper.table3.table3", stopped)
+    said = "Stopped. Go on with: specformer table 3 -q --out runs/table-3\n"
+    assert call("table", 3, "-q") == (130, "", said)
+    assert call("table", 3, "-q", "--out", "runs/table-3") == (130, "", said)
+    assert [path.name for path in (here / "runs").iterdir()] == ["table-3"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["demo"], ["demo", "--out", "a/b"], ["table", "2"], ["tune", "mine.npz"], ["train", "cora"]],
+    ids=" ".join,
+)
+def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
+    arguments, call, scene, monkeypatch
+):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    assert call(*arguments) == (2, "", "Error: .: may not be written to.\n")
+
+
+def test_two_processes_do_not_run_in_one_folder(call, scene):
+    config = "command: train\nsource: mine.npz\nmodel: gcn\nrecipe: null\nruns: 1\nset: []\n"
+    config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\n"
+    (scene / "unfinished" / "config.yaml").write_text(config)
+    holds = "import sys; from specformer.training.runs.folder import RunFolder\n"
+    holds += "with RunFolder('unfinished').held(): print('held', flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", holds],
+        env=environment(scene),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout.readline() == "held\n"
+    refused = (2, "", "Error: unfinished: another process is at work here.\n")
+    again = ["train", "mine.npz", "--model", "gcn", "--set", "schedule.epochs=1", "-q"]
+    assert call("resume", "unfinished", "-q") == refused
+    assert call(*again, "--out", "unfinished") == refused
+    assert (scene / "unfinished" / "config.yaml").read_text() == config
+    other.kill()
+    other.communicate()
+    assert call(*again, "--out", "unfinished")[0] == 0  # the folder was let go of
+
+
+def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
+    seen = []
+
+    def stopped(**options):
+        seen.append(options["seed"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specformer.paper.demo.demo", stopped)
+    for out in ([], ["--out", "mine"]):
+        assert call("demo", "--quiet", *out)[0] == 130
+    assert seen == [0, 0]
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["unknown model", "missing graph", "out is finished"])
+def test_quiet_errors_are_that_one_line(name, call, scene):
+    arguments, message = ERRORS[name]
+    for switch in ("--quiet", "--json"):
+        status, out, err = call(*arguments, switch)
+        assert (status, out) == (2, "")
+        assert err.count("\n") == 1
+        assert message in err
+
+
+def test_a_name_that_no_report_can_hold_is_refused_before_work_begins(call, scene):
+    for arguments in (["train", "mine\udcff.npz"], ["train", "mine.npz", "--out", "a\udcff"]):
+        status, out, err = call(*arguments)
+        assert (status, out) == (2, "")
+        assert re.fullmatch(r"Error: '\w+\\udcff(\.npz)?': is not UTF-8; use another name\.\n", err)
+    assert not (scene / "runs").exists()
+
+
+def test_an_error_in_a_process_of_its_own(tmp_path):
+    status, out, err = run(tmp_path, "spectrum", "absent.npz", "--json")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["fly"],
+        ["train", "mine.png", "--seed", "-1"],
+        ["train", "mine.png", "--seed", "99999999999999999999"],
+        ["train", "mine.png", "--no-such-option"],
+        ["demo", "--seed", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_status_2_without_traceback(arguments, call, scene):
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "")
+    assert "Usage" in err
+    assert "Traceback" not in err

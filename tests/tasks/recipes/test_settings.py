@@ -1,0 +1,147 @@
+"""Recipes: every wrong key and type is named, and what is right arrives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+import yaml
+
+from specformer.errors import ConfigError
+from specformer.tasks.recipes.settings import build, override, read_settings
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+    steps: int = 3
+    kind: Literal["plain", "fancy"] = "plain"
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    inner: Inner = field(default_factory=Inner)
+    limit: int | None = None
+    scale: float | None = None
+    fast: bool = False
+    ends: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit == 13:
+            raise ConfigError("limit=13 brings bad luck.")
+
+
+def test_settings_arrive():
+    settings = {
+        "name": "a",
+        "inner": {"rate": 1, "kind": "fancy"},
+        "limit": 4,
+        "scale": 2,
+        "fast": True,
+        "ends": [1, 2],
+    }
+    built = build(Outer, settings, "here")
+    assert built == Outer("a", Inner(1.0, 3, "fancy"), 4, 2.0, True, [1, 2])
+    assert isinstance(built.inner.rate, float)
+    assert isinstance(built.scale, float)
+
+
+def test_what_is_not_said_keeps_its_default():
+    assert build(Outer, {"name": "a"}, "here") == Outer("a")
+    assert build(Outer, {"name": "a", "limit": None, "inner": {}}, "here") == Outer("a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"nmae": "a"}, r"here: unknown key 'nmae'; did you mean 'name'\?$"),
+        ({"inner": {"setps": 3}}, r"here: inner: unknown key 'setps'; did you mean 'steps'\?"),
+        ({"qqq": 1}, r"unknown key 'qqq'; known: ends, fast, inner, limit, name, scale\.$"),
+        ({"name": 3}, "here: name=3 should be text"),
+        ({"inner": 5}, "here: inner should hold settings, not 5"),
+        ({"inner": {"rate": "fast"}}, "here: inner: rate='fast' should be a number"),
+        ({"inner": {"rate": True}}, "rate=True should be a number"),
+        ({"inner": {"rate": float("inf")}}, "rate=inf should be a number"),
+        ({"inner": {"rate": float("nan")}}, "rate=nan should be a number"),
+        ({"inner": {"steps": 2.5}}, r"steps=2\.5 should be a whole number"),
+        ({"inner": {"steps": True}}, "steps=True should be a whole number"),
+        ({"inner": {"steps": "3"}}, "steps='3' should be a whole number"),
+        ({"inner": {"steps": None}}, "steps=None should be a whole number"),
+        ({"inner": {"kind": "other"}}, "kind='other' should be 'plain' or 'fancy'"),
+        ({"limit": "many"}, "limit='many' should be a whole number or empty"),
+        ({"limit": False}, "limit=False should be a whole number or empty"),
+        ({"fast": 1}, "fast=1 should be true or false"),
+        ({"fast": "yes"}, "fast='yes' should be true or false"),
+        ({"ends": "both"}, r"ends='both' should be \[a whole number, …\] or empty"),
+        ({"ends": 3}, r"ends=3 should be \[a whole number, …\] or empty"),
+        ({"ends": [1, "two"]}, r"ends=\[1, 'two'\] should be \[a whole number, …\] or empty"),
+        ({}, "here: .*name"),
+        ({"name": "a", "limit": 13}, "here: limit=13 brings bad luck"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        build(Outer, settings, "here")
+
+
+@pytest.mark.parametrize("text", ["1e-3", "5E-4", "-2e+1", "1.e-3", "1.0e-3", "0.001", "7"])
+def test_numbers_as_people_write_them(text):
+    # YAML 1.1 reads 1e-3 as text; a learning rate is written so more often than not.
+    settings = override({"name": "a"}, [f"inner.rate={text}", f"scale={text}"])
+    built = build(Outer, settings, "here")
+    assert built.inner.rate == built.scale == float(text)
+
+
+def test_override_reaches_groups_and_leaves_its_argument_alone():
+    settings = {"name": "a", "inner": {"steps": 1, "deep": {"x": 1}}}
+    changed = override(
+        settings,
+        ["inner.steps=7", "name=b=c", "limit=", "fast=true", "ends=[1, 2]", "inner.deep.x=2"],
+    )
+    assert changed == {
+        "name": "b=c",
+        "inner": {"steps": 7, "deep": {"x": 2}},
+        "limit": None,
+        "fast": True,
+        "ends": [1, 2],
+    }
+    assert settings == {"name": "a", "inner": {"steps": 1, "deep": {"x": 1}}}
+
+
+def test_override_makes_groups_and_the_last_one_wins():
+    assert override({}, ["inner.steps=1", "inner.steps=2"]) == {"inner": {"steps": 2}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("inner.steps", "--set inner.steps: expected key=value"),
+        ("=3", "--set =3: expected key=value"),
+        ("", "expected key=value"),
+        ("name.first=3", "'name' is not a group"),
+        ("ends=[1, 2", "not valid YAML"),
+    ],
+)
+def test_wrong_assignments(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        override({"name": "a"}, [assignment])
+
+
+def test_yaml_as_a_file_holds_it():
+    text = "name: a\ninner: {rate: 1e-3, steps: 5}\nlimit: null\nfast: true\n"
+    assert build(Outer, yaml.safe_load(text), "file") == Outer(
+        "a", Inner(0.001, 5), None, None, True
+    )
+
+
+def test_settings_of_a_file_or_of_a_run(tmp_path):
+    recipe, run, table = (tmp_path / name for name in ("recipe.yaml", "config.yaml", "table.yaml"))
+    recipe.write_text("name: a\n")
+    run.write_text("command: train\nsource: cora\nsettings: {name: b}\n")
+    table.write_text("command: table\ntable: 1\n")
+    assert read_settings(recipe) == {"name": "a"}
+    assert read_settings(run) == {"name": "b"}
+    with pytest.raises(ConfigError, match=r"table\.yaml: of a run that has no settings"):
+        read_settings(table)
