@@ -17,10 +17,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from specformer.benchmarks.measure import synchronise
 from specformer.benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
+from specformer.datasets.graph_source import graph_source
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
-from specformer.tasks.graphs.source import graph_source
 from specformer.tasks.source import holds_many
 from specformer.training.runs.progress import Progress, Update
 

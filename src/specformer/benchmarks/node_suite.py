@@ -21,7 +21,7 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
 from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
-from specformer.tasks.nodes.setup import (
+from specformer.tasks.nodes.work import (
     fresh_models,
     kept_spectrum,
     node_landmarks,

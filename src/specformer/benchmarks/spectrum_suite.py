@@ -11,9 +11,9 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
+from specformer.datasets.graph_source import graph_source
 from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
-from specformer.tasks.graphs.source import graph_source
 from specformer.training.runs.progress import Progress
 
 DATASETS = ("cora", "citeseer", "squirrel")

@@ -20,8 +20,8 @@ from specformer.benchmarks import (
 from specformer.benchmarks.floor import Peaks, measure_peaks
 from specformer.benchmarks.measure import Plan
 from specformer.datasets import node_graph
+from specformer.datasets.graph_source import graph_source
 from specformer.errors import ConfigError, check_known
-from specformer.tasks.graphs.source import graph_source
 from specformer.training.runs.environment import device_name
 from specformer.training.runs.progress import Progress
 

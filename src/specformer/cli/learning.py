@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,6 +31,7 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from specformer.tasks.job import Job
     from specformer.tasks.predictions import Predictions
     from specformer.training.runs.folder import RunFolder
 
@@ -40,18 +40,6 @@ _HIDDEN = (
     "environment", "settings", "filters", "nodes", "molecules", "spectra", "targets", "seen",
     "feature_names",
 )  # fmt: skip
-
-#: What a run's configuration must say for it to go on, and of what type.
-_NEEDED: dict[str, type | UnionType] = {
-    "source": str,
-    "model": str,
-    "recipe": str | None,
-    "runs": int | None,
-    "set": list,
-    "seed": int,
-    "device": str,
-    "repeat": str,
-}
 
 
 def demo(
@@ -64,13 +52,14 @@ def demo(
     """Learn filters on photographs and classify generated graphs; ends with a report."""
     from specformer.cli.terminal import progress_bars, show_filters, show_nodes
     from specformer.paper.demo import demo as run_demo
+    from specformer.tasks.workplace import Workplace
     from specformer.training.runs.environment import choose_device
 
     target = choose_device(device)
     refuse_taken(out)
     config = {"command": "demo", "seed": seed, "device": str(target), "repeat": repeat_command()}
     with progress_bars(quiet or json_output) as progress:
-        result, arrays = run_demo(device=target, seed=seed, progress=progress)
+        result, arrays = run_demo(Workplace(target, progress=progress), seed)
     with ExitStack() as holding:
         run = start_run(out, "demo", config, holding)
         result, report = finish_run(run, "demo", result, arrays, config)
@@ -137,51 +126,41 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
-    from specformer.tasks.job import RUNS, job_settings
+    from specformer.tasks.job import Request
+    from specformer.tasks.resolve import refuse_foreign, resolve
     from specformer.tasks.source import source_kind, source_name
     from specformer.training.runs.environment import choose_device
 
     refuse_taken(out)
-    kind = source_kind(source)
-    if task is not None and kind != "molecules":
-        raise ConfigError(f"--task belongs to molecules, and {source} is none.")
-    if lanes is not None and kind != "molecules":
-        raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
-    if start is not None and kind != "molecules":
-        raise ConfigError(f"--from belongs to molecules, and {source} is none.")
-    if filter_name is not None and kind != "filters":
-        raise ConfigError(f"--filter belongs to signals, and {source} is none.")
-    own: dict[str, dict[str, Any]] = {
-        "filters": {"filter": filter_name or "comb"},
-        "molecules": {
-            "task": _checked_task(task),
-            "lanes": 1 if lanes is None else lanes,
-            **({} if start is None else {"start": str(start)}),
-        },
-    }
-    config: dict[str, Any] = {
-        "command": "train",
-        "source": source,
-        "model": model,
-        "recipe": recipe,
-        "runs": RUNS[kind] if runs is None else runs,
-        **own.get(kind, {}),
-        "set": assignments or [],
-        "seed": seed,
-        "device": str(choose_device(device)),
-        **({"tensorboard": True} if tensorboard else {}),
-        "repeat": repeat_command(),
-    }
-    config["settings"] = job_settings(config)
+    given = {"task": task, "lanes": lanes, "from": start, "filter": filter_name}
+    refuse_foreign(source_kind(source), source, given)
+    request = Request(
+        source=source,
+        model=model,
+        recipe=recipe,
+        changes=tuple(assignments or ()),
+        task=_checked_task(task),
+        start=None if start is None else str(start),
+        filter=filter_name,
+    )
+    job = resolve(
+        request,
+        runs,
+        seed=seed,
+        device=str(choose_device(device)),
+        lanes=1 if lanes is None else lanes,
+        tensorboard=tensorboard,
+        repeat=repeat_command(),
+    )
     started: list[RunFolder] = []
     holding = ExitStack()
 
     def begin() -> RunFolder:
-        started.append(start_run(out, f"{source_name(source)}-{model}", config, holding))
+        started.append(start_run(out, f"{source_name(source)}-{model}", job.config, holding))
         return started[0]
 
     with holding, withdrawn_if_refused(started):
-        _train(config, begin, data, cache, json_output, quiet)
+        _train(job, begin, data, cache, json_output, quiet)
 
 
 def _checked_task(task: str | None) -> str | None:
@@ -200,25 +179,19 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
+    from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
-    from specformer.training.runs.folder import CONFIG, RunFolder
+    from specformer.training.runs.folder import RunFolder
 
     stopped = RunFolder.open(run)
     if stopped.is_finished:
         raise RunError(f"{run}: the run is finished; there is nothing to go on with.")
-    config = stopped.config()
-    if config.get("command") != "train":
-        raise RunError(f"{run}: only runs of `specformer train` can be resumed.")
-    for key, kind in _NEEDED.items():
-        if key not in config:
-            raise RunError(f"{run / CONFIG}: damaged ({key} is missing).")
-        if not isinstance(config[key], kind):
-            raise RunError(f"{run / CONFIG}: damaged ({key} is {config[key]!r}).")
+    job = read_job(stopped)
     try:
-        choose_device(config["device"])
+        choose_device(job.device)
     except ConfigError:
         raise RunError(
-            f"{run}: was started on {config['device']}, which is not here; go on where it is."
+            f"{run}: was started on {job.device}, which is not here; go on where it is."
         ) from None
     holding = ExitStack()
 
@@ -227,27 +200,27 @@ def resume(
         return stopped
 
     with holding:
-        _train(config, begin, data, cache, json_output, quiet)
+        _train(job, begin, data, cache, json_output, quiet)
 
 
 def _train(
-    config: dict[str, Any],
+    job: Job,
     begin: Callable[[], RunFolder],
     data: Path | None,
     cache: Path | None,
     json_output: bool,
     quiet: bool,
 ) -> None:
-    """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
+    """Train as a job says; ``begin`` gives the run's folder once the input is good."""
     import torch
 
     from specformer.cli.terminal import SHOW, progress_bars
-    from specformer.tasks.job import train_source
+    from specformer.tasks.train import train as train_job
+    from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.runs.tracking import Tracked, require_tensorboard, track_run
 
-    tracked = config.get("tensorboard", False)
-    if tracked:
+    if job.tensorboard:
         require_tensorboard()
     folders: list[RunFolder] = []
 
@@ -258,27 +231,20 @@ def _train(
     def resuming() -> list[str]:
         return ["resume", str(folders[0].path)] if folders else []
 
-    with torchrun_workers(torch.device(config["device"])) as (workers, device):
+    with torchrun_workers(torch.device(job.device)) as (workers, device):
         silent = quiet or json_output or not workers.is_first
         with going_on(resuming), progress_bars(silent) as shown_progress:
             progress = shown_progress
-            if tracked:
+            if job.tensorboard:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
-            trained = train_source(
-                config,
-                data=data,
-                cache=spectra_folder(cache),
-                device=device,
-                progress=progress,
-                begin=opened,
-                workers=workers,
-            )
+            place = Workplace(device, data, spectra_folder(cache), progress, workers, job.lanes)
+            trained = train_job(job, place, opened)
         if not workers.is_first:
             return
     run = folders[0]
-    trained.save(run)
-    result, report = finish_run(run, trained.kind, trained.result, trained.arrays, config)
-    if tracked:
+    trained.save_models(run)
+    result, report = finish_run(run, trained.kind, trained.result, trained.arrays, job.config)
+    if job.tensorboard:
         track_run(run)
     if json_output:
         shown = {key: value for key, value in result.items() if key not in _HIDDEN}
@@ -315,36 +281,24 @@ def predict(
     ] = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
-    from specformer.tasks.graphs.predict import predict_molecules
-    from specformer.tasks.nodes.predict import predict as predict_nodes
+    from specformer.tasks.predictions import PredictionRequest
+    from specformer.tasks.resolve import TASKS, read_job, refuse_foreign
+    from specformer.tasks.workplace import Workplace
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
-    if finished.config().get("command") != "train":
-        raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
+    kind = read_job(finished).kind
     if out == Path("-"):
         if json_output:
             raise ConfigError("--out -: standard output is taken by --json; name a file.")
         out = None
     elif json_output and out is None:
         out = finished.path / "predictions.csv"
-    common: dict[str, Any] = {"graph": graph, "data": data, "device": choose_device(device)}
-    if finished.result().get("kind") == "molecules":
-        if smiles and graph:
-            raise ConfigError("--smiles and --graph: give one of them.")
-        if spectrum or degree:
-            raise ConfigError(f"--spectrum, --degree: {run} was trained on molecules.")
-        # A handful of molecules is solved faster than looked up; a file may come again.
-        folder = None if smiles else spectra_folder(cache)
-        found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
-    else:
-        if smiles:
-            raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
-        found = predict_nodes(
-            finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
-        )
-    _write_predictions(found, out, json_output)
+    refuse_foreign(kind, str(run), {"smiles": smiles, "spectrum": spectrum, "degree": degree})
+    request = PredictionRequest(graph, smiles or (), spectrum, degree)
+    place = Workplace(choose_device(device), data, spectra_folder(cache))
+    _write_predictions(TASKS[kind].predict(finished, request, place), out, json_output)
 
 
 def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:

@@ -149,6 +149,7 @@ def _run_table(
 
     from specformer.cli.terminal import progress_bars, show_paper_table
     from specformer.paper.table_rows import with_cited
+    from specformer.tasks.workplace import Workplace
 
     number: int = config["table"]
     started: list[RunFolder] = []
@@ -168,6 +169,7 @@ def _run_table(
         option: split_names(value) if isinstance(value := config[option], str) else value
         for option in ("recipes", *_OPTIONS[number])
     }
+    lanes = parts.pop("lanes", None)
     # What is not given is left to the table's own defaults.
     settings = {option: value for option, value in parts.items() if value is not None}
     if number in _CHECKPOINTED:
@@ -182,11 +184,14 @@ def _run_table(
             result, arrays = table_of(
                 **settings,
                 assignments=config["set"],
-                data=data,
-                cache=spectra_folder(cache),
-                device=torch.device(config["device"]),
+                place=Workplace(
+                    torch.device(config["device"]),
+                    data,
+                    spectra_folder(cache),
+                    progress,
+                    lanes=lanes or 1,
+                ),
                 seed=config["seed"],
-                progress=progress,
             )
         run = begin()
         result, report = finish_run(run, _KINDS[number], result, arrays, config)

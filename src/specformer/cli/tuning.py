@@ -74,38 +74,28 @@ def tune(
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
     from specformer.cli.terminal import progress_bars
     from specformer.paper.table_rows import plain_interval
+    from specformer.tasks.job import Request
+    from specformer.tasks.resolve import refuse_foreign, resolve
     from specformer.tasks.search import TRIALS
-    from specformer.tasks.source import source_name
+    from specformer.tasks.source import source_kind, source_name
+    from specformer.tasks.tune import SearchPlan
     from specformer.tasks.tune import tune as search
+    from specformer.tasks.workplace import Workplace
     from specformer.training.runs.environment import choose_device
 
     folder = out or Path("runs") / f"tune-{source_name(source)}-{model}"
     refuse_taken(folder)
+    refuse_foreign(source_kind(source), source, {"from": start})
+    changes, begun = tuple(assignments or ()), None if start is None else str(start)
+    job = resolve(Request(source, model, recipe, changes, start=begun), seed=seed)
+    plan = SearchPlan(trials, splits, finalists, runs, seconds, explore, parameters)
 
     def same() -> list[str]:
         return sys.argv[1:] if (folder / TRIALS).exists() else []
 
     with going_on(same), progress_bars(quiet or json_output) as progress:
-        result = search(
-            source,
-            model=model,
-            recipe=recipe,
-            assignments=assignments or [],
-            trials=trials,
-            splits=splits,
-            finalists=finalists,
-            runs=runs,
-            seconds=seconds,
-            explore=explore,
-            parameters=parameters,
-            start=start,
-            folder=folder,
-            data=data,
-            cache=spectra_folder(cache),
-            device=choose_device(device),
-            seed=seed,
-            progress=progress,
-        )
+        place = Workplace(choose_device(device), data, spectra_folder(cache), progress)
+        result = search(job, plan, folder, place)
     if json_output:
         print_json(result)
         return

@@ -6,27 +6,24 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 
 from specformer.datasets import csbm, make_splits, photographs
 from specformer.spectrum import decompose
 from specformer.tasks.nodes.fit import classify_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe
-from specformer.tasks.nodes.setup import node_spectrum
+from specformer.tasks.nodes.work import NodeWork, node_spectrum
 from specformer.tasks.recipes.book import shipped
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.signals.fit import Contestant, Study, learn_filters
 from specformer.tasks.signals.recipe import SignalRecipe
-from specformer.training.runs.progress import Progress
+from specformer.tasks.workplace import Workplace
 
 
-def demo(
-    *, device: torch.device, seed: int = 0, progress: Progress
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run everything; returns the result and the arrays of its report."""
     started = time.perf_counter()
     settings = shipped("demo.yaml")
-    study, grid = _filters(settings["filters"], device, seed, progress)
+    study, grid = _filters(settings["filters"], place, seed)
     spectra = [grid]
     rows: list[dict[str, Any]] = []
     arrays = dict(study.arrays)
@@ -35,12 +32,10 @@ def demo(
     for homophily in nodes["homophily"]:
         graph = csbm(homophily, num_nodes=nodes["num_nodes"], seed=seed)
         splits = make_splits(graph, recipe.split, nodes["splits"], seed)
-        spectrum = node_spectrum(graph, recipe, device, cache=None)
+        spectrum = node_spectrum(graph, recipe, place.device, cache=None)
         spectra.append({"name": graph.name, **spectrum.summary()})
         for model in nodes["models"]:
-            outcome = classify_nodes(
-                graph, spectrum, splits, model, recipe, device=device, seed=seed, progress=progress
-            )
+            outcome = classify_nodes(NodeWork(graph, splits, model, recipe, seed, spectrum), place)
             rows.append(outcome.row)
             arrays |= outcome.arrays
     result = {
@@ -53,12 +48,10 @@ def demo(
     return result, arrays
 
 
-def _filters(
-    settings: dict[str, Any], device: torch.device, seed: int, progress: Progress
-) -> tuple[Study, dict[str, Any]]:
+def _filters(settings: dict[str, Any], place: Workplace, seed: int) -> tuple[Study, dict[str, Any]]:
     """Filters learned on photographs, and the summary of their grid's spectrum."""
     signals = photographs(settings["size"], settings["images"])
-    spectrum = decompose(signals.graph, device=device, mirrors=signals.mirrors)
+    spectrum = decompose(signals.graph, device=place.device, mirrors=signals.mirrors)
     ours = build(SignalRecipe, settings["specformer"], "demo.yaml: filters: specformer")
     theirs = build(SignalRecipe, settings["baselines"], "demo.yaml: filters: baselines")
     contestants = [
@@ -67,6 +60,6 @@ def _filters(
         Contestant("bernnet", "demo", theirs, "bernnet"),
     ]
     study = learn_filters(
-        signals, spectrum, settings["names"], contestants, seed=seed, progress=progress
+        signals, spectrum, settings["names"], contestants, seed=seed, progress=place.progress
     )
     return study, {"name": signals.graph.name, **spectrum.summary()}

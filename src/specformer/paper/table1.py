@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from specformer.datasets import FILTERS, paper_images, target_filter
 from specformer.errors import check_known
@@ -19,7 +17,7 @@ from specformer.reports.contestants import array_name
 from specformer.spectrum import decompose
 from specformer.tasks.signals.fit import Contestant, learn_filters
 from specformer.tasks.signals.recipe import MODELS, recipe_settings, signal_recipe
-from specformer.training.runs.progress import Progress
+from specformer.tasks.workplace import Workplace
 
 
 def table1(
@@ -29,11 +27,8 @@ def table1(
     models: Sequence[str] = MODELS,
     recipes: Sequence[str] | None = None,
     assignments: Sequence[str] = (),
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
+    place: Workplace,
     seed: int = 0,
-    progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
 
@@ -46,17 +41,21 @@ def table1(
         target_filter(name)
     names = list(recipe_settings()) if recipes is None else list(recipes)
     contestants = _contestants(models, names, assignments)
-    signals = paper_images(data)
+    signals = paper_images(place.data)
     if images is None or isinstance(images, int):
         signals = signals.first(images)
     else:
         signals = signals.numbered(images)
     started = time.perf_counter()
-    with progress.stage("spectrum of the grid", 1, "seconds") as update:
-        spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
+    with place.progress.stage("spectrum of the grid", 1, "seconds") as update:
+        spectrum = decompose(
+            signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
+        )
         update(1, time.perf_counter() - started)
     spectrum_seconds = time.perf_counter() - started
-    study = learn_filters(signals, spectrum, filters, contestants, seed=seed, progress=progress)
+    study = learn_filters(
+        signals, spectrum, filters, contestants, seed=seed, progress=place.progress
+    )
     result = {
         "table": 1,
         "title": "Learning spectral filters (Table 1)",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from specformer.datasets import Split, make_splits, node_graph
 from specformer.errors import check_known
@@ -26,9 +24,9 @@ from specformer.tasks.nodes.recipe import (
     node_recipe,
     recipes_for,
 )
-from specformer.tasks.nodes.setup import node_spectrum
+from specformer.tasks.nodes.work import NodeWork, node_spectrum
 from specformer.tasks.recipes.book import contests
-from specformer.training.runs.progress import Progress
+from specformer.tasks.workplace import Workplace
 
 #: The paper's small data sets, heterophilic ones first; its two large ones run when asked for.
 DATASETS = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
@@ -41,11 +39,8 @@ def table2(
     recipes: Sequence[str] | None = None,
     runs: int | None = None,
     assignments: Sequence[str] = (),
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
+    place: Workplace,
     seed: int = 0,
-    progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
 
@@ -63,7 +58,7 @@ def table2(
         recipes_for,
         lambda name, dataset, model: node_recipe(name, dataset, assignments, model)[1],
     )
-    graphs = {name: node_graph(name, data) for name in compared}
+    graphs = {name: node_graph(name, place.data) for name in compared}
     splits = {
         (name, model, chosen): _splits(graphs[name], model, recipe, runs, seed)
         for name, contest in compared.items()
@@ -80,18 +75,13 @@ def table2(
             used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
             key = recipe.spectrum_key
             if model == "specformer" and key not in known:
-                known[key] = node_spectrum(graph, recipe, device, cache)
+                known[key] = node_spectrum(graph, recipe, place.device, place.cache)
+            spectrum = known[key] if model == "specformer" else None
+            own = splits[name, model, chosen]
             outcome = classify_nodes(
-                graph,
-                known[key] if model == "specformer" else None,
-                splits[name, model, chosen],
-                model,
-                recipe,
-                device=device,
-                seed=seed,
-                progress=progress,
+                NodeWork(graph, own, model, recipe, seed, spectrum),
+                place,
                 label=array_name(model, chosen),
-                cache=cache,
             )
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
@@ -17,14 +16,14 @@ from specformer.paper.published import PCQM4MV2, TABLE_3
 from specformer.paper.table_rows import at_end, by_itself, table_row
 from specformer.reports.contestants import array_name
 from specformer.spectrum import ManySpectra
-from specformer.tasks.graphs.first_training import check_start, first_job, trained_first
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits, learn_graphs
+from specformer.tasks.graphs.first_training import check_start, first_work
 from specformer.tasks.graphs.models import GRAPH_MODELS
 from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe, graph_recipes_for
-from specformer.tasks.graphs.setup import GraphJob
+from specformer.tasks.graphs.task import GraphLearning
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
 from specformer.tasks.lanes import check_lanes
 from specformer.tasks.recipes.book import START, contests
-from specformer.training.runs.progress import Progress
+from specformer.tasks.workplace import Workplace
 
 #: Those of the table; the paper has a table of its own for PCQM4Mv2, which runs when asked for.
 DATASETS = tuple(TABLE_3["specformer"])
@@ -37,12 +36,8 @@ def table3(
     recipes: Sequence[str] | None = None,
     runs: int = 10,
     assignments: Sequence[str] = (),
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
+    place: Workplace,
     seed: int = 0,
-    lanes: int = 1,
-    progress: Progress,
     begin: Callable[[], Path | None] = lambda: None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
@@ -56,7 +51,7 @@ def table3(
     """
     check_known("model", GRAPH_MODELS, *models)
     check_known("data set", GRAPH_SETS, *datasets)
-    check_lanes(lanes)
+    check_lanes(place.lanes)
     compared = contests(
         datasets,
         models,
@@ -70,33 +65,25 @@ def table3(
     used: dict[str, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
     before = 0.0
+    task = GraphLearning()
     for name, contestants in compared.items():
-        graphs = graph_set(name, data)
+        graphs = graph_set(name, place.data)
         decomposed: dict[str, ManySpectra] = {}
         for model, chosen, unsettled in contestants:
             recipe = unsettled.settled(graphs)
             used.setdefault(chosen, {}).setdefault(name, {})[model] = asdict(recipe)
             if recipe.matrix not in decomposed:
-                decomposed[recipe.matrix] = graph_spectra(graphs, recipe, device, cache)
-            spectra, splits = decomposed[recipe.matrix], graph_splits(graphs, recipe, runs, seed)
-            contest, start = f"{name}-{model}-{chosen}", None
-            first = first_job(
-                recipe, model, graphs, splits, data=data, cache=cache, device=device, seed=seed
-            )
+                found = graph_spectra(graphs, recipe, place.device, place.cache)
+                decomposed[recipe.matrix] = found
+            splits, spectra = graph_splits(graphs, recipe, runs, seed), decomposed[recipe.matrix]
+            work = GraphWork(graphs, splits, model, recipe, seed, place.device, spectra)
+            first = first_work(work, place)
             if first is not None:
-                used.setdefault(START, {}).setdefault(first.graphs.name, {})[model] = asdict(
-                    first.recipe
-                )
-                file = folder and folder / f"checkpoint-{contest}-start.safetensors"
-                start, seconds = trained_first(first, progress=progress, checkpoint=file)
-                before += seconds
-            outcome = learn_graphs(
-                GraphJob(graphs, spectra, splits, model, recipe, device, seed, start),
-                progress=progress,
-                label=array_name(model, chosen),
-                lanes=lanes,
-                checkpoint=_checkpoints(folder, contest),
-            )
+                own = used.setdefault(START, {}).setdefault(first.graphs.name, {})
+                own[model] = asdict(first.recipe)
+                work = replace(work, first=task.with_spectra(first, place))
+            stem = folder and folder / f"checkpoint-{name}-{model}-{chosen}"
+            outcome = task.fit(work, place, stem, label=array_name(model, chosen))
             entries.append({**outcome.row, "recipe": chosen})
             arrays |= outcome.arrays
             before += outcome.seconds_before
@@ -124,12 +111,6 @@ def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: st
                 "figures are for specformer train."
             )
     return recipe
-
-
-def _checkpoints(folder: Path | None, name: str) -> Callable[[int], Path] | None:
-    if folder is None:
-        return None
-    return lambda run: folder / f"checkpoint-{name}-{run:03d}.safetensors"
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from specformer.errors import check_known
 from specformer.paper.published import TABLE_4
@@ -16,7 +15,7 @@ from specformer.paper.table2 import table2
 from specformer.paper.table3 import table3
 from specformer.paper.table_rows import VARIANT_NAMES
 from specformer.reports.contestants import array_name
-from specformer.training.runs.progress import Progress
+from specformer.tasks.workplace import Workplace
 
 #: What a variant changes in the recipe ``paper``.
 VARIANTS: dict[str, tuple[str, ...]] = {
@@ -41,11 +40,8 @@ def table4(
     recipes: Sequence[str] | None = None,
     runs: int = 10,
     assignments: Sequence[str] = (),
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
+    place: Workplace,
     seed: int = 0,
-    progress: Progress,
     begin: Callable[[], Path | None] = lambda: None,
 ) -> Outcome:
     """Run the ablations, or the part of them that is asked for.
@@ -59,8 +55,8 @@ def table4(
     check_known("variant", VARIANTS, *chosen)
     check_known("data set", DATASETS, *datasets)
     folder = begin()
-    common: dict[str, Any] = {"models": [_MODEL], "recipes": [_RECIPE], "runs": runs, "data": data}
-    common |= {"cache": cache, "device": device, "seed": seed, "progress": progress}
+    common: dict[str, Any] = {"models": [_MODEL], "recipes": [_RECIPE], "runs": runs}
+    common |= {"place": place, "seed": seed}
     parts: list[Outcome] = []
     for variant in chosen:
         common["assignments"] = [*VARIANTS[variant], *assignments]

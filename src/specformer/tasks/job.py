@@ -1,126 +1,93 @@
-r"""What ``specformer train`` does, from a run's configuration: the source decides."""
+r"""What a person asks for, resolved once: every command takes it from there.
+
+``config.yaml`` of a run folder is a :class:`Job` and nothing else. A stopped run goes on from it
+alone, whatever recipes have become since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
+from specformer.tasks.source import Kind
 
-from specformer.errors import ConfigError, check_known
-from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.start import StartingPoint
-from specformer.tasks.graphs.train import save_graph_models, train_molecules
-from specformer.tasks.nodes.recipe import NODE_MODELS, node_recipe
-from specformer.tasks.nodes.recipe import refuse_idle_settings as refuse_idle_node_settings
-from specformer.tasks.nodes.train import save_models, train_nodes
-from specformer.tasks.signals.recipe import MODELS, signal_recipe
-from specformer.tasks.signals.recipe import refuse_idle_settings as refuse_idle_signal_settings
-from specformer.tasks.signals.train import train_filter, usual_recipe
-from specformer.tasks.source import Kind, source_kind
-from specformer.training.engine.distributed import ALONE, Workers
-from specformer.training.runs.folder import CHECKPOINT, RunFolder
-from specformer.training.runs.progress import Progress
-
-#: How many runs there are unless someone says; None for all signals, and for ten splits of nodes
-#: or those that a file holds.
-RUNS: dict[Kind, int | None] = {"filters": None, "nodes": None, "molecules": 1}
+#: What only some jobs have, and what it is where nothing is said.
+OPTIONAL: dict[str, Any] = {"filter": None, "start": None, "lanes": 1, "tensorboard": False}
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came out: a result, arrays to draw, and how to keep the models."""
+class Request:
+    """A job as a person names it.
 
+    Args:
+        source: a data set's name, a file or a folder.
+        model: the model's name.
+        recipe: a recipe's name or file; None for the usual one.
+        changes: ``key=value`` changes of the recipe.
+        task: of molecules, ``"regression"`` or ``"classification"``; None to let the targets say.
+        start: of molecules, the folder of a finished run whose models are trained further.
+        filter: of signals, the filter to learn.
+    """
+
+    source: str
+    model: str = "specformer"
+    recipe: str | None = None
+    changes: tuple[str, ...] = ()
+    task: str | None = None
+    start: str | None = None
+    filter: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job with every setting in it.
+
+    Args:
+        source: a data set's name, a file or a folder.
+        kind: what the source is.
+        model: the model's name.
+        recipe: the name or file that the settings come from.
+        settings: the recipe with all changes, a data class of the task.
+        changes: what was changed in the recipe, as ``key=value``.
+        runs: how many runs; None where the data say.
+        seed: of all that is drawn.
+        device: where to train.
+        filter, start: see :class:`Request`.
+        lanes: how many runs train at the same time.
+        tensorboard: whether to write event files.
+        repeat: the command that repeats the job.
+    """
+
+    source: str
     kind: Kind
-    result: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    save: Callable[[RunFolder], None]
+    model: str
+    recipe: str
+    settings: Any
+    changes: tuple[str, ...] = ()
+    runs: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+    filter: str | None = None
+    start: str | None = None
+    lanes: int = 1
+    tensorboard: bool = False
+    repeat: str = ""
 
-
-def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of the recipe that a configuration names, with its changes.
-
-    On signals and nodes, changes that its model has no use for are refused. A run keeps its
-    settings, so that it can be repeated when recipes have changed.
-
-    Example:
-        >>> job = {"source": "cora", "model": "gcn", "recipe": None, "set": ["schedule.epochs=9"]}
-        >>> job_settings(job)["schedule"]["epochs"]
-        9
-    """
-    source, model, name = config["source"], config["model"], config["recipe"]
-    kind, changes = source_kind(source), config["set"]
-    if kind == "filters":
-        check_known("model", MODELS, model)
-        refuse_idle_signal_settings(model, changes)
-        return asdict(signal_recipe(name or usual_recipe(model), changes))
-    if kind == "nodes":
-        check_known("model", NODE_MODELS, model)
-        recipe = node_recipe(name, source, changes, model)[1]
-        refuse_idle_node_settings(model, recipe, changes)
-        return asdict(recipe)
-    start = config.get("start")
-    given = None if start is None else StartingPoint.of(start, model).settings
-    return asdict(graph_recipe(name, source, changes, model, config.get("task"), given)[1])
-
-
-def train_source(
-    config: dict[str, Any],
-    *,
-    data: str | Path | None,
-    cache: str | Path | None,
-    device: torch.device,
-    progress: Progress,
-    begin: Callable[[], RunFolder],
-    workers: Workers = ALONE,
-) -> Trained:
-    """Train as a configuration says: ``source``, ``model``, ``recipe``, ``set``, ``seed``, ….
-
-    ``begin`` gives the run's folder once the input is found good; only the first worker calls it.
-    """
-    kind = source_kind(config["source"])
-    common: dict[str, Any] = {
-        "model": config["model"],
-        "recipe_name": config["recipe"],
-        "assignments": config["set"],
-        "data": data,
-        "cache": cache,
-        "device": device,
-        "seed": config["seed"],
-        "progress": progress,
-    }
-    source, runs = config["source"], config["runs"]
-    if kind == "molecules":
-
-        def checkpoints() -> Callable[[int], Path] | None:
-            if not workers.is_first:
-                return lambda _: Path(CHECKPOINT)  # read and written by the first worker alone
-            folder = begin().path
-            return lambda run: folder / f"{Path(CHECKPOINT).stem}-{run:03d}.safetensors"
-
-        result, learned = train_molecules(
-            source,
-            runs=runs,
-            task=config.get("task"),
-            begin=checkpoints,
-            workers=workers,
-            lanes=config.get("lanes", 1),
-            start=config.get("start"),
-            **common,
-        )
-        models = learned.models
-        return Trained(kind, result, learned.arrays, lambda run: save_graph_models(run, models))
-    if workers.size > 1:
-        raise ConfigError(f"{source}: only sets of many graphs train in several processes.")
-    if kind == "nodes":
-        result, outcome = train_nodes(
-            source, runs=runs, begin=lambda: begin().path / CHECKPOINT, **common
-        )
-        return Trained(kind, result, outcome.arrays, lambda run: save_models(run, outcome.models))
-    result, study = train_filter(source, filter_name=config["filter"], images=runs, **common)
-    begin()
-    trained = [model for group in study.models.values() for model in group]
-    return Trained(kind, result, study.arrays, lambda run: save_models(run, trained))
+    @property
+    def config(self) -> dict[str, Any]:
+        """The job as ``config.yaml`` holds it: plain values, without what does not apply."""
+        own = {key: getattr(self, key) for key in OPTIONAL}
+        return {
+            "command": "train",
+            "source": self.source,
+            "kind": self.kind,
+            "model": self.model,
+            "recipe": self.recipe,
+            "runs": self.runs,
+            **{key: value for key, value in own.items() if value != OPTIONAL[key]},
+            "set": list(self.changes),
+            "seed": self.seed,
+            "device": self.device,
+            "repeat": self.repeat,
+            "settings": asdict(self.settings),
+        }

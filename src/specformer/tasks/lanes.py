@@ -20,7 +20,7 @@ import torch
 from torch import multiprocessing  # sends tensors in shared memory
 
 from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
-from specformer.tasks.graphs.setup import GraphJob
+from specformer.tasks.graphs.work import GraphWork
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.runs.progress import Update
 
@@ -60,7 +60,9 @@ def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
         raise ConfigError("--lanes: torchrun's processes already train every run together.")
 
 
-def train_in_lanes(job: GraphJob, checkpoints: Sequence[Path], lanes: int, update: Update) -> float:
+def train_in_lanes(
+    work: GraphWork, checkpoints: Sequence[Path], lanes: int, update: Update
+) -> float:
     """Train all runs, ``lanes`` of them at a time, until the checkpoint of each is that of its end.
 
     ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
@@ -74,7 +76,7 @@ def train_in_lanes(job: GraphJob, checkpoints: Sequence[Path], lanes: int, updat
             here, there = spawn.Pipe(duplex=False)
             process = spawn.Process(
                 target=_lane,
-                args=(job, checkpoints[lane::lanes], lane, lanes, threads, there),
+                args=(work, checkpoints[lane::lanes], lane, lanes, threads, there),
                 daemon=True,
             )
             process.start()
@@ -120,7 +122,7 @@ def _check_end(process: BaseProcess) -> None:
 
 
 def _lane(
-    job: GraphJob,
+    work: GraphWork,
     checkpoints: Sequence[Path],
     lane: int,
     lanes: int,
@@ -131,10 +133,10 @@ def _lane(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started the lanes ends them
     torch.set_num_threads(threads)
     try:
-        store = job.store()
-        for run, checkpoint in zip(range(lane, len(job.splits), lanes), checkpoints, strict=True):
+        store = work.store()
+        for run, checkpoint in zip(range(lane, len(work.splits), lanes), checkpoints, strict=True):
             told = partial(_tell, pipe, run)
-            fit = job.fit(store, run, checkpoint=checkpoint, on_epoch=told)
+            fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=told)
             pipe.send(_Ended(fit.seconds_before))
     except BrokenPipeError:
         pass  # nobody hears: the process that asked is gone

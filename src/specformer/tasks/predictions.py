@@ -9,6 +9,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class PredictionRequest:
+    """What to predict, and how.
+
+    Args:
+        graph: another graph with the same features, or a file of molecules; None for the data
+            trained on.
+        smiles: of molecules, some written here.
+        spectrum, degree: of nodes, what replaces the recipe's; a model that was trained with a
+            decomposition can predict without one.
+    """
+
+    graph: str | None = None
+    smiles: Sequence[str] = ()
+    spectrum: str | None = None
+    degree: int | None = None
+
+
+@dataclass(frozen=True)
 class Predictions:
     """CSV text, its number of rows, and what is wrong with which of them."""
 

@@ -6,18 +6,21 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.errors import ConfigError, RunError, check_known
+from specformer.errors import ConfigError, RunError
 from specformer.files import write_text
+from specformer.tasks.job import Job
 from specformer.tasks.recipes.book import shipped
+from specformer.tasks.recipes.settings import build, override
+from specformer.tasks.workplace import Workplace
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.progress import Progress
 
@@ -44,77 +47,52 @@ class Measured:
     epochs: float
 
 
-class Subject(Protocol):
-    """A model on its data, whose settings are searched.
-
-    Args:
-        source, model: what was asked for.
-        name: that of the data.
-        metric: what a score is, and ``lower`` whether less of it is better.
-        assignments: ``key=value`` changes that all trials have.
-        space: the lists that trials draw from, by key.
-        begun_from: what tells the models apart that trials start from; None for fresh ones.
-    """
-
-    source: str
-    model: str
-    name: str
-    metric: str
-    lower: bool
-    assignments: list[str]
-    space: dict[str, list[Any]]
-    begun_from: str | None
-
-    def recipe(self, changes: Sequence[str]) -> Any:
-        """The recipe, a data class, with these changes; refuses those that it cannot have."""
-        ...
-
-    def size(self, recipe: Any) -> int:
-        """Parameters of its model; refuses settings that no model can have."""
-        ...
-
-    def measure(self, recipe: Any, splits: int) -> Measured:
-        """Train on that many splits and look at the validation part of each."""
-        ...
-
-
 class Trials(ABC):
-    """A subject as ``specformer tune`` names it.
+    """A job whose settings are searched.
 
     Args:
-        source: a data set's name, a file or a folder.
-        model: what to tune, one of ``models``.
-        recipe: where to start, and ``assignments`` what is not searched.
-        data, cache, device, seed: as in training.
+        job: the model, its data, and the settings that trials start from.
+        place: where to train.
     """
 
-    models: ClassVar[Collection[str]]
     #: The file of the lists to draw from, and the validation figure that keeps an epoch.
     space_file: ClassVar[str]
     monitor: ClassVar[str]
+    #: Splits that a trial trains on, unless someone says.
+    splits: ClassVar[int]
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        model: str,
-        recipe: str | None,
-        assignments: Sequence[str],
-        data: str | Path | None,
-        cache: str | Path | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        check_known("model", self.models, model)
-        self.source, self.model, self.recipe_name = source, model, recipe
-        self.device, self.seed, self.cache = device, seed, cache
-        self.assignments = [f"monitor={self.monitor}", *assignments]
-        self.space = search_space(self.space_file, model, self.assignments)
-        self._load(data)
+    #: The name of the data, what a score is, and whether less of it is better.
+    name: str
+    metric: str
+    lower: bool = False
+    #: What tells the models apart that trials start from; None for fresh ones.
+    begun_from: str | None = None
+
+    def __init__(self, job: Job, place: Workplace) -> None:
+        self.source, self.model, self.seed, self.place = job.source, job.model, job.seed, place
+        #: ``key=value`` changes that all trials have.
+        self.assignments = [f"monitor={self.monitor}", *job.changes]
+        #: The lists that trials draw from, by key.
+        self.space = search_space(self.space_file, job.model, self.assignments)
+        self._settings = job.settings
+
+    def recipe(self, changes: Sequence[str]) -> Any:
+        """The job's recipe, a data class, with these changes; refuses those it cannot have."""
+        settings = override(asdict(self._settings), changes)
+        return build(type(self._settings), settings, "the search")
+
+    @property
+    @abstractmethod
+    def runs(self) -> int:
+        """Splits that finalists train on, unless someone says."""
 
     @abstractmethod
-    def _load(self, data: str | Path | None) -> None:
-        """Read the data, once a wrong recipe has been refused: a download may be long."""
+    def size(self, recipe: Any) -> int:
+        """Parameters of its model; refuses settings that no model can have."""
+
+    @abstractmethod
+    def measure(self, recipe: Any, splits: int) -> Measured:
+        """Train on that many splits and look at the validation part of each."""
 
 
 class Search:
@@ -135,7 +113,7 @@ class Search:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: Trials,
         folder: Path,
         *,
         seed: int = 0,
@@ -252,7 +230,9 @@ class Search:
                 refused = error
             else:
                 return changes
-        raise ConfigError(f"{_DRAWS} draws gave no model that can be: {refused}") from refused
+        raise ConfigError(
+            f"No valid setting in {_DRAWS} draws; the last error was: {refused}"
+        ) from refused
 
     def _check(self, changes: Sequence[str]) -> None:
         size = self.subject.size(self.subject.recipe(changes))

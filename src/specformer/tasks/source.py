@@ -11,24 +11,24 @@ from specformer.datasets.registry import NODE_SETS, unknown_set
 from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs.csv_table import csv_name, is_csv
-from specformer.tasks.signals.train import is_signal_source
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
 
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
 def source_kind(source: str) -> Kind:
     """Which kind of training a source asks for.
 
-    What is neither there nor known by name is refused, and so is a file of a kind nobody reads.
+    What is neither there nor known by name is refused, and so is a file that nobody reads.
 
     Example:
         >>> source_kind("photographs"), source_kind("cora"), source_kind("zinc")
         ('filters', 'nodes', 'molecules')
     """
-    if is_signal_source(source):
+    if source in SIGNAL_SETS or source.lower().endswith(IMAGE_SUFFIXES):
         return "filters"
     path = Path(source)
     if source not in _NAMES and not path.exists():

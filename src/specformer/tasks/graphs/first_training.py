@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import nn
 
 from specformer.datasets import Split, graph_set
@@ -16,20 +15,14 @@ from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
 from specformer.graphs.same_graphs import shared_with
 from specformer.nn.pretrained import Pretrained
-from specformer.tasks.graphs.fit import (
-    check_parts,
-    graph_spectra,
-    graph_splits,
-    learn_graphs,
-)
+from specformer.tasks.graphs.fit import check_parts, learn_graphs
 from specformer.tasks.graphs.models import graph_model, model_for
 from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe, of_models
-from specformer.tasks.graphs.setup import GraphJob
 from specformer.tasks.graphs.start import StartingPoint, seen
+from specformer.tasks.graphs.work import GraphWork, graph_splits
 from specformer.tasks.recipes.book import START
+from specformer.tasks.workplace import Workplace
 from specformer.training.engine.capture import release_memory
-from specformer.training.engine.distributed import ALONE, Workers
-from specformer.training.runs.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -43,49 +36,34 @@ def check_start(recipe: GraphRecipe, model: str) -> None:
     _starting_point(recipe.start, first, model, [trained]).check_same(recipe, fresh)
 
 
-def first_job(
-    recipe: GraphRecipe,
-    model: str,
-    graphs: GraphSet,
-    splits: Sequence[Split],
-    *,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-    seed: int = 0,
-) -> GraphJob | None:
+def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
     """What a recipe's models learn first, all found good; None where they start afresh.
 
     That is one run of the recipe ``start`` on the set that ``recipe.start`` names, without the
-    graphs that validate or test on ``graphs`` later: those would no longer be unseen.
+    graphs that validate or test on ``work.graphs`` later: those would no longer be unseen.
     """
-    if recipe.start is None:
+    origin = work.recipe.start
+    if origin is None:
         return None
-    unsettled = graph_recipe(START, recipe.start, (), model)[1]
-    found = graph_set(recipe.start, data)
+    unsettled = graph_recipe(START, origin, (), work.model)[1]
+    found = graph_set(origin, place.data)
     own = unsettled.settled(found)
-    untrained = _starting_point(found.name, own, model, [model_for(found, model, own)])
-    untrained.check(graphs, recipe)  # what would be refused hours later
-    check_parts(graphs, recipe, splits)
-    (first,) = graph_splits(found, own, 1, seed)
-    first = _without_held_out(first, found, graphs, splits)
-    spectra = graph_spectra(found, own, device, cache)
-    return GraphJob(found, spectra, [first], model, own, device, seed)
+    untrained = _starting_point(found.name, own, work.model, [model_for(found, work.model, own)])
+    untrained.check(work.graphs, work.recipe)  # what would be refused hours later
+    check_parts(work.graphs, work.recipe, work.splits)
+    (first,) = graph_splits(found, own, 1, work.seed)
+    first = _without_held_out(first, found, work.graphs, work.splits)
+    return replace(work, graphs=found, splits=[first], recipe=own)
 
 
 def trained_first(
-    job: GraphJob,
-    *,
-    progress: Progress,
-    workers: Workers = ALONE,
-    checkpoint: Path | None = None,
+    first: GraphWork, place: Workplace, checkpoint: Path | None = None
 ) -> tuple[StartingPoint, float]:
-    """The models of :func:`first_job`, and the seconds that the checkpoint held already."""
-    file = None if checkpoint is None else lambda _: checkpoint
-    outcome = learn_graphs(job, progress=progress, label=START, workers=workers, checkpoint=file)
+    """The models of :func:`first_work`, and the seconds that the checkpoint held already."""
+    outcome = learn_graphs(first, replace(place, lanes=1), checkpoint, label=START)
     models = [model.cpu() for model in outcome.models]  # who trains further may be another process
-    untold = _starting_point(job.graphs.name, job.recipe, job.model, models)
-    known, seconds = seen(job.graphs, job.splits), outcome.row["seconds"]
+    untold = _starting_point(first.graphs.name, first.recipe, first.model, models)
+    known, seconds = seen(first.graphs, first.splits), outcome.row["seconds"]
     release_memory()
     return replace(untold, seen=known, seconds=seconds), outcome.seconds_before
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,23 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.datasets import GraphStore, Split, graph_split
+from specformer.datasets import GraphStore, Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.many_cache import fetch_or_solve
 from specformer.tasks.graphs.models import num_outputs
 from specformer.tasks.graphs.pictures import filter_pictures
 from specformer.tasks.graphs.recipe import GraphRecipe
-from specformer.tasks.graphs.setup import GraphJob
+from specformer.tasks.graphs.work import GraphWork, graph_spectra
 from specformer.tasks.lanes import train_in_lanes
-from specformer.training.engine.distributed import ALONE, Workers
+from specformer.tasks.task import Outcome
+from specformer.tasks.workplace import Workplace
+from specformer.training.engine.distributed import Workers
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import Evaluation, Work
 from specformer.training.evaluation.history import GraphMonitor
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.graphs import GraphFit
+from specformer.training.runs.checkpoint import numbered
 from specformer.training.runs.progress import Progress, Silent
 
 logger = logging.getLogger(__name__)
@@ -41,77 +41,39 @@ _PREDICT_BATCH = 64
 _SHOWN = 4
 
 
-@dataclass(frozen=True)
-class GraphOutcome:
-    """A row for tables, arrays to draw, and the trained models by run.
-
-    ``seconds_before`` went into epochs that checkpoints held already.
-    """
-
-    row: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    models: list[nn.Module]
-    seconds_before: float
-
-
-def graph_spectra(
-    graphs: GraphSet, recipe: GraphRecipe, device: torch.device, cache: str | Path | None
-) -> ManySpectra:
-    """The eigenpairs a recipe asks for, solved on a device.
-
-    With a cache they stay in its file, and go where the graphs go if they fit there.
-    """
-    if cache is None:
-        return decompose_many(graphs, matrix=recipe.matrix, device=device)
-    return fetch_or_solve(
-        Path(cache), graphs, matrix=recipe.matrix, isolated="one", device=device, solve_in=None
-    )
-
-
-def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
-    """One split a run; a fixed one serves all."""
-    return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]
-
-
 def learn_graphs(
-    job: GraphJob,
-    *,
-    progress: Progress,
-    label: str | None = None,
-    workers: Workers = ALONE,
-    lanes: int = 1,
-    checkpoint: Callable[[int], Path] | None = None,
-) -> GraphOutcome:
-    """Train one model a split.
+    work: GraphWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
+) -> Outcome:
+    """Train one model per split.
 
     Args:
-        job: what to train on what.
-        progress: who is told.
+        work: what to train on what.
+        place: where.
+        checkpoint: the path of the state's files; the run's number and an ending are appended.
         label: the name its arrays are kept under, if not the model's.
-        workers: who trains one run together.
-        lanes: runs that train at the same time, in processes of their own.
-        checkpoint: names the file of a run's state, to write now and then and to go on from.
     """
     started = time.perf_counter()
-    graphs, splits, recipe = job.graphs, job.splits, job.recipe
-    label = label or job.model
-    _warn_of_parts(job)
+    graphs, splits, recipe = work.graphs, work.splits, work.recipe
+    assert work.spectra is not None
+    label = label or work.model
+    _warn_of_parts(work)
     check_parts(graphs, recipe, splits)
     stage = f"{graphs.name}: {label}"
-    lanes = min(lanes, len(splits))
+    lanes, progress = min(place.lanes, len(splits)), place.progress
     with _files(checkpoint, len(splits), wanted=lanes > 1) as files:
         if lanes > 1:
-            before = _in_lanes(job, files, lanes, progress, stage)
+            before = _in_lanes(work, files, lanes, progress, stage)
             progress = Silent()  # what remains is to read what they wrote
-        fits = _fits(job, files, workers, progress, stage)
+        fits = _fits(work, files, place.workers, progress, stage)
     _warn_of_divergence(stage, fits)
     if lanes == 1:
         before = sum(fit.seconds_before for fit in fits)
+    first = work.start.seconds if work.start else 0.0
     row = {
         "dataset": graphs.name,
         "description": _describe(graphs, recipe, splits[0]),
-        "model": job.model,
-        **({"start": job.start.origin} if job.start else {}),
+        "model": work.model,
+        **({"start": work.start.origin} if work.start else {}),
         "runs": len(splits),
         "metric": recipe.metric,
         "targets": list(graphs.task_names or ())[:_SHOWN],
@@ -124,7 +86,7 @@ def learn_graphs(
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
         "epochs": float(recipe.schedule.epochs),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
-        "seconds": time.perf_counter() - started + before + (job.start.seconds if job.start else 0),
+        "seconds": time.perf_counter() - started + before + first,
     }
     curves = np.stack([fit.curves for fit in fits], axis=1)
     where = f"molecules/{graphs.name}/{label}"
@@ -132,47 +94,43 @@ def learn_graphs(
     arrays = {
         f"{where}/curve": curves,
         **_tested(where, fits, recipe),
-        **filter_pictures(where, fits[0].model, job.spectra, tested, recipe.matrix),
+        **filter_pictures(where, fits[0].model, work.spectra, tested, recipe.matrix),
     }
-    return GraphOutcome(row, arrays, [fit.model for fit in fits], before)
+    return Outcome(row, arrays, [fit.model for fit in fits], before)
 
 
 @contextmanager
-def _files(
-    checkpoint: Callable[[int], Path] | None, runs: int, *, wanted: bool
-) -> Iterator[list[Path | None]]:
-    """The checkpoints of all runs; in a folder that goes again where they are only ``wanted``."""
-    if checkpoint is not None or not wanted:
-        yield [checkpoint(run) if checkpoint else None for run in range(runs)]
-        return
-    with TemporaryDirectory() as folder:
-        yield [Path(folder) / f"{run}.safetensors" for run in range(runs)]
+def _files(checkpoint: Path | None, runs: int, *, wanted: bool) -> Iterator[list[Path | None]]:
+    """The checkpoints of all runs, in a folder that goes again where they are only ``wanted``."""
+    with TemporaryDirectory() if wanted and checkpoint is None else nullcontext() as folder:
+        stem = Path(folder) / "run" if folder else checkpoint
+        yield [stem and numbered(stem, run) for run in range(runs)]
 
 
 def _in_lanes(
-    job: GraphJob, files: Sequence[Path | None], lanes: int, progress: Progress, stage: str
+    work: GraphWork, files: Sequence[Path | None], lanes: int, progress: Progress, stage: str
 ) -> float:
-    runs, recipe = len(job.splits), job.recipe
+    runs, recipe = len(work.splits), work.recipe
     assert recipe.metric is not None
     label = f"{stage}, {runs} runs in {lanes} lanes"
     with progress.stage(label, runs * recipe.schedule.epochs, recipe.metric) as update:
-        return train_in_lanes(job, [file for file in files if file], lanes, update)
+        return train_in_lanes(work, [file for file in files if file], lanes, update)
 
 
 def _fits(
-    job: GraphJob,
+    work: GraphWork,
     files: Sequence[Path | None],
     workers: Workers,
     progress: Progress,
     stage: str,
 ) -> list[GraphFit]:
     """One run after the other."""
-    store, recipe, found = job.store(), job.recipe, []
+    store, recipe, found = work.store(), work.recipe, []
     assert recipe.metric is not None
     for run, file in enumerate(files):
         label = stage + (f", run {run + 1}" if len(files) > 1 else "")
         with progress.stage(label, recipe.schedule.epochs, recipe.metric) as update:
-            fit = job.fit(store, run, workers=workers, checkpoint=file, on_epoch=update)
+            fit = work.fit(store, run, workers=workers, checkpoint=file, on_epoch=update)
             found.append(fit)
     return found
 
@@ -305,19 +263,19 @@ def target_names(graphs: GraphSet) -> list[str]:
     return list(graphs.task_names or (f"target {n}" for n in range(graphs.num_tasks)))
 
 
-def _warn_of_parts(job: GraphJob) -> None:
+def _warn_of_parts(work: GraphWork) -> None:
     """Say where another part is tested on, and which targets nobody can learn."""
-    graphs = job.graphs
+    graphs = work.graphs
     assert graphs.y is not None
-    if job.recipe.split == "official" and has_secret_test(graphs):
+    if work.recipe.split == "official" and has_secret_test(graphs):
         logger.warning(
             "%s: the test part has no targets; the validation part is tested on, and %s graphs of "
             "the training part validate.",
             graphs.name,
-            f"{int(job.splits[0].val.sum()):,}",
+            f"{int(work.splits[0].val.sum()):,}",
         )
     missing = np.isnan(graphs.y)
-    unknown = np.any([missing[split.train].all(axis=0) for split in job.splits], axis=0)
+    unknown = np.any([missing[split.train].all(axis=0) for split in work.splits], axis=0)
     if unknown.any():
         logger.warning(
             "%s: no graph to learn from has a known %s; predictions of it mean nothing.",

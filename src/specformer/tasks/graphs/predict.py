@@ -20,7 +20,8 @@ from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError,
 from specformer.tasks.graphs.fit import predict_graphs
 from specformer.tasks.graphs.models import load_graph_models, same_columns
 from specformer.tasks.graphs.recipe import GraphRecipe, built_recipe
-from specformer.tasks.predictions import Predictions, csv_text
+from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
+from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
 #: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
@@ -42,24 +43,17 @@ class _Line:
     error: str = ""
 
 
-def predict_molecules(
-    run: RunFolder,
-    *,
-    smiles: Sequence[str] = (),
-    graph: str | None = None,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-) -> Predictions:
+def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
     """Predictions for SMILES, for a file of molecules or graphs, or for those trained on.
 
-    A column ``prediction`` a target, with ``probability`` where it is a class, that of 1; classes
-    that have names, or are several, have a column each. Then ``spread``, the standard deviation
-    over the models, where there are several; and ``error``.
+    One column ``prediction`` per target, with ``probability`` where it is a class, that of 1;
+    classes that have names, or are several, have one column each. Then ``spread``, the standard
+    deviation over the models, where there are several; and ``error``.
     """
     result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
-    graphs, lines = _read(smiles, graph or str(run.config()["source"]), data)
+    source = request.graph or str(run.config()["source"])
+    graphs, lines = _read(request.smiles, source, place.data)
     models = load_graph_models(run)
     found = torch.empty(len(models), 0, models[0].config["out_channels"])
     known: list[int] = []
@@ -74,7 +68,9 @@ def predict_molecules(
         ]
         known = [number for number in range(len(graphs)) if number not in strange]
         if known:
-            found = predict_graphs(models, graphs.subset(known), recipe, device, cache)
+            # A handful of molecules is solved faster than looked up; a file may come again.
+            cache = None if request.smiles else place.cache
+            found = predict_graphs(models, graphs.subset(known), recipe, place.device, cache)
     places = {number: place for place, number in enumerate(known)}
     names = result.get("classes")
     columns = _of_classes(found, names) if names else _columns(found, result["targets"], recipe)

@@ -124,14 +124,14 @@ class StartingPoint:
         ]
         raise ConfigError(f"{', '.join(changed)}: the models of {self.origin} have other weights.")
 
-    def seen_with(self, graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
+    def seen_with(self, later: Mapping[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         """What the models had learned from and what they then learn from, together."""
         return {
             name: [
                 np.union1d(before, then).astype(int).tolist()
                 for before, then in zip(self.seen[name], columns, strict=True)
             ]
-            for name, columns in seen(graphs, splits).items()
+            for name, columns in later.items()
         }
 
 

@@ -5,61 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from specformer.datasets import GraphStore, Split, graph_set
 from specformer.errors import ConfigError, RunError
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits
-from specformer.tasks.graphs.models import GRAPH_MODELS, largest_ring
-from specformer.tasks.graphs.recipe import GraphRecipe, chosen_targets, graph_recipe
-from specformer.tasks.graphs.setup import first_model, fit_run
+from specformer.tasks.graphs.models import largest_ring
+from specformer.tasks.graphs.recipe import GraphRecipe, chosen_targets
 from specformer.tasks.graphs.start import StartingPoint
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.job import Job
 from specformer.tasks.search import Measured, Trials, sustained
+from specformer.tasks.workplace import Workplace
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import summary
-from specformer.training.loops.graphs import GraphFit
 
 #: Neighbouring epochs whose mean validation figure counts; a short trial has a dozen in all.
 _SUSTAINED = 5
 
 
 class GraphTrials(Trials):
-    """One model on one set of graphs, a :class:`~specformer.tasks.search.Subject`.
+    """One model on one set of graphs, a :class:`~specformer.tasks.search.Trials`.
 
     A score is the :func:`~specformer.tasks.search.sustained` validation metric, the mean over
     splits, or over initial weights where the split is fixed. Spectra and the packed graphs are made
     once for all trials, by matrix. Test graphs are not looked at.
 
-    Args:
-        start: the folder of a finished run whose models every trial starts from. What makes them is
-            not searched then.
+    With ``job.start`` every trial starts from that run's models, and what makes them is not
+    searched.
     """
 
-    models, space_file, monitor = GRAPH_MODELS, "graph_search.yaml", "metric"
+    space_file, monitor = "graph_search.yaml", "metric"
+    splits, runs = 1, 3
 
-    def __init__(self, source: str, *, start: str | Path | None = None, **options: Any) -> None:
-        self._start = None if start is None else StartingPoint.of(start, options["model"])
-        self.begun_from: str | None = self._start.fingerprint[:12] if self._start else None
-        super().__init__(source, **options)
-
-    def _load(self, data: str | Path | None) -> None:
-        first = self._unsettled(self.assignments)
+    def __init__(self, job: Job, place: Workplace) -> None:
+        super().__init__(job, place)
+        first: GraphRecipe = super().recipe(self.assignments)
         if first.start is not None:
             raise ConfigError(
-                f"start={first.start}: a search trains nothing first; name a run with --from, or "
-                "--set start=null."
+                f"start={first.start}: a search trains nothing first; name a run with --from, "
+                "or --set start=null."
             )
-        self.graphs = chosen_targets(graph_set(self.source, data, first.targets), first.targets)
-        self.name = self.graphs.name
-        recipe = self.recipe(self.assignments)
-        self.metric = str(recipe.metric)
-        if self._start:
-            self._start.check(self.graphs, recipe)
-            fixed = {"matrix", *(f"model.{name}" for name in self._start.settings["model"])}
+        start = None if job.start is None else StartingPoint.of(job.start, job.model)
+        targets = first.targets
+        graphs = chosen_targets(graph_set(job.source, place.data, targets), targets)
+        recipe = first.settled(graphs)
+        self.work = GraphWork(graphs, (), job.model, recipe, job.seed, place.device, start=start)
+        self.name, self.metric = graphs.name, str(recipe.metric)
+        self.begun_from = start.fingerprint[:12] if start else None
+        if start:
+            start.check(graphs, recipe)
+            fixed = {"matrix", *(f"model.{name}" for name in start.settings["model"])}
             self.space = {key: values for key, values in self.space.items() if key not in fixed}
         self.lower = metric_named(self.metric).lower
         self._splits: dict[int, list[Split]] = {}
@@ -67,26 +64,25 @@ class GraphTrials(Trials):
 
     def recipe(self, changes: Sequence[str]) -> GraphRecipe:
         """The recipe with these changes, settled for the graphs."""
-        return self._unsettled(changes).settled(self.graphs)
-
-    def _unsettled(self, changes: Sequence[str]) -> GraphRecipe:
-        given = self._start.settings if self._start else None
-        return graph_recipe(self.recipe_name, self.source, changes, self.model, given=given)[1]
+        recipe: GraphRecipe = super().recipe(changes)
+        return recipe.settled(self.work.graphs)
 
     def size(self, recipe: GraphRecipe) -> int:
         """Parameters of a recipe's model."""
-        fresh = first_model(self.graphs, self.model, recipe, self._start)
+        fresh = replace(self.work, recipe=recipe).first_model()
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
         """One setting, trained on one split after the other."""
         epochs = recipe.schedule.epochs
         if splits not in self._splits:  # scaffolds take a while
-            found = graph_splits(self.graphs, recipe, splits, self.seed)
+            found = graph_splits(self.work.graphs, recipe, splits, self.work.seed)
             # What a search tests on is the validation part: nothing is read of the other.
             self._splits[splits] = [replace(split, test=split.val) for split in found]
+        work = replace(self.work, recipe=recipe, splits=self._splits[splits])
+        store = self._store(recipe)
         try:
-            fits = [self._fit(recipe, run, split) for run, split in enumerate(self._splits[splits])]
+            fits = [work.fit(store, run) for run in range(splits)]
         except RunError:  # no epoch of a run gave a number
             return Measured(score=None, val=None, epochs=float(epochs))
         curves = torch.from_numpy(np.stack([fit.curves[:, 2] for fit in fits], axis=1))
@@ -99,24 +95,10 @@ class GraphTrials(Trials):
             epochs=float(epochs),
         )
 
-    def _fit(self, recipe: GraphRecipe, run: int, split: Split) -> GraphFit:
-        return fit_run(
-            self.graphs,
-            self._store(recipe),
-            split,
-            self.model,
-            recipe,
-            run=run,
-            seed=self.seed,
-            device=self.device,
-            start=self._start,
-        )
-
     def _store(self, recipe: GraphRecipe) -> GraphStore:
-        max_ring = largest_ring(self.model, recipe)
-        key = (recipe.matrix, max_ring)
+        key = recipe.matrix, largest_ring(self.work.model, recipe)
         if key not in self._stores:
-            spectra = graph_spectra(self.graphs, recipe, self.device, self.cache)
-            store = GraphStore.build(self.graphs, spectra, max_ring=max_ring)
-            self._stores[key] = store.placed(self.device)
+            place = self.place
+            spectra = graph_spectra(self.work.graphs, recipe, place.device, place.cache)
+            self._stores[key] = replace(self.work, recipe=recipe, spectra=spectra).store()
         return self._stores[key]

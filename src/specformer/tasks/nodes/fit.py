@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,21 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 from specformer.tasks.nodes.recipe import NodeRecipe
-from specformer.tasks.nodes.setup import (
+from specformer.tasks.nodes.work import (
+    NodeWork,
     fit_task,
     fresh_models,
     node_landmarks,
     node_operator,
     node_task,
 )
+from specformer.tasks.task import Outcome
+from specformer.tasks.workplace import Workplace
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.nodes import NodeFit, NodeTask
 from specformer.training.runs.checkpoint import Checkpoint
-from specformer.training.runs.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -42,51 +44,36 @@ _LARGE_ERROR = 0.05
 _DRAWN = 2000
 
 
-@dataclass(frozen=True)
-class NodeOutcome:
-    """A row for tables, arrays to draw, and the trained models by run.
-
-    ``seconds_before`` went into epochs that a checkpoint held already.
-    """
-
-    row: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    models: list[nn.Module]
-    seconds_before: float
-
-
 def classify_nodes(
-    graph: Graph,
-    spectrum: AnySpectrum | None,
-    splits: Sequence[Split],
-    model: str,
-    recipe: NodeRecipe,
-    *,
-    device: torch.device,
-    seed: int,
-    progress: Progress,
-    label: str | None = None,
-    cache: str | Path | None = None,
-    checkpoint: Path | None = None,
-) -> NodeOutcome:
-    """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone.
+    work: NodeWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
+) -> Outcome:
+    """Train one model per split, all at once.
 
-    ``label``: the name its arrays are kept under, if not the model's.
-    ``cache``: a folder for what batches of nodes are made of, where memory has no room for it.
-    ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
+    Args:
+        work: what to train on what.
+        place: where; its cache also holds what batches of nodes are made of, where memory has no
+            room for it.
+        checkpoint: the path, without its ending, of a file to write the state to now and then, and
+            to go on from if it exists.
+        label: the name its arrays are kept under, if not the model's.
     """
+    graph, splits, model, recipe = work.graph, work.splits, work.model, work.recipe
+    device = place.device
     started = time.perf_counter()
     label = label or model
     task = node_task(graph, splits, recipe, device, model)
-    fresh = fresh_models(model, recipe, graph, task.runs, seed)
-    operator = node_operator(model, graph, spectrum, device)
+    fresh = fresh_models(model, recipe, graph, task.runs, work.seed)
+    operator = node_operator(model, graph, work.spectrum, device)
     landmarks = node_landmarks(operator, recipe)
     state = None
     if checkpoint:
-        state = Checkpoint(checkpoint, _purpose(graph, model, recipe, splits, seed))
+        file = checkpoint.with_suffix(".safetensors")
+        state = Checkpoint(file, _purpose(graph, model, recipe, splits, work.seed))
     with (
         matmul_precision(recipe.precision, device),
-        progress.stage(f"{graph.name}: {label}", recipe.schedule.epochs, "accuracy") as update,
+        place.progress.stage(
+            f"{graph.name}: {label}", recipe.schedule.epochs, "accuracy"
+        ) as update,
     ):
         fit = fit_task(
             fresh,
@@ -94,7 +81,7 @@ def classify_nodes(
             operator,
             recipe,
             landmarks=landmarks,
-            cache=cache,
+            cache=place.cache,
             checkpoint=state,
             on_progress=update,
         )
@@ -122,7 +109,7 @@ def classify_nodes(
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
-    return NodeOutcome(row, arrays, models, fit.seconds_before)
+    return Outcome(row, arrays, models, fit.seconds_before)
 
 
 def _figures(fit: NodeFit) -> dict[str, Any]:

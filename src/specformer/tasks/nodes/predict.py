@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -19,9 +17,10 @@ from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.tasks.nodes.fit import predict_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe, node_model
-from specformer.tasks.nodes.setup import node_operator, node_spectrum
-from specformer.tasks.predictions import Predictions, csv_text
+from specformer.tasks.nodes.work import node_operator, node_spectrum
+from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
 from specformer.tasks.recipes.settings import build
+from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
 #: What a result must say for its models to be used.
@@ -46,35 +45,21 @@ def load_models(run: RunFolder) -> list[nn.Module]:
     return models
 
 
-def predict(
-    run: RunFolder,
-    *,
-    graph: str | None = None,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-    spectrum: str | None = None,
-    degree: int | None = None,
-) -> Predictions:
-    """Predictions for every node: id, prediction, a probability a class.
+def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+    """Predictions for every node: id, prediction, one probability per class.
 
-    ``graph`` names another graph with the same features, in any order where both graphs name them;
-    without it, the one trained on.
-    ``spectrum`` and ``degree`` replace those of the run's recipe: a model that was trained with a
-    decomposition can predict without one.
+    Another graph has to have the same features, in any order where both graphs name them.
     """
-    if run.result().get("kind") != "nodes":
-        raise RunError(f"{run.path}: not a node-classification run, nothing to predict with.")
     result = run.result(*_NEEDED)
-    source = graph or str(run.config()["source"])
-    found = _as_trained_on(node_graph(source, data, labels=False), source, result)
-    recipe = _prediction_recipe(result, spectrum, degree)
+    source = request.graph or str(run.config()["source"])
+    found = _as_trained_on(node_graph(source, place.data, labels=False), source, result)
+    recipe = _prediction_recipe(result, request)
     models = load_models(run)
     found_spectrum = None
     if result["model"] == "specformer":
-        found_spectrum = node_spectrum(found, recipe, device, cache)
-    operator = node_operator(result["model"], found, found_spectrum, device)
-    chances = predict_nodes(models, found, operator, recipe, device)
+        found_spectrum = node_spectrum(found, recipe, place.device, place.cache)
+    operator = node_operator(result["model"], found, found_spectrum, place.device)
+    chances = predict_nodes(models, found, operator, recipe, place.device)
     names = result["classes"]
     ids = found.node_ids or tuple(str(node) for node in range(found.num_nodes))
     rows = []
@@ -111,16 +96,16 @@ def _recipe(result: dict[str, Any]) -> NodeRecipe:
     return build(NodeRecipe, settings, "result.json: settings")
 
 
-def _prediction_recipe(
-    result: dict[str, Any], spectrum: str | None, degree: int | None
-) -> NodeRecipe:
+def _prediction_recipe(result: dict[str, Any], request: PredictionRequest) -> NodeRecipe:
     """A run's recipe with the spectrum that predictions are to be made with."""
     trained = _recipe(result)
-    given = {"spectrum": spectrum, "degree": degree}
+    given = {"spectrum": request.spectrum, "degree": request.degree}
     changes = {key: value for key, value in given.items() if value is not None}
     if changes and result["model"] != "specformer":
         raise ConfigError(f"--{next(iter(changes))}: {result['model']} does without a spectrum.")
     recipe = build(NodeRecipe, {**asdict(trained), **changes}, "predict")
-    if degree is not None and recipe.spectrum != "density":
-        raise ConfigError(f"--degree {degree}: add --spectrum density, whose filters have one.")
+    if request.degree is not None and recipe.spectrum != "density":
+        raise ConfigError(
+            f"--degree {request.degree}: add --spectrum density, whose filters have one."
+        )
     return recipe

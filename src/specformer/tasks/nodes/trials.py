@@ -3,8 +3,6 @@ r"""Settings for the nodes of one graph, as a search tries them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -12,14 +10,9 @@ from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
-from specformer.tasks.nodes.recipe import (
-    NODE_MODELS,
-    NodeRecipe,
-    node_model,
-    node_recipe,
-    refuse_idle_settings,
-)
-from specformer.tasks.nodes.setup import (
+from specformer.tasks.job import Job
+from specformer.tasks.nodes.recipe import NodeRecipe, node_model
+from specformer.tasks.nodes.work import (
     fit_task,
     fresh_models,
     node_landmarks,
@@ -28,6 +21,7 @@ from specformer.tasks.nodes.setup import (
     node_task,
 )
 from specformer.tasks.search import Measured, Trials, sustained
+from specformer.tasks.workplace import Workplace
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.nodes import NodeFit, NodeTask
@@ -37,30 +31,25 @@ _SUSTAINED = 20
 
 
 class NodeTrials(Trials):
-    """One model on the nodes of one graph, a :class:`~specformer.tasks.search.Subject`.
+    """One model on the nodes of one graph, a :class:`~specformer.tasks.search.Trials`.
 
     A score is the :func:`~specformer.tasks.search.sustained` validation accuracy, the mean
     over splits; test nodes are not looked at.
     """
 
-    models, space_file, monitor = NODE_MODELS, "node_search.yaml", "accuracy"
-    metric, lower = "accuracy", False
-    begun_from: str | None = None
+    space_file, monitor = "node_search.yaml", "accuracy"
+    metric, splits = "accuracy", 3
 
-    def _load(self, data: str | Path | None) -> None:
-        refuse_idle_settings(self.model, self.recipe(self.assignments), self.assignments)
-        self.graph: Graph = node_graph(self.source, data)
+    def __init__(self, job: Job, place: Workplace) -> None:
+        super().__init__(job, place)
+        self.graph: Graph = node_graph(job.source, place.data)
         self.name = self.graph.name
         self._tasks: dict[tuple[str, int], NodeTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}
 
-    def recipe(self, changes: Sequence[str]) -> NodeRecipe:
-        """The recipe with these changes."""
-        return node_recipe(self.recipe_name, self.source, changes, self.model)[1]
-
     @property
     def runs(self) -> int:
-        """Splits that finalists train on unless someone says."""
+        """Ten, or those that a file holds."""
         split = self.recipe(self.assignments).split
         return len(make_splits(self.graph, split, None, self.seed))
 
@@ -86,17 +75,17 @@ class NodeTrials(Trials):
         key = recipe.features, splits
         if key not in self._tasks:
             parts = make_splits(self.graph, recipe.split, splits, self.seed)
-            self._tasks[key] = node_task(self.graph, parts, recipe, self.device, self.model)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.place.device, self.model)
         operator = self._operator(recipe)
         models = fresh_models(self.model, recipe, self.graph, splits, self.seed)
-        with matmul_precision(recipe.precision, self.device):
+        with matmul_precision(recipe.precision, self.place.device):
             return fit_task(
                 models,
                 self._tasks[key],
                 operator,
                 recipe,
                 landmarks=node_landmarks(operator, recipe),
-                cache=self.cache,
+                cache=self.place.cache,
             )
 
     def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
@@ -104,6 +93,12 @@ class NodeTrials(Trials):
         ours = self.model == "specformer"
         key = recipe.spectrum_key if ours else "propagation"
         if key not in self._operators:
-            spectrum = node_spectrum(self.graph, recipe, self.device, self.cache) if ours else None
-            self._operators[key] = node_operator(self.model, self.graph, spectrum, self.device)
+            spectrum = (
+                node_spectrum(self.graph, recipe, self.place.device, self.place.cache)
+                if ours
+                else None
+            )
+            self._operators[key] = node_operator(
+                self.model, self.graph, spectrum, self.place.device
+            )
         return self._operators[key]

@@ -17,6 +17,17 @@ _FORMAT = "specformer.checkpoint/1"
 _RANDOM = "random"
 
 
+def numbered(stem: Path, run: int | str) -> Path:
+    """The checkpoint file of one of several runs, by its number or its name.
+
+    Example:
+        >>> numbered(Path("folder/checkpoint"), 7).name
+        'checkpoint-007.safetensors'
+    """
+    part = f"{run:03d}" if isinstance(run, int) else run
+    return stem.with_name(f"{stem.name}-{part}.safetensors")
+
+
 class Checkpoint:
     """Saves and restores named tensors in place, with the state of the random generators.
 

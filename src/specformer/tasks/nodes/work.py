@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ logger = logging.getLogger(__name__)
 _SPARSE = 0.1
 #: Landmarks of a long spectrum, one of more distinct eigenvalues than the second number.
 _LANDMARKS, _LONG = 512, 2048
+
+
+@dataclass(frozen=True)
+class NodeWork:
+    """What to train on what.
+
+    Args:
+        graph: the graph, with labels.
+        splits: one per run.
+        model: its name.
+        recipe: its settings.
+        seed: of the first run.
+        spectrum: for Specformer; None until it is computed.
+    """
+
+    graph: Graph
+    splits: Sequence[Split]
+    model: str
+    recipe: NodeRecipe
+    seed: int
+    spectrum: AnySpectrum | None = None
 
 
 def node_spectrum(

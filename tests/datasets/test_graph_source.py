@@ -7,7 +7,7 @@ import pytest
 
 from specformer.datasets import grid_graph, grid_mirrors
 from specformer.errors import GraphError
-from specformer.tasks.graphs.source import graph_source
+from specformer.datasets.graph_source import graph_source
 
 
 def test_a_grid():

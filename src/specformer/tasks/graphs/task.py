@@ -1,0 +1,128 @@
+r"""Learning from many small graphs, as every task is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from specformer.datasets import GRAPH_SETS, graph_set
+from specformer.errors import ConfigError
+from specformer.tasks.graphs.first_training import first_work, trained_first
+from specformer.tasks.graphs.fit import learn_graphs, target_names
+from specformer.tasks.graphs.models import GRAPH_MODELS
+from specformer.tasks.graphs.predict import predict_molecules
+from specformer.tasks.graphs.recipe import GraphRecipe, built_recipe, chosen_targets, graph_recipe
+from specformer.tasks.graphs.start import StartingPoint, seen
+from specformer.tasks.graphs.trials import GraphTrials
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.job import Job, Request
+from specformer.tasks.lanes import check_lanes
+from specformer.tasks.predictions import PredictionRequest, Predictions
+from specformer.tasks.recipes.book import START
+from specformer.tasks.source import Kind
+from specformer.tasks.task import Outcome, Task
+from specformer.tasks.workplace import Workplace
+from specformer.training.runs.folder import RunFolder
+
+#: Keys of a result that its one row has.
+_FIGURES = (
+    "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_together",
+    "test_by_target",
+)  # fmt: skip
+
+
+class GraphLearning(Task[GraphWork]):
+    """Classes or numbers of whole graphs, molecules above all."""
+
+    kind: ClassVar[Kind] = "molecules"
+    noun, plural = "a set of many graphs", "molecules"
+    models = GRAPH_MODELS
+    runs = 1
+    options = frozenset({"task", "lanes", "from", "smiles"})
+    is_parallel = True
+
+    def resolve(self, request: Request) -> tuple[str, GraphRecipe]:
+        """The recipe; with ``start``, one whose models are those of that run."""
+        given = None
+        if request.start is not None:
+            given = StartingPoint.of(request.start, request.model).settings
+        chosen, recipe = graph_recipe(
+            request.recipe, request.source, request.changes, request.model, request.task, given
+        )
+        if given and recipe.start is not None:
+            raise ConfigError(
+                f"--from {request.start} and --set start={recipe.start}: give one of them."
+            )
+        return chosen, recipe
+
+    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:
+        return built_recipe(model, settings, where)
+
+    def load(self, job: Job, place: Workplace) -> GraphWork:
+        """The graphs with the chosen targets, their splits, and what the models start from."""
+        check_lanes(place.lanes, place.workers)
+        assert job.runs is not None
+        start = None if job.start is None else StartingPoint.of(job.start, job.model)
+        graphs = graph_set(job.source, place.data, job.settings.targets)
+        graphs = chosen_targets(graphs, job.settings.targets)
+        recipe = job.settings.settled(graphs)
+        if start:
+            start.check(graphs, recipe)
+        splits = graph_splits(graphs, recipe, job.runs, job.seed)
+        work = GraphWork(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
+        return replace(work, first=first_work(work, place))
+
+    def with_spectra(self, work: GraphWork, place: Workplace) -> GraphWork:
+        first = work.first and self.with_spectra(work.first, place)
+        spectra = graph_spectra(work.graphs, work.recipe, place.device, place.cache)
+        return replace(work, spectra=spectra, first=first)
+
+    def fit(
+        self,
+        work: GraphWork,
+        place: Workplace,
+        checkpoint: Path | None = None,
+        label: str | None = None,
+    ) -> Outcome:
+        """Train all runs, after the first training if there is one.
+
+        ``label``: the name its arrays are kept under, if not the model's.
+        """
+        before = 0.0
+        if work.first is not None:
+            stem = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{START}")
+            start, before = trained_first(work.first, place, stem)
+            work = replace(work, start=start, first=None)
+        outcome = learn_graphs(work, place, checkpoint, label)
+        known = seen(work.graphs, work.splits)
+        more: dict[str, Any] = {"seen": known}
+        if work.start:
+            more = {"start": work.start.origin, "seen": work.start.seen_with(known)}
+        return replace(outcome, more=more, seconds_before=before + outcome.seconds_before)
+
+    def summarise(self, work: GraphWork, outcome: Outcome) -> dict[str, Any]:
+        row, recipe, graphs = outcome.row, work.recipe, work.graphs
+        named = GRAPH_SETS.get(graphs.name)
+        return {
+            "title": f"Learning {named.about}" if named else f"Learning from {graphs.name}",
+            "dataset": graphs.name,
+            "split": recipe.split,
+            "runs": len(work.splits),
+            "task": recipe.task,
+            "metric": recipe.metric,
+            **{key: row[key] for key in _FIGURES if key in row},
+            "settings": asdict(recipe),
+            "targets": target_names(graphs),
+            **outcome.more,
+            "molecules": [row],
+        }
+
+    def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+        if request.smiles and request.graph:
+            raise ConfigError("--smiles and --graph: give one of them.")
+        return predict_molecules(run, request, place)
+
+    def trials(self, job: Job, place: Workplace) -> GraphTrials:
+        return GraphTrials(job, place)

@@ -1,0 +1,127 @@
+r"""All runs of one model on one set of graphs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from specformer.datasets import GraphStore, Split, graph_split
+from specformer.graphs import GraphSet
+from specformer.spectrum import ManySpectra, decompose_many
+from specformer.spectrum.many_cache import fetch_or_solve
+from specformer.tasks.graphs.models import largest_ring, model_for
+from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.graphs.start import StartingPoint
+from specformer.tasks.run_seed import run_seed
+from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.loops.graphs import GraphFit, GraphTask, fit_graphs
+from specformer.training.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class GraphWork:
+    """What to train on what.
+
+    Args:
+        graphs: the set.
+        splits: one per run.
+        model: its name.
+        recipe: settings, :meth:`~GraphRecipe.settled` for the set.
+        seed: of the first run.
+        device: where to train.
+        spectra: the eigenpairs; None until they are computed.
+        start: models to start from; None for fresh ones.
+        first: what the models learn first, on another set; None where they start afresh.
+    """
+
+    graphs: GraphSet
+    splits: Sequence[Split]
+    model: str
+    recipe: GraphRecipe
+    seed: int
+    device: torch.device
+    spectra: ManySpectra | None = None
+    start: StartingPoint | None = None
+    first: GraphWork | None = None
+
+    def store(self) -> GraphStore:
+        """The graphs packed, on the device if they fit."""
+        assert self.spectra is not None
+        max_ring = largest_ring(self.model, self.recipe)
+        return GraphStore.build(self.graphs, self.spectra, max_ring=max_ring).placed(self.device)
+
+    def first_model(self, run: int = 0) -> nn.Module:
+        """What a run begins with: a model of ``start``, or a fresh one."""
+        if self.start:
+            return self.start.model_for(self.graphs, self.recipe, run)
+        return model_for(self.graphs, self.model, self.recipe)
+
+    def fit(
+        self,
+        store: GraphStore,
+        run: int,
+        *,
+        workers: Workers = ALONE,
+        checkpoint: Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> GraphFit:
+        """Train one of the runs. Its seed follows from ``seed`` and the run's number.
+
+        ``store`` holds the graphs packed for the device.
+        """
+        recipe, split = self.recipe, self.splits[run]
+        assert recipe.loss is not None
+        assert recipe.metric is not None
+        seed = run_seed(self.seed, run)
+        torch.manual_seed(seed)
+        state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
+        return fit_graphs(
+            self.first_model(run).to(self.device),
+            GraphTask(
+                store,
+                split.train,
+                split.val,
+                split.test,
+                recipe.loss,
+                recipe.metric,
+                recipe.standardise,
+            ),
+            recipe.schedule,
+            seed=seed,
+            monitor=recipe.monitor,
+            precision=recipe.precision,
+            keep_inputs=self.start is not None,
+            workers=workers,
+            checkpoint=state,
+            on_epoch=on_epoch,
+        )
+
+    def _purpose(self, split: Split, seed: int) -> str:
+        """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
+        began = [self.start.fingerprint] if self.start else []
+        of = [self.model, asdict(self.recipe), self.graphs.fingerprint, split.fingerprint, seed]
+        return json.dumps([*of, *began])
+
+
+def graph_spectra(
+    graphs: GraphSet, recipe: GraphRecipe, device: torch.device, cache: str | Path | None
+) -> ManySpectra:
+    """The eigenpairs a recipe asks for, solved on a device.
+
+    With a cache they stay in its file, and go where the graphs go if they fit there.
+    """
+    if cache is None:
+        return decompose_many(graphs, matrix=recipe.matrix, device=device)
+    return fetch_or_solve(
+        Path(cache), graphs, matrix=recipe.matrix, isolated="one", device=device, solve_in=None
+    )
+
+
+def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
+    """One split per run; a fixed one serves all."""
+    return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]

@@ -1,0 +1,104 @@
+r"""From what a person types, or from a run folder, to a job and the task that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any
+
+from specformer.errors import ConfigError, RunError, check_known
+from specformer.tasks.graphs.task import GraphLearning
+from specformer.tasks.job import OPTIONAL, Job, Request
+from specformer.tasks.nodes.task import NodeLearning
+from specformer.tasks.signals.task import FilterLearning
+from specformer.tasks.source import Kind, source_kind
+from specformer.tasks.task import Task
+from specformer.training.runs.folder import CONFIG, RunFolder
+
+#: By the kind of their sources.
+TASKS: dict[Kind, Task[Any]] = {
+    task.kind: task for task in (FilterLearning(), NodeLearning(), GraphLearning())
+}
+#: What ``config.yaml`` must hold, and of what type.
+_NEEDED: dict[str, type | UnionType] = {
+    "source": str,
+    "model": str,
+    "recipe": str | None,
+    "runs": int | None,
+    "set": list,
+    "seed": int,
+    "device": str,
+    "repeat": str,
+    "settings": dict,
+}
+
+
+def resolve(request: Request, runs: int | None = None, **options: Any) -> Job:
+    """The job that a request means; ``options`` are the other fields of :class:`Job`.
+
+    Example:
+        >>> job = resolve(Request("cora", "gcn", changes=("schedule.epochs=9",)))
+        >>> job.kind, job.recipe, job.settings.schedule.epochs
+        ('nodes', 'default', 9)
+    """
+    kind = source_kind(request.source)
+    task = TASKS[kind]
+    check_known("model", task.models, request.model)
+    if runs is not None and runs < 1:
+        raise ConfigError(f"--runs {runs}: at least one is needed.")
+    recipe, settings = task.resolve(request)
+    return Job(
+        source=request.source,
+        kind=kind,
+        model=request.model,
+        recipe=recipe,
+        settings=settings,
+        changes=request.changes,
+        runs=task.runs if runs is None else runs,
+        filter=request.filter,
+        start=request.start,
+        **options,
+    )
+
+
+def read_job(run: RunFolder) -> Job:
+    """The job that a run's ``config.yaml`` holds."""
+    config, where = run.config(), run.path / CONFIG
+    if config.get("command") != "train":
+        raise RunError(f"{run.path}: is not a run of `specformer train`.")
+    for key, expected in _NEEDED.items():
+        if key not in config:
+            raise RunError(f"{where}: damaged ({key} is missing).")
+        if not isinstance(config[key], expected):
+            raise RunError(f"{where}: damaged ({key} is {config[key]!r}).")
+    kind = config.get("kind") or source_kind(config["source"])  # earlier versions do not say
+    if kind not in TASKS:
+        raise RunError(f"{where}: damaged (kind is {kind!r}).")
+    return Job(
+        source=config["source"],
+        kind=kind,
+        model=config["model"],
+        recipe=config["recipe"] or "default",
+        settings=TASKS[kind].read_recipe(config["model"], config["settings"], str(where)),
+        changes=tuple(config["set"]),
+        runs=config["runs"],
+        seed=config["seed"],
+        device=config["device"],
+        repeat=config["repeat"],
+        **{key: config.get(key, default) for key, default in OPTIONAL.items()},
+    )
+
+
+def refuse_foreign(kind: Kind, what: str, given: Mapping[str, object]) -> None:
+    """Refuse options that a task does not have; ``what`` is the source or the run.
+
+    Example:
+        >>> refuse_foreign("nodes", "cora", {"task": "regression"})
+        Traceback (most recent call last):
+        specformer.errors.ConfigError: `--task` applies to molecules only; cora is a single graph.
+    """
+    for option, value in given.items():
+        if not value or option in TASKS[kind].options:
+            continue
+        homes = " and ".join(task.plural for task in TASKS.values() if option in task.options)
+        raise ConfigError(f"`--{option}` applies to {homes} only; {what} is {TASKS[kind].noun}.")

@@ -1,0 +1,98 @@
+r"""The questions that every kind of learning answers: nodes, graphs and signals alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from torch import nn
+
+from specformer.tasks.source import Kind
+from specformer.tasks.workplace import Workplace
+
+if TYPE_CHECKING:
+    from specformer.tasks.job import Job, Request
+    from specformer.tasks.predictions import PredictionRequest, Predictions
+    from specformer.tasks.search import Trials
+    from specformer.training.runs.folder import RunFolder
+
+Work = TypeVar("Work")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training gave.
+
+    Args:
+        row: the figures of all runs, for tables.
+        arrays: what reports draw.
+        models: the trained models, one per run.
+        seconds_before: the time that went into epochs which checkpoints held already.
+        more: what a result says beside the row.
+    """
+
+    row: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    models: Sequence[nn.Module]
+    seconds_before: float = 0.0
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task(ABC, Generic[Work]):
+    """One kind of learning.
+
+    ``train``, ``resume``, ``predict`` and ``tune`` are written once, over these methods.
+    ``Work`` is what the data, the splits and the spectra of a job are held in.
+    """
+
+    kind: ClassVar[Kind]
+    #: What such a source is called in messages, and several of them.
+    noun: ClassVar[str]
+    plural: ClassVar[str]
+    models: ClassVar[Sequence[str]]
+    #: How many runs there are unless someone says; None where the data say.
+    runs: ClassVar[int | None]
+    #: The options of ``train`` and ``predict`` that not every task has.
+    options: ClassVar[frozenset[str]]
+    #: Whether several processes can train one run together.
+    is_parallel: ClassVar[bool] = False
+
+    @abstractmethod
+    def resolve(self, request: Request) -> tuple[str, Any]:
+        """The name of the recipe that a request means, and the recipe, a frozen data class."""
+
+    @abstractmethod
+    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> Any:
+        """The recipe that plain settings are; ``where`` names their file in errors."""
+
+    @abstractmethod
+    def load(self, job: Job, place: Workplace) -> Work:
+        """Read the data and split them. Refuses all that cannot be trained on."""
+
+    @abstractmethod
+    def with_spectra(self, work: Work, place: Workplace) -> Work:
+        """The work with the eigenpairs that its model needs."""
+
+    @abstractmethod
+    def fit(self, work: Work, place: Workplace, checkpoint: Path | None) -> Outcome:
+        """Train all runs.
+
+        ``checkpoint`` is the path of the state's files without its ending; a task may append to
+        its name. State that is there already is taken up.
+        """
+
+    @abstractmethod
+    def summarise(self, work: Work, outcome: Outcome) -> dict[str, Any]:
+        """What a result says of this task, beside what every result says."""
+
+    @abstractmethod
+    def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+        """Predictions of a finished run's models."""
+
+    @abstractmethod
+    def trials(self, job: Job, place: Workplace) -> Trials:
+        """The job as a search tries its settings; refused where nothing validates them."""
