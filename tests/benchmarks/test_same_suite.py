@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tests.tasks.jobs import classify
 from typer.testing import CliRunner
 
 from specformer.benchmarks import same_suite, suites
@@ -21,9 +22,8 @@ from specformer.cli import app
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
 from specformer.spectrum import decompose
-from specformer.tasks.nodes.fit import classify_nodes
 from specformer.tasks.nodes.recipe import NodeModel, NodeRecipe
-from specformer.tasks.nodes.setup import fresh_models
+from specformer.tasks.nodes.work import fresh_models
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.progress import Silent
@@ -52,7 +52,7 @@ def row(case: NodeCase) -> dict[str, Any]:
 def test_ours_are_the_results_of_training(case: NodeCase, row: dict[str, Any]) -> None:
     recipes = {"ours": RECIPE, "exact": replace(RECIPE, landmarks=None)}
     for name, recipe in recipes.items():
-        direct = classify_nodes(
+        direct = classify(
             GRAPH,
             case.spectrum,
             case.splits,

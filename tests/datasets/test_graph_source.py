@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from specformer.datasets import grid_graph, grid_mirrors
-from specformer.errors import GraphError
 from specformer.datasets.graph_source import graph_source
+from specformer.errors import GraphError
 
 
 def test_a_grid():

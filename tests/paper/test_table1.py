@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.datasets.grid_images import write_grid_images
+from tests.tasks.jobs import run_table
 
 from specformer.datasets import FILTERS
 from specformer.errors import ConfigError, DataNotFoundError
@@ -28,7 +29,7 @@ def data(tmp_path_factory):
 
 def run(data, **options):
     options = {"assignments": SHORT, **options}
-    return table1(data=data, device=CPU, progress=Silent(), **options)
+    return run_table(table1, data=data, device=CPU, progress=Silent(), **options)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import run_table
 
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, DataNotFoundError
@@ -29,7 +30,8 @@ def run(tmp_path_factory):
     """Two models on a stand-in for Cora, recorded as a run."""
     folder = tmp_path_factory.mktemp("data")
     write_npz(folder / "cora.npz", csbm(0.6, num_nodes=60, num_features=5, seed=2))
-    result, arrays = table2(
+    result, arrays = run_table(
+        table2,
         datasets=["cora"],
         models=["gcn", "specformer"],
         runs=3,
@@ -120,7 +122,8 @@ def test_the_large_sets_stand_beside_the_papers_figures(tmp_path):
     part = (np.arange(60)[:, None] + np.arange(5)) % 3
     masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
     write_npz(tmp_path / "penn94.npz", replace(graph, **masks))
-    result, _ = table2(
+    result, _ = run_table(
+        table2,
         datasets=["penn94"],
         models=["h2gcn", "jacobiconv", "specformer"],
         assignments=["schedule.epochs=2"],
@@ -163,9 +166,9 @@ def test_the_papers_figures_are_those_of_its_source(shared_data):
 
 def test_what_cannot_be_run_is_named(tmp_path):
     with pytest.raises(ConfigError, match="unknown model 'lstm'"):
-        table2(models=["lstm"], device=CPU, progress=Silent())
+        run_table(table2, models=["lstm"], device=CPU, progress=Silent())
     with pytest.raises(DataNotFoundError, match=r"computers\.npz"):
-        table2(datasets=["computers"], data=tmp_path, device=CPU, progress=Silent())
+        run_table(table2, datasets=["computers"], data=tmp_path, device=CPU, progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,9 @@ def test_what_cannot_be_run_is_named(tmp_path):
 def test_what_cannot_run_is_refused_before_a_graph_is_read(monkeypatch, options, why):
     monkeypatch.setattr(module, "node_graph", lambda *_: pytest.fail("read"))
     with pytest.raises(ConfigError, match=why):
-        table2(datasets=["cora"], models=["gcn"], device=CPU, progress=Silent(), **options)
+        run_table(
+            table2, datasets=["cora"], models=["gcn"], device=CPU, progress=Silent(), **options
+        )
 
 
 class Refusing(Silent):
@@ -205,4 +210,4 @@ def test_what_a_later_row_cannot_have_is_refused_before_the_first(tmp_path, chan
     write_npz(tmp_path / "penn94.npz", replace(graph, **masks))
     options = {"datasets": ["cora", "penn94"], "models": ["chebnet", "gcn"], "data": tmp_path}
     with pytest.raises(ConfigError, match=message):
-        table2(**options, **changes, device=CPU, progress=Refusing())
+        run_table(table2, **options, **changes, device=CPU, progress=Refusing())

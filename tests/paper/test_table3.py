@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import run_table
 
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set
@@ -91,7 +92,8 @@ def test_pcqm4mv2_runs_beside_its_own_table(tmp_path: Path, data: Path) -> None:
     """It is no column of the table's own: nothing runs it unless asked for."""
     assert DATASETS == ("zinc", "molhiv", "molpcba")
     (data / "zinc.npz").rename(data / "pcqm4mv2.npz")
-    result, _ = table3(
+    result, _ = run_table(
+        table3,
         datasets=["pcqm4mv2"],
         models=["specformer", "gin", "pna"],
         runs=1,
@@ -141,7 +143,8 @@ def test_all_epochs_that_differ() -> None:
 
 
 def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
-    result, arrays = table3(
+    result, arrays = run_table(
+        table3,
         datasets=["zinc"],
         models=["specformer"],
         runs=2,
@@ -180,26 +183,26 @@ def test_a_stopped_table_goes_on(tmp_path: Path, data: Path) -> None:
         "device": CPU,
     }
     folder = tmp_path / "run"
-    first, _ = table3(begin=lambda: folder, progress=Silent(), **common)
+    first, _ = run_table(table3, begin=lambda: folder, progress=Silent(), **common)
     (folder / "checkpoint-zinc-specformer-paper-001.safetensors").unlink()
     kept = folder / "checkpoint-zinc-specformer-paper-000.safetensors"
     before = kept.stat().st_mtime_ns
-    again, _ = table3(begin=lambda: folder, progress=Silent(), **common)
+    again, _ = run_table(table3, begin=lambda: folder, progress=Silent(), **common)
     assert kept.stat().st_mtime_ns == before  # that run was only read
     assert again["rows"][0]["mean"] == first["rows"][0]["mean"]
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown model 'odd'"):
-        table3(models=["odd"], **COMMON)
+        run_table(table3, models=["odd"], **COMMON)
     with pytest.raises(ConfigError, match="unknown data set 'cora'"):
-        table3(datasets=["cora"], **COMMON)
+        run_table(table3, datasets=["cora"], **COMMON)
 
 
 @pytest.mark.parametrize("change", ["metric=rmse", "task=classification", "targets=[logP]"])
 def test_no_other_figure_stands_beside_the_papers(change: str, data: Path) -> None:
     with pytest.raises(ConfigError, match=r"the table has mae over all targets of zinc"):
-        table3(datasets=["zinc"], assignments=[*FAST, change], data=data, **COMMON)
+        run_table(table3, datasets=["zinc"], assignments=[*FAST, change], data=data, **COMMON)
 
 
 @pytest.mark.parametrize("options", [{"recipes": ["odd"]}, {"assignments": ["metric=rmse"]}])
@@ -208,4 +211,4 @@ def test_what_cannot_be_run_is_refused_before_anything_is_made(options) -> None:
         pytest.fail("something was begun")
 
     with pytest.raises(ConfigError):
-        table3(models=["specformer"], begin=begin, **options, **COMMON)
+        run_table(table3, models=["specformer"], begin=begin, **options, **COMMON)

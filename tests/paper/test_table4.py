@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import run_table
 
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
@@ -52,7 +53,8 @@ def data(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def run(data: Path) -> RunFolder:
     made = RunFolder.create(data / "run", {})
-    result, arrays = table4(
+    result, arrays = run_table(
+        table4,
         runs=2,
         assignments=FAST,
         data=data,
@@ -90,7 +92,8 @@ def test_parts_left_out_are_left_out(run: RunFolder) -> None:
 
 
 def test_the_whole_model_is_that_of_table_2(run: RunFolder, data: Path) -> None:
-    direct, _ = table2(
+    direct, _ = run_table(
+        table2,
         datasets=["citeseer"],
         models=["specformer"],
         recipes=["paper"],
@@ -132,6 +135,6 @@ def test_from_the_run_to_the_tables(run: RunFolder, tmp_path: Path) -> None:
 def test_unknown_names_are_refused() -> None:
     options = {"device": CPU, "progress": Silent()}
     with pytest.raises(ConfigError, match="unknown variant 'tiny'; choose from bare, encoding"):
-        table4(recipes=["tiny"], **options)
+        run_table(table4, recipes=["tiny"], **options)
     with pytest.raises(ConfigError, match="unknown data set 'cora'; choose from squirrel"):
-        table4(datasets=["cora"], **options)
+        run_table(table4, datasets=["cora"], **options)

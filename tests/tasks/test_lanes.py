@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import learn
 
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.fit import GraphOutcome, graph_splits, learn_graphs
+from specformer.tasks.graphs.fit import Outcome, graph_splits
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.setup import GraphJob
+from specformer.tasks.graphs.work import GraphWork
 from specformer.tasks.lanes import check_lanes
 from specformer.training.engine.distributed import Workers
 from specformer.training.runs.progress import Silent, Update
@@ -42,13 +43,13 @@ def rings() -> GraphSet:
     )
 
 
-def learned(settings=(), *, lanes: int, runs: int = 3, progress=None, **options) -> GraphOutcome:
+def learned(settings=(), *, lanes: int, runs: int = 3, progress=None, **options) -> Outcome:
     graphs = rings()
     recipe = graph_recipe("default", "rings.npz", [*FAST, *settings])[1].settled(graphs)
     splits = graph_splits(graphs, recipe, runs, seed=4)
     device = torch.device("cpu")
-    job = GraphJob(graphs, decompose_many(graphs), splits, "specformer", recipe, device, seed=4)
-    return learn_graphs(job, progress=progress or Silent(), lanes=lanes, **options)
+    job = GraphWork(graphs, splits, "specformer", recipe, 4, device, decompose_many(graphs))
+    return learn(job, progress=progress or Silent(), lanes=lanes, **options)
 
 
 class Heard(Silent):

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tests.tasks.jobs import classify, tune_on
 from tests.tasks.trials_file import trials
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import read_graph, write_npz
-from specformer.tasks.nodes.fit import classify_nodes
 from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe
-from specformer.tasks.nodes.setup import node_spectrum
+from specformer.tasks.nodes.work import node_spectrum
 from specformer.tasks.search import search_space
-from specformer.tasks.tune import tune
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -33,7 +32,9 @@ def graph(tmp_path_factory):
 
 def run(graph, folder, **changes):
     options = {"trials": 4, "splits": 2, "finalists": 2, "runs": 3} | changes
-    return tune(str(graph), assignments=["schedule.epochs=6"], folder=folder, device=CPU, **options)
+    return tune_on(
+        str(graph), assignments=["schedule.epochs=6"], folder=folder, device=CPU, **options
+    )
 
 
 def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
@@ -56,7 +57,7 @@ def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):
     result = run(graph, tmp_path, trials=2, finalists=1)
     recipe = node_recipe(result["recipe_file"], "blocks")[1]
     whole = read_graph(graph)
-    outcome = classify_nodes(
+    outcome = classify(
         whole,
         node_spectrum(whole, recipe, CPU, None),
         make_splits(whole, recipe.split, 3, 0),
@@ -74,7 +75,7 @@ def test_finalists_train_on_the_splits_that_a_file_holds(tmp_path):
     masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
     path = tmp_path / "masked.npz"
     write_npz(path, replace(csbm(0.6, num_nodes=80, num_features=8, seed=3), **masks))
-    tune(
+    tune_on(
         str(path),
         assignments=["schedule.epochs=2", "split=official"],
         trials=1,
@@ -99,7 +100,7 @@ def test_settings_that_diverge_are_no_constant_guess(tmp_path):
     far = {"trials": 2, "splits": 2, "finalists": 1, "runs": 2, "device": CPU, "model": "gcn"}
     rates = ["schedule.epochs=30", "schedule.learning_rate=1e30"]
     with pytest.raises(RunError, match=r"uneven: training diverged in every trial that counts"):
-        tune(str(path), assignments=rates, folder=tmp_path / "search", **far)
+        tune_on(str(path), assignments=rates, folder=tmp_path / "search", **far)
     assert [trial["score"] for trial in trials(tmp_path / "search")] == [None, None]
     assert not (tmp_path / "search" / "best.yaml").exists()
 
@@ -150,7 +151,7 @@ def test_every_choice_builds_a_model(model):
 
 def test_what_is_set_is_not_searched(graph, tmp_path):
     folder = tmp_path / "search"
-    tune(
+    tune_on(
         str(graph),
         model="chebnet",
         assignments=["schedule.epochs=2", "baseline.order=1"],

@@ -243,7 +243,9 @@ def _train(
             return
     run = folders[0]
     trained.save_models(run)
-    result, report = finish_run(run, trained.kind, trained.result, trained.arrays, job.config)
+    result, report = finish_run(
+        run, trained.kind, trained.result, trained.outcome.arrays, job.config
+    )
     if job.tensorboard:
         track_run(run)
     if json_output:

@@ -8,37 +8,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from specformer.errors import ConfigError
 from specformer.nn.pretrained import Pretrained
 from specformer.tasks.job import Job
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
+from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
+
+#: Checkpoints' path for workers that neither read nor write them: the first does.
+_ELSEWHERE = Path(Path(CHECKPOINT).stem)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave: a result, arrays to draw, and the models."""
+    """What training gave: a result for ``result.json``, and the outcome it tells of."""
 
     kind: Kind
     result: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    models: tuple[Pretrained, ...]
+    outcome: Outcome
 
     def save_models(self, run: RunFolder) -> None:
         """Keep every run's model in ``model/NNN``."""
-        for number, model in enumerate(self.models):
+        for number, model in enumerate(self.outcome.models):
+            assert isinstance(model, Pretrained)
             model.save_pretrained(run.model_folder(number))
 
 
-def train(job: Job, place: Workplace, begin: Callable[[], RunFolder]) -> Trained:
+def train(
+    job: Job, place: Workplace, begin: Callable[[], RunFolder | None] = lambda: None
+) -> Trained:
     """Train all runs of a job.
 
-    ``begin`` gives the run's folder. It is called once the input has been found good, by the first
-    worker alone.
+    ``begin`` gives the run's folder, for checkpoints. It is called once the input has been found
+    good, by the first worker alone. Without a folder no state is kept on the way.
     """
     task, workers = TASKS[job.kind], place.workers
     if workers.size > 1 and not task.is_parallel:
@@ -47,10 +51,7 @@ def train(job: Job, place: Workplace, begin: Callable[[], RunFolder]) -> Trained
         work = task.load(job, place)
         started = time.perf_counter()
         work = task.with_spectra(work, place)
-    stem = Path(CHECKPOINT).stem
-    # Of several workers the first alone reads and writes checkpoints.
-    checkpoint = begin().path / stem if workers.is_first else Path(stem)
-    outcome = task.fit(work, place, checkpoint)
+    outcome = task.fit(work, place, _checkpoint(begin) if workers.is_first else _ELSEWHERE)
     seconds = time.perf_counter() - started + outcome.seconds_before
     result = {
         **task.summarise(work, outcome),
@@ -60,5 +61,9 @@ def train(job: Job, place: Workplace, begin: Callable[[], RunFolder]) -> Trained
         "seconds": seconds,
     }
     result[job.kind] = [{**row, "recipe": job.recipe} for row in result[job.kind]]
-    models = tuple(model for model in outcome.models if isinstance(model, Pretrained))
-    return Trained(job.kind, result, outcome.arrays, models)
+    return Trained(job.kind, result, outcome)
+
+
+def _checkpoint(begin: Callable[[], RunFolder | None]) -> Path | None:
+    run = begin()
+    return None if run is None else run.path / _ELSEWHERE

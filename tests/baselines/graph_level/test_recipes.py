@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import run_table
 
 from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
@@ -101,7 +102,8 @@ def zinc_table(shared_data: Path, folder: Path, models: list[str], epochs: int) 
     splits = dict(zip(("train_idx", "valid_idx", "test_idx"), parts, strict=True))
     write_graph_set(folder / "zinc.npz", replace(zinc.subset(chosen), **splits))
     small = ["model.hidden_channels=8", "model.num_layers=2", f"schedule.epochs={epochs}"]
-    result, _ = table3(
+    result, _ = run_table(
+        table3,
         datasets=["zinc"],
         models=models,
         runs=1,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import learn, run_table, train_on, trials_of
 from tests.training.small_graphs import small_set
 
 from specformer.datasets import graph_set
@@ -22,11 +23,9 @@ from specformer.paper.table3 import table3
 from specformer.reports.molecule_section import molecule_section
 from specformer.tasks.graphs import recipe as recipes
 from specformer.tasks.graphs.first_training import first_job, trained_first
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits, learn_graphs
+from specformer.tasks.graphs.fit import graph_spectra, graph_splits
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.setup import GraphJob
-from specformer.tasks.graphs.train import train_molecules
-from specformer.tasks.graphs.trials import GraphTrials
+from specformer.tasks.graphs.work import GraphWork
 from specformer.training.loops.graphs import fit_graphs
 from specformer.training.runs.progress import Silent
 
@@ -75,10 +74,10 @@ def best(data: Path, *changes: str) -> tuple[Any, GraphSet, list[Any]]:
 
 
 def train(data: Path, *changes: str, **options: Any):
-    return train_molecules(
+    return train_on(
         "molhiv",
         model="specformer",
-        recipe_name="best",
+        recipe="best",
         assignments=changes,
         data=data,
         device=CPU,
@@ -180,10 +179,10 @@ def test_models_are_as_they_are_first_but_for_dropouts(data: Path, tmp_path: Pat
     )
     first = graph_recipe("start", "molpcba")[1]
     ours = ["start=molpcba", "model.feature_dropout=0.3"]
-    result, _ = train_molecules(
+    result, _ = train_on(
         str(tmp_path / "mine.csv"),
         model="specformer",
-        recipe_name=None,
+        recipe=None,
         assignments=[*ours, "schedule.epochs=1"],
         data=data,
         device=CPU,
@@ -208,12 +207,13 @@ def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
     start, _ = trained_first(first, progress=Silent())
     slow = replace(start, seconds=1e6)
     spectra = graph_spectra(graphs, recipe, CPU, None)
-    job = GraphJob(graphs, spectra, splits, "specformer", recipe, CPU, 0, slow)
-    assert learn_graphs(job, progress=Silent()).row["seconds"] > 1e6
+    job = GraphWork(graphs, splits, "specformer", recipe, 0, CPU, spectra, slow)
+    assert learn(job, progress=Silent()).row["seconds"] > 1e6
 
 
 def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
-    result, arrays = table3(
+    result, arrays = run_table(
+        table3,
         datasets=["molhiv"],
         models=["specformer"],
         recipes=["best"],
@@ -254,7 +254,7 @@ def test_what_would_not_fit_is_refused_before_anything_is_learned(
         train(data, "start=zinc", begin=begin)
     write_graph_set(tmp_path / "small.npz", small_set(60))
     with pytest.raises(ConfigError, match="start=molpcba: a search trains nothing first"):
-        GraphTrials(
+        trials_of(
             str(tmp_path / "small.npz"),
             model="specformer",
             recipe=None,
@@ -273,7 +273,8 @@ def test_a_table_refuses_other_models_before_its_first_set(data: Path) -> None:
         raise AssertionError("nothing should have begun")
 
     with pytest.raises(ConfigError, match=r"^model.num_layers=3: the models of molpcba have other"):
-        table3(
+        run_table(
+            table3,
             datasets=["zinc", "molhiv"],
             models=["specformer"],
             assignments=["model.num_layers=3"],

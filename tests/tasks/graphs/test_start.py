@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tasks.jobs import predict_with, save_models, train_on
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer.datasets import pack
 from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.graphs import GraphSet
 from specformer.graphs.graph_set_npz import write_graph_set
-from specformer.tasks.graphs.predict import predict_molecules
 from specformer.tasks.graphs.recipe import graph_recipe
 from specformer.tasks.graphs.start import StartingPoint
-from specformer.tasks.graphs.train import save_graph_models, train_molecules
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -31,14 +30,13 @@ def train(folder: Path, graphs: GraphSet, *changes: str, **options: Any) -> RunF
     folder.mkdir()
     source = folder / f"{graphs.name}.npz"
     write_graph_set(source, graphs)
-    result, outcome = train_molecules(
+    result, outcome = train_on(
         str(source),
-        **{"model": "specformer", "recipe_name": None, "device": CPU, "progress": Silent()}
-        | options,
+        **{"model": "specformer", "recipe": None, "device": CPU, "progress": Silent()} | options,
         assignments=["schedule.epochs=1", *changes],
     )
     run = RunFolder.create(folder / "run", {"command": "train", "source": str(source)})
-    save_graph_models(run, outcome.models)
+    save_models(run, outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run
 
@@ -116,7 +114,7 @@ def test_atoms_that_only_the_start_has_learned_from_are_predicted(
     told = {}
     for name, start in (("with", first.path), ("without", None)):
         run = train(tmp_path / name, plain, *([] if start else SMALL), start=start)
-        told[name] = predict_molecules(run, graph=str(tmp_path / "small.npz"), device=CPU)
+        told[name] = predict_with(run, graph=str(tmp_path / "small.npz"), device=CPU)
     assert told["with"].problems == []
     assert "has an atom unlike any learned from" in told["without"].problems[0]
 

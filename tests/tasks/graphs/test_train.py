@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, root_mean_squared_error
+from tests.tasks.jobs import learn, predict_with, save_models, train_on
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer import GraphSpecformer
@@ -21,11 +22,10 @@ from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits, learn_graphs
-from specformer.tasks.graphs.predict import load_graph_models, predict_molecules
+from specformer.tasks.graphs.fit import graph_spectra, graph_splits
+from specformer.tasks.graphs.predict import load_graph_models
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.setup import GraphJob
-from specformer.tasks.graphs.train import save_graph_models, train_molecules
+from specformer.tasks.graphs.work import GraphWork
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent, Update
 
@@ -34,14 +34,14 @@ FAST = ["model.hidden_channels=8", "model.num_heads=2", "model.num_layers=1", "s
 
 
 def train(source: Path, run: RunFolder | None = None, **options):
-    settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), **options}
-    return train_molecules(str(source), assignments=FAST, device=CPU, **settings)
+    settings = {"model": "specformer", "recipe": None, "progress": Silent(), **options}
+    return train_on(str(source), assignments=FAST, device=CPU, **settings)
 
 
 def finished(tmp_path: Path, source: Path, **options) -> tuple[RunFolder, dict]:
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     result, outcome = train(source, **options)
-    save_graph_models(run, outcome.models)
+    save_models(run, outcome.models)
     result = run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run, result
 
@@ -88,7 +88,7 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     graphs = read_graph_set(graphs_file)
     with torch.no_grad():
         said = torch.stack([model(pack(graphs)) for model in models]).numpy()
-    found = rows_of(predict_molecules(run, device=CPU).text)
+    found = rows_of(predict_with(run, device=CPU).text)
     for kind, expected in (("prediction", said.mean(axis=0)), ("spread", said.std(axis=0, ddof=1))):
         numbers = [[float(row[f"{kind}(target {i})"]) for i in (0, 1)] for row in found]
         np.testing.assert_allclose(
@@ -108,11 +108,11 @@ def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: s
     task = "regression" if kind == "numbers" else "classification"
     metric = [] if kind == "numbers" else ["metric=accuracy"]
     changes = {"assignments": [*FAST, "split=official", *metric], "task": task, "runs": 3}
-    common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
-    result, outcome = train_molecules(str(source), **changes, **common)
-    save_graph_models(run, outcome.models)
+    common = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
+    result, outcome = train_on(str(source), **changes, **common)
+    save_models(run, outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
-    told = rows_of(predict_molecules(run, device=CPU).text)
+    told = rows_of(predict_with(run, device=CPU).text)
     test, measured = graphs.test_idx, graphs.y[graphs.test_idx, 0]
     predicted = [float(told[number]["prediction"]) for number in test]
     oracle = {"numbers": root_mean_squared_error}.get(kind, accuracy_score)
@@ -208,7 +208,7 @@ def test_smiles_in_predictions_out(tmp_path: Path) -> None:
         "; 48 train, 6 validate and 6 test (random-80-10-10); the target is carbons"
     )
     asked = ["CCO", "C1CC", "CCN", "CC#CO", "CCCO"]
-    found = predict_molecules(run, smiles=asked, device=CPU)
+    found = predict_with(run, smiles=asked, device=CPU)
     rows = rows_of(found.text)
     assert [row["smiles"] for row in rows] == asked
     assert [row["id"] for row in rows] == ["0", "1", "2", "3", "4"]
@@ -217,14 +217,14 @@ def test_smiles_in_predictions_out(tmp_path: Path) -> None:
     assert "an atom unlike any learned from (element)" in rows[2]["error"]
     assert len(found.problems) == 3
     assert found.problems[0] == "row 1: 'C1CC' is not valid SMILES"
-    nothing = predict_molecules(run, smiles=["C1CC", "xx"], device=CPU)
+    nothing = predict_with(run, smiles=["C1CC", "xx"], device=CPU)
     assert [row["error"] for row in rows_of(nothing.text)] == ["is not valid SMILES"] * 2
 
 
 def test_a_file_of_molecules(tmp_path: Path) -> None:
     run, _ = finished(tmp_path, molecule_file(tmp_path / "chains.csv", classes=True))
     (tmp_path / "new.csv").write_text("id,smiles,carbons\na,CCO,\nb,xx,2\nc,CO,\n")
-    found = predict_molecules(run, graph=str(tmp_path / "new.csv"), device=CPU)
+    found = predict_with(run, graph=str(tmp_path / "new.csv"), device=CPU)
     rows = rows_of(found.text)
     assert list(rows[0]) == ["id", "smiles", "prediction", "probability", "error"]
     assert [row["id"] for row in rows] == ["a", "b", "c"]
@@ -236,12 +236,12 @@ def test_a_file_of_molecules(tmp_path: Path) -> None:
 def test_an_unknown_node_of_a_graph(tmp_path: Path, graphs_file: Path) -> None:
     run, _ = finished(tmp_path, graphs_file)
     write_graph_set(tmp_path / "new.npz", GraphSet([1, 1], [0, 0], [], node_feat=[[2], [7]]))
-    rows = rows_of(predict_molecules(run, graph=str(tmp_path / "new.npz"), device=CPU).text)
+    rows = rows_of(predict_with(run, graph=str(tmp_path / "new.npz"), device=CPU).text)
     assert rows[0]["error"] == ""
     assert rows[1]["error"] == "has an atom unlike any learned from (feature 0)"
     write_graph_set(tmp_path / "wide.npz", GraphSet([1], [0], [], node_feat=[[2, 1]]))
     with pytest.raises(RunError, match="2 features of atoms, the model was trained on 1"):
-        predict_molecules(run, graph=str(tmp_path / "wide.npz"), device=CPU)
+        predict_with(run, graph=str(tmp_path / "wide.npz"), device=CPU)
 
 
 def test_targets_of_one_class_are_refused_before_training(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_one_of_several_classes(tmp_path: Path) -> None:
     with torch.no_grad():
         said = torch.stack([model(pack(graphs)) for model in load_graph_models(run)])
     shares = said.softmax(dim=-1)
-    found = rows_of(predict_molecules(run, device=CPU).text)
+    found = rows_of(predict_with(run, device=CPU).text)
     numbers = [[float(line[f"probability({n})"]) for n in range(3)] for line in found]
     np.testing.assert_allclose(numbers, shares.mean(dim=0), atol=1e-4)
     best = shares.mean(dim=0).argmax(dim=1)
@@ -285,17 +285,17 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
     words = ("short", "long", "middle") if several else ("short", "long")
     named = [f"{row},{words[n % len(words)]}" for n, row in enumerate(rows)]
     source.write_text("\n".join([f"{header},kind", *named]) + "\n")
-    settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    settings = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     chosen = [*FAST, "targets=[kind]"]
-    result, outcome = train_molecules(str(source), assignments=chosen, runs=2, **settings)
-    save_graph_models(run, outcome.models)
+    result, outcome = train_on(str(source), assignments=chosen, runs=2, **settings)
+    save_models(run, outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     assert result["classes"] == sorted(words)
     assert (result["task"], result["settings"]["loss"]) == (
         "classification", "ce" if several else "bce"
     )  # fmt: skip
-    found = rows_of(predict_molecules(run, smiles=["CCO", "C1C", "CCCCOO"], device=CPU).text)
+    found = rows_of(predict_with(run, smiles=["CCO", "C1C", "CCCCOO"], device=CPU).text)
     columns = [f"probability({word})" for word in sorted(words)]
     assert list(found[0]) == ["id", "smiles", "prediction", *columns, "spread", "error"]
     assert not found[1]["prediction"]
@@ -304,7 +304,7 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
         assert sum(shares) == pytest.approx(1.0, abs=1e-5)
         assert line["prediction"] == sorted(words)[int(np.argmax(shares))]
     with pytest.raises(ConfigError, match="mine: words are classes, which no regression learns"):
-        train_molecules(str(source), assignments=chosen, task="regression", **settings)
+        train_on(str(source), assignments=chosen, task="regression", **settings)
 
 
 @pytest.mark.parametrize("model", ["specformer", "graphormer"])
@@ -316,22 +316,22 @@ def test_graphs_whose_nodes_have_numbers(model: str, tmp_path: Path, graphs_file
     assert loaded.config["in_channels"] == 2
     with torch.no_grad():
         said = loaded(pack(read_graph_set(source))).numpy()
-    found = rows_of(predict_molecules(run, device=CPU).text)
+    found = rows_of(predict_with(run, device=CPU).text)
     numbers = [[float(line[f"prediction(target {i})"]) for i in (0, 1)] for line in found]
     np.testing.assert_allclose(numbers, said, rtol=1e-4, atol=1e-4)
     with pytest.raises(RunError, match="small: 0 numbers of atoms, the model was trained on 2"):
-        predict_molecules(run, graph=str(graphs_file), device=CPU)
+        predict_with(run, graph=str(graphs_file), device=CPU)
 
 
 def test_some_of_the_targets(graphs_file: Path) -> None:
     write_graph_set(graphs_file, replace(read_graph_set(graphs_file), task_names=("a", "b")))
-    settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    settings = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     wanted = [*FAST, "targets=[b]"]
-    result, outcome = train_molecules(str(graphs_file), assignments=wanted, **settings)
+    result, outcome = train_on(str(graphs_file), assignments=wanted, **settings)
     assert result["targets"] == ["b"]
     assert outcome.models[0].config["out_channels"] == 1
     with pytest.raises(ConfigError, match="no target 'c', only 'a', 'b'"):
-        train_molecules(str(graphs_file), assignments=["targets=[c]"], **settings)
+        train_on(str(graphs_file), assignments=["targets=[c]"], **settings)
 
 
 def test_what_cannot_be_trained_is_refused(graphs_file: Path) -> None:
@@ -363,8 +363,8 @@ def test_the_papers_recipes_run_on_the_real_sets(name: str, shared_data: Path) -
     recipe = graph_recipe("paper", name, ["schedule.epochs=1", "schedule.batch_size=24"])[1]
     recipe = recipe.settled(graphs)
     spectra, splits = graph_spectra(graphs, recipe, CPU, None), graph_splits(graphs, recipe, 1, 0)
-    job = GraphJob(graphs, spectra, splits, "specformer", recipe, CPU, seed=0)
-    outcome = learn_graphs(job, progress=Silent())
+    job = GraphWork(graphs, splits, "specformer", recipe, 0, CPU, spectra)
+    outcome = learn(job, progress=Silent())
     assert np.isfinite(outcome.row["test"]["mean"])
     assert outcome.row["metric"] == {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap"}[name]
 

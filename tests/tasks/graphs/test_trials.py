@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tests.tasks.jobs import save_models, train_on, trials_of, tune_on
 from tests.tasks.trials_file import trials
 from tests.training.small_graphs import small_set
 
@@ -18,10 +19,8 @@ from specformer.graphs import read_graph_set, write_graph_set
 from specformer.tasks.graphs import trials as graph_search
 from specformer.tasks.graphs.models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.train import save_graph_models, train_molecules
 from specformer.tasks.graphs.trials import GraphTrials
 from specformer.tasks.search import search_space
-from specformer.tasks.tune import tune
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -43,13 +42,13 @@ def graphs_file(tmp_path: Path) -> Path:
 
 def run(source: Path, folder: Path, *more: str, **changes):
     options = {"trials": 3, "splits": 1, "finalists": 2, "runs": 2} | changes
-    return tune(str(source), assignments=[*FAST, *more], folder=folder, device=CPU, **options)
+    return tune_on(str(source), assignments=[*FAST, *more], folder=folder, device=CPU, **options)
 
 
 def subject(source: Path, *more: str, **changes) -> GraphTrials:
     options = {"model": "specformer", "recipe": None, "data": None, "cache": None, "seed": 0}
     options |= changes
-    return GraphTrials(str(source), assignments=[*FAST, *more], device=CPU, **options)
+    return trials_of(str(source), assignments=[*FAST, *more], device=CPU, **options)
 
 
 def test_the_winner_is_the_finalist_of_the_lowest_error(graphs_file: Path, tmp_path: Path) -> None:
@@ -72,10 +71,10 @@ def test_training_with_the_recipe_gives_what_was_measured(
     graphs_file: Path, tmp_path: Path
 ) -> None:
     found = run(graphs_file, tmp_path / "search", trials=2)
-    trained, outcome = train_molecules(
+    trained, outcome = train_on(
         str(graphs_file),
         model="specformer",
-        recipe_name=found["recipe_file"],
+        recipe=found["recipe_file"],
         runs=2,
         device=CPU,
         progress=Silent(),
@@ -187,7 +186,7 @@ def test_molecules_of_a_table(tmp_path: Path) -> None:
 def test_no_model_is_larger_than_asked_for(graphs_file: Path, tmp_path: Path) -> None:
     found = subject(graphs_file)
     limit = found.size(found.recipe(found.assignments)) + 200
-    tune(
+    tune_on(
         str(graphs_file),
         assignments=["schedule.epochs=1", "model.hidden_channels=8", "model.num_heads=2"],
         recipe=str(written(tmp_path / "start.yaml", {"model": {"num_layers": 1}})),
@@ -209,7 +208,7 @@ def written(path: Path, settings: dict) -> Path:
 
 
 def test_a_width_that_not_all_heads_divide(graphs_file: Path, tmp_path: Path) -> None:
-    result = tune(
+    result = tune_on(
         str(graphs_file),
         assignments=["schedule.epochs=1", "model.hidden_channels=12", "model.num_layers=1"],
         trials=6,
@@ -236,7 +235,7 @@ def test_every_choice_is_one_of_the_model(model: str) -> None:
 
 
 def test_baselines_are_tuned_too(graphs_file: Path, tmp_path: Path) -> None:
-    result = tune(
+    result = tune_on(
         str(graphs_file),
         model="gin",
         assignments=["schedule.epochs=1", "model.num_layers=1", "model.hidden_channels=8"],
@@ -247,10 +246,10 @@ def test_baselines_are_tuned_too(graphs_file: Path, tmp_path: Path) -> None:
     )
     assert result["model"] == "gin"
     assert len(result["val"]["values"]) == 3  # the finalists' runs, where none are named
-    again, _ = train_molecules(
+    again, _ = train_on(
         str(graphs_file),
         model="gin",
-        recipe_name=result["recipe_file"],
+        recipe=result["recipe_file"],
         device=CPU,
         progress=Silent(),
     )
@@ -273,7 +272,7 @@ def test_what_cannot_be_searched(graphs_file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["zinc", "cora"])
 def test_a_wrong_setting_is_refused_before_data_are_fetched(source: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key 'learn_rate'; did you mean"):
-        tune(
+        tune_on(
             source,
             assignments=["schedule.learn_rate=1"],
             data=tmp_path,
@@ -284,23 +283,23 @@ def test_a_wrong_setting_is_refused_before_data_are_fetched(source: str, tmp_pat
 
 def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path: Path) -> None:
     """Their making is not searched, and `train --from` with the winner gives its validation."""
-    common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
+    common = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     first = RunFolder.create(tmp_path / "first", {"command": "train", "source": str(graphs_file)})
-    result, outcome = train_molecules(str(graphs_file), assignments=FAST, seed=5, **common)
-    save_graph_models(first, outcome.models)
+    result, outcome = train_on(str(graphs_file), assignments=FAST, seed=5, **common)
+    save_models(first, outcome.models)
     first.finish("molecules", result, outcome.arrays, command="test", seed=5, device=CPU)
     short = ["schedule.epochs=2", "schedule.batch_size=16"]
     options = {"trials": 2, "splits": 1, "finalists": 2, "runs": 1, "device": CPU}
-    found = tune(
+    found = tune_on(
         str(graphs_file), assignments=short, folder=tmp_path / "s", start=first.path, **options
     )
     for trial in trials(tmp_path / "s"):
         assert trial["recipe"]["model"]["hidden_channels"] == 8
         drawn = {change.partition("=")[0] for change in trial["set"]}
         assert not drawn & {"model.hidden_channels", "model.pooling", "matrix"}
-    again, _ = train_molecules(
-        str(graphs_file), start=first.path, **common | {"recipe_name": found["recipe_file"]}
+    again, _ = train_on(
+        str(graphs_file), start=first.path, **common | {"recipe": found["recipe_file"]}
     )
     assert again["val"]["mean"] == pytest.approx(found["val"]["mean"])
     with pytest.raises(RunError, match="its trials had other settings"):
-        tune(str(graphs_file), assignments=short, folder=tmp_path / "s", **options)
+        tune_on(str(graphs_file), assignments=short, folder=tmp_path / "s", **options)

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from tests.tasks.jobs import classify
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
-from specformer.tasks.nodes.fit import NodeOutcome, classify_nodes, predict_nodes
+from specformer.tasks.nodes.fit import predict_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
-from specformer.tasks.nodes.setup import kept_spectrum, node_landmarks, node_spectrum
+from specformer.tasks.nodes.work import kept_spectrum, node_landmarks, node_spectrum
+from specformer.tasks.task import Outcome
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -33,18 +35,18 @@ def graph() -> Graph:
     return csbm(0.6, num_nodes=300, num_features=20, signal=9.0, seed=2)
 
 
-def trained(graph: Graph, *changes: str) -> tuple[NodeRecipe, AnySpectrum, NodeOutcome]:
+def trained(graph: Graph, *changes: str) -> tuple[NodeRecipe, AnySpectrum, Outcome]:
     _, recipe = node_recipe("default", "own", [*SETTINGS, *changes])
     spectrum = node_spectrum(graph, recipe, CPU, None)
     splits = make_splits(graph, recipe.split, 3, 0)
-    outcome = classify_nodes(
+    outcome = classify(
         graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
     )
     return recipe, spectrum, outcome
 
 
 @pytest.fixture(scope="module")
-def decomposed(graph: Graph) -> tuple[NodeRecipe, AnySpectrum, NodeOutcome]:
+def decomposed(graph: Graph) -> tuple[NodeRecipe, AnySpectrum, Outcome]:
     return trained(graph)
 
 
@@ -149,7 +151,7 @@ def test_landmarks_are_checked_against_exact_attention(device):
     points = node_landmarks(spectrum, recipe)
     assert (len(points.values), len(points.points)) == (60, 48)
     splits = make_splits(graph, recipe.split, 2, 0)
-    outcome = classify_nodes(
+    outcome = classify(
         graph, spectrum, splits, "specformer", recipe, device=device, seed=0, progress=Silent()
     )
     assert 0 < outcome.row["landmark_error"] < 1e-3
@@ -196,7 +198,7 @@ def test_batches_need_filters_of_the_input(graph) -> None:
     _, recipe = node_recipe("default", "own", [*SETTINGS, *BATCHES])
     splits = make_splits(graph, recipe.split, 1, 0)
     with pytest.raises(ConfigError, match="batch_size needs Specformer"):
-        classify_nodes(graph, None, splits, "gcn", recipe, device=CPU, seed=0, progress=Silent())
+        classify(graph, None, splits, "gcn", recipe, device=CPU, seed=0, progress=Silent())
 
 
 def test_streamed_vectors_train_as_resident_ones_do(graph, decomposed, tmp_path) -> None:
@@ -205,7 +207,7 @@ def test_streamed_vectors_train_as_resident_ones_do(graph, decomposed, tmp_path)
     assert isinstance(spectrum, Spectrum)
     assert spectrum.is_streamed
     splits = make_splits(graph, recipe.split, 3, 0)
-    outcome = classify_nodes(
+    outcome = classify(
         graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
     )
     torch.testing.assert_close(outcome.row["val"]["values"], decomposed[2].row["val"]["values"])
@@ -244,7 +246,7 @@ def test_storage_in_half_the_precision(graph, decomposed) -> None:
 def test_vectors_are_streamed_where_they_do_not_fit(graph, monkeypatch, caplog) -> None:
     _, auto = node_recipe("default", "own", [])
     assert not node_spectrum(graph, auto, CPU, None).is_streamed
-    monkeypatch.setattr("specformer.tasks.nodes.setup.vectors_fit", lambda *_: False)
+    monkeypatch.setattr("specformer.tasks.nodes.work.vectors_fit", lambda *_: False)
     assert node_spectrum(graph, auto, CPU, None).is_streamed
     assert caplog.messages == ["eigenvectors of 0.0 GiB are streamed: cpu is too small"]
     _, resident = node_recipe("default", "own", ["vectors=resident"])

@@ -14,15 +14,15 @@ import torch
 from safetensors.torch import load_file
 from scipy.sparse import csr_array
 from tests.cli.command_line import only_json
+from tests.tasks.jobs import predict_with, save_models, train_on
 
 from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.features import dense_features
 from specformer.datasets.registry import NODE_SETS
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.graphs import Graph, read_graph, write_npz
-from specformer.tasks.nodes.predict import load_models, predict
+from specformer.tasks.nodes.predict import load_models
 from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe
-from specformer.tasks.nodes.train import save_models, train_nodes
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
@@ -52,10 +52,10 @@ def folder(tmp_path_factory):
 
 
 def finished_run(folder, tmp_path, model="specformer"):
-    result, outcome = train_nodes(
+    result, outcome = train_on(
         str(folder),
         model=model,
-        recipe_name=None,
+        recipe=None,
         assignments=QUICK,
         runs=2,
         device=CPU,
@@ -72,7 +72,7 @@ def test_csv_to_predictions(folder, tmp_path, model):
     run, result, _ = finished_run(folder, tmp_path, model)
     assert result["recipe"] == "default"
     assert result["classes"] == ["cat", "dog"]
-    found = predict(run, device=CPU)
+    found = predict_with(run, device=CPU)
     rows = list(csv.DictReader(io.StringIO(found.text)))
     assert found.rows == len(rows) == 80  # the unlabelled node too
     assert {row["id"] for row in rows} == {f"n{node}" for node in range(80)}
@@ -106,12 +106,12 @@ def test_predicting_on_another_graph(folder, tmp_path):
     run, _, _ = finished_run(folder, tmp_path)
     other = csbm(0.7, num_nodes=30, num_features=6, seed=5)
     write_npz(tmp_path / "other.npz", Graph(other.adjacency, x=other.x))
-    found = predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
+    found = predict_with(run, graph=str(tmp_path / "other.npz"), device=CPU)
     assert found.rows == 30
     assert found.text.splitlines()[1].startswith("0,")
     write_npz(tmp_path / "narrow.npz", Graph(other.adjacency, x=other.x[:, :4]))
     with pytest.raises(RunError, match=r"narrow\.npz: a node has 4 features where .* on 6"):
-        predict(run, graph=str(tmp_path / "narrow.npz"), device=CPU)
+        predict_with(run, graph=str(tmp_path / "narrow.npz"), device=CPU)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -122,13 +122,13 @@ def test_features_are_found_by_name(folder, tmp_path, sparse):
     names = tuple(np.array(graph.feature_names)[order])
     x = csr_array(graph.x[:, order]) if sparse else graph.x[:, order]
     write_npz(tmp_path / "moved.npz", replace(graph, x=x, feature_names=names))
-    moved = predict(run, graph=str(tmp_path / "moved.npz"), device=CPU)
-    assert moved == predict(run, device=CPU)
+    moved = predict_with(run, graph=str(tmp_path / "moved.npz"), device=CPU)
+    assert moved == predict_with(run, device=CPU)
     write_npz(tmp_path / "nameless.npz", replace(graph, x=x, feature_names=None))
-    assert predict(run, graph=str(tmp_path / "nameless.npz"), device=CPU) != moved
+    assert predict_with(run, graph=str(tmp_path / "nameless.npz"), device=CPU) != moved
     write_npz(tmp_path / "other.npz", replace(graph, x=x, feature_names=tuple("abcdef")))
     with pytest.raises(RunError, match=r"other\.npz: a node has no feature 'f0', which the model"):
-        predict(run, graph=str(tmp_path / "other.npz"), device=CPU)
+        predict_with(run, graph=str(tmp_path / "other.npz"), device=CPU)
 
 
 def test_a_table_keeps_no_models_to_predict_with(call, here):
@@ -141,12 +141,12 @@ def test_a_table_keeps_no_models_to_predict_with(call, here):
 def test_spectra_that_predictions_cannot_have(folder, tmp_path):
     run, _, _ = finished_run(folder, tmp_path)
     with pytest.raises(ConfigError, match="predict: spectrum='dense' should be 'decomposed' or"):
-        predict(run, device=CPU, spectrum="dense")
+        predict_with(run, device=CPU, spectrum="dense")
     with pytest.raises(ConfigError, match="--degree 5: add --spectrum density"):
-        predict(run, device=CPU, degree=5)
+        predict_with(run, device=CPU, degree=5)
     other, _, _ = finished_run(folder, tmp_path / "other", "gcn")
     with pytest.raises(ConfigError, match="--spectrum: gcn does without a spectrum"):
-        predict(other, device=CPU, spectrum="density")
+        predict_with(other, device=CPU, spectrum="density")
 
 
 def test_damaged_or_missing_models_are_named(folder, tmp_path):
@@ -162,10 +162,10 @@ def test_damaged_or_missing_models_are_named(folder, tmp_path):
 
 def test_every_model_trains(folder):
     for model in NODE_MODELS:
-        result, _ = train_nodes(
+        result, _ = train_on(
             str(folder),
             model=model,
-            recipe_name="default",
+            recipe="default",
             assignments=["schedule.epochs=2"],
             runs=1,
             device=CPU,
@@ -247,11 +247,11 @@ def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
     rare = Graph(graph.adjacency, x=graph.x, y=labels, class_names=("many", "few", "one"))
     write_npz(tmp_path / "rare.npz", rare)
     write_npz(tmp_path / "even.npz", graph)
-    options = {"model": "mlp", "recipe_name": None, "assignments": ["schedule.epochs=2"]}
+    options = {"model": "mlp", "recipe": None, "assignments": ["schedule.epochs=2"]}
     options |= {"runs": 2, "device": CPU, "progress": Silent()}
-    train_nodes(str(tmp_path / "even.npz"), **options)
+    train_on(str(tmp_path / "even.npz"), **options)
     assert not caplog.messages
-    train_nodes(str(tmp_path / "rare.npz"), **options)
+    train_on(str(tmp_path / "rare.npz"), **options)
     (message,) = caplog.messages
     told = "rare: no test node is of 'few' or 'one', so that accuracy says nothing of it"
     assert message.startswith(f"{told}; a rare class trains whole")
@@ -263,7 +263,7 @@ def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
     masks["train_mask"] |= labels[:, None] > 0
     write_npz(tmp_path / "rare.npz", replace(rare, **masks))
     caplog.clear()
-    train_nodes(
+    train_on(
         str(tmp_path / "rare.npz"),
         **{**options, "assignments": ["schedule.epochs=2", "split=official"]},
     )
@@ -349,10 +349,10 @@ def test_a_graph_that_was_changed_meanwhile_is_refused(tmp_path, monkeypatch, ch
 
     def train(graph):
         write_npz(tmp_path / "mine.npz", graph)
-        options = {"model": "gcn", "recipe_name": None, "assignments": ["schedule.epochs=4"]}
+        options = {"model": "gcn", "recipe": None, "assignments": ["schedule.epochs=4"]}
         source = str(tmp_path / "mine.npz")
         options |= {"runs": 1, "device": CPU, "progress": Silent(), "begin": lambda: state}
-        return train_nodes(source, **options)[0]["test"]
+        return train_on(source, **options)[0]["test"]
 
     train(replace(graph, adjacency=csr_array((60, 60))))  # a checksum of no edges is one too
     state.unlink()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tasks.jobs import run_table, train_on
 from tests.training.small_graphs import small_set
 
 from specformer.datasets import GRAPH_SETS, NODE_SETS, csbm
@@ -17,7 +18,6 @@ from specformer.paper.table_rows import table_grid
 from specformer.tasks.graphs import recipe as many_recipes
 from specformer.tasks.graphs.models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.recipe import graph_recipe, graph_recipes_for
-from specformer.tasks.graphs.train import train_molecules
 from specformer.tasks.nodes import recipe as recipes
 from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.tasks.recipes.book import NAMED, RecipeBook
@@ -65,7 +65,8 @@ def test_a_baseline_may_have_a_best_recipe(tuned_gcn):
 
 def test_the_table_runs_best_recipes_of_baselines(tuned_gcn, tmp_path):
     write_npz(tmp_path / "cora.npz", csbm(0.6, num_nodes=60, num_features=5, seed=2))
-    result, _ = table2(
+    result, _ = run_table(
+        table2,
         datasets=["cora"],
         models=["gcn", "mlp"],
         recipes=["best"],
@@ -121,10 +122,10 @@ def test_best_recipes_of_many_graphs(tuned_molecules, molecules):
     assert (recipe.model.hidden_channels, recipe.schedule.epochs) == (8, 2)
     assert recipe.model.sharing == MANY["default"]["model"]["sharing"]
     assert graph_recipe("best", "zinc", model="gin")[1].monitor == "loss"  # as the set's baselines
-    result, outcome = train_molecules(
+    result, outcome = train_on(
         "molhiv",
         model="specformer",
-        recipe_name="best",
+        recipe="best",
         data=molecules,
         device=torch.device("cpu"),
         progress=Silent(),
@@ -136,7 +137,8 @@ def test_best_recipes_of_many_graphs(tuned_molecules, molecules):
 
 
 def test_table_3_runs_best_recipes(tuned_molecules, molecules):
-    result, _ = table3(
+    result, _ = run_table(
+        table3,
         datasets=["zinc", "molhiv"],
         models=["specformer", "gin"],
         recipes=["best"],

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.tasks.jobs import train_on
 
 from specformer import decompose
 from specformer.datasets import image_signal, target_filter
-from specformer.errors import ConfigError, GraphError
-from specformer.tasks.signals.train import is_signal_source, train_filter
+from specformer.errors import ConfigError, DataNotFoundError, GraphError
+from specformer.tasks.source import source_kind
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -25,20 +26,20 @@ def image(tmp_path):
 
 def train(source, **options):
     usual = {
-        "filter_name": "comb",
+        "filter": "comb",
         "model": "specformer",
-        "recipe_name": "projected",
+        "recipe": "projected",
         "assignments": ["schedule.epochs=5"],
     }
-    return train_filter(source, device=CPU, progress=Silent(), **{**usual, **options})
+    return train_on(source, device=CPU, progress=Silent(), **{**usual, **options})
 
 
 @pytest.mark.parametrize("recipe", ["paper", "projected"])
 def test_an_image_of_ones_own(image, recipe):
-    result, study = train(image, recipe_name=recipe, filter_name="high-pass")
+    result, study = train(image, recipe=recipe, filter="high-pass")
     assert result["dataset"] == "mine"
     assert result["runs"] == 1
-    (model,) = study.models["specformer"]
+    (model,) = study.models
     signals = image_signal(image)
     spectrum = decompose(signals.graph)
     x = torch.as_tensor(signals.signals[0])
@@ -51,27 +52,27 @@ def test_an_image_of_ones_own(image, recipe):
 
 
 def test_a_baseline(image):
-    result, study = train(image, model="gprgnn", recipe_name="paper")
+    result, study = train(image, model="gprgnn", recipe="paper")
     assert result["model"] == "gprgnn"
-    assert study.models == {}
+    assert study.models == []
     assert np.isfinite(result["test"]["mean"])
 
 
 def test_photographs():
-    result, study = train("photographs", images=2)
+    result, study = train("photographs", runs=2)
     assert result["dataset"] == "photographs"
-    assert len(result["test"]["values"]) == len(study.models["specformer"]) == 2
+    assert len(result["test"]["values"]) == len(study.models) == 2
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"model": "resnet"}, "unknown model 'resnet'"),
-        ({"filter_name": "all-pass"}, "unknown filter 'all-pass'"),
-        ({"recipe_name": "best"}, "unknown recipe 'best'"),
+        ({"filter": "all-pass"}, "unknown filter 'all-pass'"),
+        ({"recipe": "best"}, "unknown recipe 'best'"),
         ({"assignments": ["modle.hidden_channels=4"]}, "did you mean 'model'"),
         ({"assignments": ["model.hidden_channels=7"]}, "hidden_channels=7 must be an even"),
-        ({"images": 2}, "2 images asked for"),
+        ({"runs": 2}, "2 images asked for"),
     ],
 )
 def test_what_is_wrong_is_said(options, message, image):
@@ -86,6 +87,8 @@ def test_a_missing_image():
 
 def test_what_names_signals():
     for source in ("photographs", "grid-images", "a/b.png", "X.JPG", "y.tiff"):
-        assert is_signal_source(source)
-    for source in ("cora", "folder", "graph.npz", "png", ""):
-        assert not is_signal_source(source)
+        assert source_kind(source) == "filters"
+    assert source_kind("cora") == "nodes"
+    for source in ("folder", "graph.npz", "png"):
+        with pytest.raises(DataNotFoundError):
+            source_kind(source)

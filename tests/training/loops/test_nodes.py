@@ -18,9 +18,9 @@ from specformer import Specformer, decompose
 from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
-from specformer.training.loops import nodes as node_loop
 from specformer.training.engine.capture import Repeated
 from specformer.training.engine.stacking import unstack
+from specformer.training.loops import nodes as node_loop
 from specformer.training.loops.nodes import NodeFit, NodeRuns, NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 

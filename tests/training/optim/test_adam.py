@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from specformer.training.optim import adam as pieced_adam
 from specformer.training.engine.memory_block import join
+from specformer.training.optim import adam as pieced_adam
 from specformer.training.optim.adam import PiecedAdam, PiecedAdamW
 from specformer.training.optim.schedule import moments, prepare_moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint

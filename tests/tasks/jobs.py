@@ -1,0 +1,115 @@
+"""Jobs in one call: what the command line does, without its folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specformer.datasets import Split
+from specformer.graphs import Graph
+from specformer.spectrum import AnySpectrum
+from specformer.tasks.graphs.fit import learn_graphs
+from specformer.tasks.graphs.work import GraphWork
+from specformer.tasks.job import Request
+from specformer.tasks.nodes.fit import classify_nodes
+from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.nodes.work import NodeWork
+from specformer.tasks.predictions import PredictionRequest, Predictions
+from specformer.tasks.resolve import TASKS, resolve
+from specformer.tasks.task import Outcome
+from specformer.tasks.train import Trained, train
+from specformer.tasks.tune import SearchPlan, tune
+from specformer.tasks.workplace import Workplace
+from specformer.training.runs.folder import RunFolder
+
+CPU = torch.device("cpu")
+_REQUEST = ("model", "recipe", "task", "start", "filter")
+_PLACE = ("data", "cache", "progress", "workers", "lanes")
+_PLAN = tuple(SearchPlan.__dataclass_fields__)
+
+
+def placed(options: dict[str, Any]) -> Workplace:
+    """Takes the options that say where a job is done."""
+    here = {key: options.pop(key) for key in _PLACE if key in options}
+    for key in ("data", "cache"):
+        if here.get(key) is not None:
+            here[key] = Path(here[key])
+    return Workplace(options.pop("device", CPU), **here)
+
+
+def requested(source: object, assignments: Sequence[str], options: dict[str, Any]) -> Request:
+    """Takes the options that a request has."""
+    asked = {key: options.pop(key) for key in _REQUEST if key in options}
+    if asked.get("start") is not None:
+        asked["start"] = str(asked["start"])
+    return Request(str(source), changes=tuple(assignments), **asked)
+
+
+def train_source(
+    source: object,
+    assignments: Sequence[str] = (),
+    begin: Callable[[], RunFolder | None] = lambda: None,
+    **options: Any,
+) -> Trained:
+    """Train; options are those of a request, of a workplace, ``runs`` and ``seed``."""
+    request, place = requested(source, assignments, options), placed(options)
+    return train(resolve(request, **options), place, begin)
+
+
+def train_on(source: object, **options: Any) -> tuple[dict[str, Any], Outcome]:
+    """The result of training and its outcome."""
+    found = train_source(source, **options)
+    return found.result, found.outcome
+
+
+def tune_on(source: object, folder: Path, assignments: Sequence[str] = (), **options: Any) -> dict:
+    """Search; options are those of a request, a workplace and a plan, and ``seed``."""
+    request, place = requested(source, assignments, options), placed(options)
+    plan = SearchPlan(**{key: options.pop(key) for key in _PLAN if key in options})
+    return tune(resolve(request, **options), plan, folder, place)
+
+
+def trials_of(source: object, assignments: Sequence[str] = (), **options: Any) -> Any:
+    """What a search tries the settings of."""
+    request, place = requested(source, assignments, options), placed(options)
+    job = resolve(request, **options)
+    return TASKS[job.kind].trials(job, place)
+
+
+def predict_with(run: RunFolder, **options: Any) -> Predictions:
+    """Predictions of a finished run; options are those of a request and of a workplace."""
+    place = placed(options)
+    return TASKS[run.result()["kind"]].predict(run, PredictionRequest(**options), place)
+
+
+def classify(
+    graph: Graph,
+    spectrum: AnySpectrum | None,
+    splits: Sequence[Split],
+    model: str,
+    recipe: NodeRecipe,
+    **options: Any,
+) -> Outcome:
+    """One model on the nodes of a graph; options are those of a workplace, and ``seed``."""
+    place = placed(options)
+    work = NodeWork(graph, splits, model, recipe, options.pop("seed", 0), spectrum)
+    return classify_nodes(work, place, **options)
+
+
+def learn(work: GraphWork, checkpoint: Path | None = None, **options: Any) -> Outcome:
+    """One model on many graphs; options are those of a workplace."""
+    return learn_graphs(work, placed({"device": work.device, **options}), checkpoint)
+
+
+def save_models(run: RunFolder, models: Sequence[Any]) -> None:
+    """As a finished run keeps them."""
+    for number, model in enumerate(models):
+        model.save_pretrained(run.model_folder(number))
+
+
+def run_table(table: Callable[..., Any], **options: Any) -> Any:
+    """One of the paper's tables; options are its own and those of a workplace."""
+    return table(place=placed(options), **options)
