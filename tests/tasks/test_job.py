@@ -1,54 +1,24 @@
-"""What ``specformer train`` does: each kind of source by its own job, in one shape."""
+"""A job: resolved once, written whole, and read back as it was."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
+import yaml
+from tests.tasks.jobs import CPU, save_models, train_source
 from tests.training.small_graphs import small_set
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.graphs import write_graph_set
-from specformer.tasks.job import RUNS, Trained, job_settings, train_source
-from specformer.training.engine.distributed import ALONE, Workers
+from specformer.tasks.job import Request
+from specformer.tasks.resolve import TASKS, read_job, resolve
+from specformer.tasks.train import train
+from specformer.tasks.workplace import Workplace
+from specformer.training.engine.distributed import Workers
 from specformer.training.runs.folder import RunFolder
-from specformer.training.runs.progress import Silent
 
 FAST = ["model.hidden_channels=8", "model.num_heads=2", "schedule.epochs=1"]
-
-
-def train(tmp_path: Path, source: str, workers: Workers = ALONE, **changes) -> Trained:
-    config = {"source": source, "model": "specformer", "recipe": None, "runs": 1, "seed": 0}
-    config |= {"command": "train", "set": FAST, "filter": "comb", **changes}
-    return train_source(
-        config,
-        data=None,
-        cache=None,
-        device=torch.device("cpu"),
-        progress=Silent(),
-        begin=lambda: RunFolder.create(tmp_path / "run", config),
-        workers=workers,
-    )
-
-
-def test_every_kind_has_a_number_of_runs() -> None:
-    assert RUNS == {"filters": None, "nodes": None, "molecules": 1}
-
-
-def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
-    write_graph_set(tmp_path / "many.npz", small_set())
-    for source, kind in ((str(tmp_path / "many.npz"), "molecules"), ("csbm", "nodes")):
-        trained = train(tmp_path / kind, source)
-        assert trained.kind == kind
-        assert trained.result["runs"] == len(trained.result[kind][0]["test"]["values"]) == 1
-        assert all(key.startswith(f"{kind}/") for key in trained.arrays)
-        run = RunFolder(tmp_path / kind / "run")
-        trained.save(run)
-        assert (run.path / "model" / "000" / "model.safetensors").is_file()
-    assert (tmp_path / "molecules" / "run" / "checkpoint-000.safetensors").is_file()
-
-
 QUICK = {
     "csbm": ["schedule.epochs=3", "model.hidden_channels=8", "model.num_heads=2"],
     "photographs": ["schedule.epochs=2", "model.hidden_channels=8", "landmarks=32"],
@@ -56,28 +26,87 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize("source", QUICK)
-def test_a_run_is_repeated_from_its_configuration_alone(tmp_path: Path, source: str) -> None:
-    if source == "many.npz":
-        source = str(tmp_path / source)
-        write_graph_set(Path(source), small_set())
-    job = {"source": source, "model": "specformer", "recipe": None, "set": QUICK[Path(source).name]}
-    first = train(tmp_path / "first", source, set=job["set"], settings=job_settings(job))
-    written = tmp_path / "first" / "run" / "config.yaml"
-    again = train(tmp_path / "again", source, recipe=str(written), set=[])
-    assert again.result["settings"] == first.result["settings"]
-    assert again.result["test"] == first.result["test"]
+def source_in(folder: Path, name: str) -> str:
+    if name != "many.npz":
+        return name
+    write_graph_set(folder / name, small_set())
+    return str(folder / name)
 
 
-def test_the_settings_kept_are_those_trained_with(tmp_path: Path) -> None:
-    job = {"source": "csbm", "model": "gcn", "recipe": None, "set": ["schedule.epochs=2"]}
-    trained = train(tmp_path, "csbm", model="gcn", set=job["set"])
-    assert job_settings(job) == trained.result["settings"]
+def test_every_kind_has_a_number_of_runs() -> None:
+    runs = {kind: task.runs for kind, task in TASKS.items()}
+    assert runs == {"filters": None, "nodes": None, "molecules": 1}
 
 
-def test_only_many_graphs_train_in_several_processes(tmp_path: Path) -> None:
+def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
+    for name, kind in (("many.npz", "molecules"), ("csbm", "nodes")):
+        run = RunFolder.create(tmp_path / kind, {})
+        source = source_in(tmp_path, name)
+        trained = train_source(source, FAST, lambda run=run: run, runs=1)
+        assert trained.kind == kind
+        assert trained.result["runs"] == len(trained.result[kind][0]["test"]["values"]) == 1
+        assert all(key.startswith(f"{kind}/") for key in trained.outcome.arrays)
+        save_models(run, trained.outcome.models)
+        assert (run.path / "model" / "000" / "model.safetensors").is_file()
+    assert (tmp_path / "molecules" / "checkpoint-000.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_job_is_read_back_as_it_was_written(tmp_path: Path, name: str) -> None:
+    source = source_in(tmp_path, name)
+    more = {"filter": "low-pass"} if name == "photographs" else {}
+    request = Request(source, changes=tuple(QUICK[name]), **more)
+    job = resolve(request, 2, seed=3, repeat="specformer train", tensorboard=True)
+    assert read_job(RunFolder.create(tmp_path / "run", job.config)) == job
+
+
+def test_a_job_needs_no_recipe_once_it_is_resolved(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("{schedule: {epochs: 3}, model: {hidden_channels: 8, num_heads: 2}}")
+    job = resolve(Request("csbm", recipe=str(recipe)), 1)
+    run = RunFolder.create(tmp_path / "run", job.config)
+    expected = train(job, Workplace(CPU)).result["test"]
+    recipe.unlink()
+    assert train(read_job(run), Workplace(CPU)).result["test"] == expected
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_run_is_repeated_from_its_configuration_alone(tmp_path: Path, name: str) -> None:
+    source = source_in(tmp_path, name)
+    job = resolve(Request(source, changes=tuple(QUICK[name])), 1)
+    first = train(job, Workplace(CPU)).result
+    written = tmp_path / "config.yaml"
+    written.write_text(yaml.safe_dump(job.config))
+    again = train_source(source, recipe=str(written), runs=1).result
+    assert again["settings"] == first["settings"]
+    assert again["test"] == first["test"]
+
+
+def test_a_configuration_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    job = resolve(Request("csbm"))
+    config = {**job.config, "recipe": None}
+    del config["kind"]
+    assert read_job(RunFolder.create(tmp_path / "run", config)) == job
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"command": "table"}, "is not a run of `specformer train`"),
+        ({"settings": None}, r"config.yaml: damaged \(settings is None\)"),
+        ({"kind": "words"}, r"config.yaml: damaged \(kind is 'words'\)"),
+        ({"settings": {"speed": 3}}, "config.yaml: unknown key 'speed'"),
+    ],
+)
+def test_what_is_no_job_is_refused(tmp_path: Path, change: dict, why: str) -> None:
+    run = RunFolder.create(tmp_path / "run", {**resolve(Request("csbm")).config, **change})
+    with pytest.raises((RunError, ConfigError), match=why):
+        read_job(run)
+
+
+def test_only_many_graphs_train_in_several_processes() -> None:
     with pytest.raises(ConfigError, match="csbm: only sets of many graphs"):
-        train(tmp_path, "csbm", Workers(0, 2))
+        train_source("csbm", workers=Workers(0, 2))
 
 
 IDLE = [
@@ -93,17 +122,10 @@ IDLE = [
 
 @pytest.mark.parametrize(("source", "model", "change", "why"), IDLE, ids=lambda value: str(value))
 def test_a_change_that_does_nothing_is_refused(
-    tmp_path: Path, source: str, model: str, change: str, why: str
+    source: str, model: str, change: str, why: str
 ) -> None:
-    job = {"source": source, "model": model, "recipe": None}
     with pytest.raises(ConfigError, match=f"--set {change} would change nothing: .*{why}"):
-        job_settings({**job, "set": [change]})
-    # It is no loss: a job that is not asked about it learns the same.
-    results = [
-        train(tmp_path / str(number), source, model=model, set=["schedule.epochs=2", *more]).result
-        for number, more in enumerate(([], [change]))
-    ]
-    assert results[0]["test"] == results[1]["test"]
+        resolve(Request(source, model, changes=(change,)))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +138,9 @@ def test_a_change_that_does_nothing_is_refused(
     ids=["gprgnn", "density", "pairs"],
 )
 def test_a_change_of_use_is_taken(model: str, changes: list[str]) -> None:
-    job_settings({"source": "csbm", "model": model, "recipe": None, "set": changes})
+    resolve(Request("csbm", model, changes=tuple(changes)))
 
 
 def test_eigenpairs_are_of_no_use_without_a_decomposition() -> None:
-    job = {"source": "csbm", "model": "specformer", "recipe": None}
     with pytest.raises(ConfigError, match="k=5 would change nothing: spectrum=density does"):
-        job_settings({**job, "set": ["spectrum=density", "k=5"]})
+        resolve(Request("csbm", changes=("spectrum=density", "k=5")))

@@ -22,11 +22,13 @@ from specformer.graphs.molecules import read_smiles
 from specformer.paper.table3 import table3
 from specformer.reports.molecule_section import molecule_section
 from specformer.tasks.graphs import recipe as recipes
-from specformer.tasks.graphs.first_training import first_job, trained_first
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits
+from specformer.tasks.graphs.first_training import first_work, trained_first
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.work import GraphWork
+from specformer.tasks.graphs.task import GraphLearning
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.workplace import Workplace
 from specformer.training.loops.graphs import fit_graphs
+from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -73,6 +75,13 @@ def best(data: Path, *changes: str) -> tuple[Any, GraphSet, list[Any]]:
     return recipe, graphs, graph_splits(graphs, recipe, 2, 0)
 
 
+def first(data: Path, recipe: Any, graphs: GraphSet, splits: list[Any]) -> GraphWork | None:
+    """What the models of a recipe learn first, with its spectra."""
+    place = Workplace(CPU, data)
+    found = first_work(GraphWork(graphs, splits, "specformer", recipe, 0, CPU), place)
+    return found and GraphLearning().with_spectra(found, place)
+
+
 def train(data: Path, *changes: str, **options: Any):
     return train_on(
         "molhiv",
@@ -88,7 +97,7 @@ def train(data: Path, *changes: str, **options: Any):
 
 def test_graphs_that_are_held_out_later_are_not_learned_from(data: Path) -> None:
     recipe, graphs, splits = best(data)
-    job = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
+    job = first(data, recipe, graphs, splits)
     assert job is not None
     assert graphs.smiles is not None
     trained_on = {len(text) - 1 for text in np.array(graphs.smiles)[splits[0].train]}
@@ -104,19 +113,19 @@ def test_graphs_that_are_held_out_later_are_not_learned_from(data: Path) -> None
 
 def test_a_recipe_without_a_start_learns_nothing_first(data: Path) -> None:
     recipe, graphs, splits = best(data, "start=null")
-    assert first_job(recipe, "specformer", graphs, splits, data=data, device=CPU) is None
+    assert first(data, recipe, graphs, splits) is None
 
 
 def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -> None:
     """As from models that are trained before, and again from the checkpoints."""
     recipe, graphs, splits = best(data)
-    job = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
+    job = first(data, recipe, graphs, splits)
     assert job is not None
-    start, _ = trained_first(job, progress=Silent())
+    start, _ = trained_first(job, Workplace(CPU))
     assert start.seconds > 0
 
-    def begin() -> Any:
-        return lambda run: tmp_path / f"checkpoint-{run:03d}.safetensors"
+    def begin() -> RunFolder:
+        return RunFolder(tmp_path)
 
     result, outcome = train(data, begin=begin)
     assert result["start"] == "molpcba"
@@ -124,7 +133,7 @@ def test_models_go_on_from_what_they_learned_first(data: Path, tmp_path: Path) -
     nitrogen = 6
     assert nitrogen not in graphs.node_feat[:, 0]
     assert nitrogen in result["seen"]["atoms"][0]
-    assert (tmp_path / "checkpoint-start.safetensors").exists()
+    assert (tmp_path / "checkpoint-start-000.safetensors").exists()
     again, _ = train(data, begin=begin)
     assert again["test"] == result["test"]
     # The fresh last layer aside, a model after two short epochs is near where it started from.
@@ -158,13 +167,13 @@ def test_whichever_training_was_stopped_goes_on(
     """From the checkpoint of its first epoch, and to the models of an uninterrupted run."""
     monkeypatch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
 
-    def begin() -> Any:
-        return lambda run: tmp_path / f"checkpoint-{run:03d}.safetensors"
+    def begin() -> RunFolder:
+        return RunFolder(tmp_path)
 
     with pytest.raises(KeyboardInterrupt):
         train(data, begin=begin, progress=Interrupted(stage))
     held = {path.stem for path in tmp_path.glob("*.safetensors")}
-    assert held == {"checkpoint-start"} | ({"checkpoint-000"} if "molhiv" in stage else set())
+    assert held == {"checkpoint-start-000"} | ({"checkpoint-000"} if "molhiv" in stage else set())
     _, stopped = train(data, begin=begin)
     _, whole = train(data)
     for ours, expected in zip(stopped.models, whole.models, strict=True):
@@ -202,9 +211,9 @@ def test_models_are_as_they_are_first_but_for_dropouts(data: Path, tmp_path: Pat
 
 def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
     recipe, graphs, splits = best(data)
-    first = first_job(recipe, "specformer", graphs, splits, data=data, device=CPU)
-    assert first is not None
-    start, _ = trained_first(first, progress=Silent())
+    before = first(data, recipe, graphs, splits)
+    assert before is not None
+    start, _ = trained_first(before, Workplace(CPU))
     slow = replace(start, seconds=1e6)
     spectra = graph_spectra(graphs, recipe, CPU, None)
     job = GraphWork(graphs, splits, "specformer", recipe, 0, CPU, spectra, slow)
@@ -226,7 +235,7 @@ def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
     assert result["recipes"]["best"]["molhiv"]["specformer"]["start"] == "molpcba"
     first = graph_recipe("start", "molpcba")[1].settled(graph_set("molpcba", data))
     assert result["recipes"]["start"] == {"molpcba": {"specformer": asdict(first)}}
-    assert (tmp_path / "checkpoint-molhiv-specformer-best-start.safetensors").exists()
+    assert (tmp_path / "checkpoint-molhiv-specformer-best-start-000.safetensors").exists()
     fresh = {key: value for key, value in result["molecules"][0].items() if key != "start"}
     both = {"molecules": [{**fresh, "recipe": "paper"}, result["molecules"][0]]}
     (section,) = molecule_section(both, arrays)

@@ -158,10 +158,10 @@ def test_runs_without_models_to_start_from_are_refused(tmp_path: Path, first: Ru
 
 def test_a_checkpoint_belongs_to_its_start(tmp_path: Path, first: RunFolder) -> None:
     def begun() -> Any:
-        return lambda _: tmp_path / "checkpoint.safetensors"
+        return RunFolder(tmp_path)
 
     train(tmp_path / "one", small_set(60), start=first.path, begin=begun)
     other = train(tmp_path / "other", small_set(60), *SMALL, "matrix=adjacency-with-loops", seed=7)
     train(tmp_path / "again", small_set(60), start=first.path, begin=begun)
-    with pytest.raises(RunError, match=r"checkpoint\.safetensors"):
+    with pytest.raises(RunError, match=r"checkpoint-000\.safetensors"):
         train(tmp_path / "two", small_set(60), start=other.path, begin=begun)

@@ -22,10 +22,9 @@ from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
-from specformer.tasks.graphs.fit import graph_spectra, graph_splits
 from specformer.tasks.graphs.predict import load_graph_models
 from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.work import GraphWork
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent, Update
 
@@ -170,12 +169,12 @@ class StopsIn:
 
 def test_runs_that_are_done_are_not_trained_again(tmp_path: Path, graphs_file: Path) -> None:
     def checkpoints():
-        return lambda run: tmp_path / f"state-{run}"
+        return RunFolder(tmp_path)
 
     whole, _ = train(graphs_file, runs=3)
     with pytest.raises(StoppedError):
         train(graphs_file, runs=3, begin=checkpoints, progress=StopsIn(2))
-    assert (tmp_path / "state-0").exists()
+    assert (tmp_path / "checkpoint-000.safetensors").exists()
     again, _ = train(graphs_file, runs=3, begin=checkpoints, progress=StopsIn(-5))
     for key in ("test", "val", "test_by_loss"):
         assert again[key] == whole[key]
@@ -186,7 +185,7 @@ def test_graphs_that_were_changed_meanwhile_are_refused(
     tmp_path: Path, graphs_file: Path, changed: str
 ) -> None:
     def checkpoints():
-        return lambda run: tmp_path / "state"
+        return RunFolder(tmp_path)
 
     first, _ = train(graphs_file, begin=checkpoints)
     assert train(graphs_file, begin=checkpoints)[0]["test"] == first["test"]  # from the state

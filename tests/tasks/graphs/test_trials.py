@@ -97,7 +97,8 @@ def test_more_epochs_than_the_window(graphs_file: Path, monkeypatch) -> None:
 
 def fit_curve(found: GraphTrials, recipe, run: int) -> np.ndarray:
     found.measure(recipe, 2)
-    return found._fit(recipe, run, found._splits[2][run]).curves[:, 2]
+    work = replace(found.work, recipe=recipe, splits=found._splits[2])
+    return work.fit(found._store(recipe), run).curves[:, 2]
 
 
 @pytest.mark.parametrize("classes", [False, True])
@@ -169,7 +170,7 @@ def test_a_diverged_setting_has_no_score(graphs_file: Path) -> None:
 def test_one_of_the_targets(graphs_file: Path) -> None:
     write_graph_set(graphs_file, replace(read_graph_set(graphs_file), task_names=("a", "b")))
     found = subject(graphs_file, "targets=[b]", "metric=mae")
-    assert (found.graphs.num_tasks, found.metric, found.lower) == (1, "mae", True)
+    assert (found.work.graphs.num_tasks, found.metric, found.lower) == (1, "mae", True)
 
 
 def test_molecules_of_a_table(tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ def test_what_cannot_be_searched(graphs_file: Path, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=message):
             run(graphs_file, tmp_path / "search", **changes)
     with pytest.raises(ConfigError, match="photographs: signals are fitted"):
-        run(Path("photographs"), tmp_path / "search")
+        tune_on("photographs", tmp_path / "search")
 
 
 @pytest.mark.parametrize("source", ["zinc", "cora"])

@@ -134,7 +134,7 @@ def test_features_are_found_by_name(folder, tmp_path, sparse):
 def test_a_table_keeps_no_models_to_predict_with(call, here):
     table = RunFolder.create(here / "table", {"command": "table", "table": 2})
     table.finish("nodes", {"table": 2}, {}, command="specformer table 2", seed=0, device=CPU)
-    expected = "Error: table: only runs of `specformer train` keep models to predict with.\n"
+    expected = "Error: table: is not a run of `specformer train`.\n"
     assert call("predict", "table") == (2, "", expected)
 
 
@@ -351,7 +351,7 @@ def test_a_graph_that_was_changed_meanwhile_is_refused(tmp_path, monkeypatch, ch
         write_npz(tmp_path / "mine.npz", graph)
         options = {"model": "gcn", "recipe": None, "assignments": ["schedule.epochs=4"]}
         source = str(tmp_path / "mine.npz")
-        options |= {"runs": 1, "device": CPU, "progress": Silent(), "begin": lambda: state}
+        options |= {"runs": 1, "device": CPU, "progress": Silent(), "begin": lambda: RunFolder(tmp_path)}
         return train_on(source, **options)[0]["test"]
 
     train(replace(graph, adjacency=csr_array((60, 60))))  # a checksum of no edges is one too
