@@ -351,7 +351,7 @@ def test_a_graph_that_was_changed_meanwhile_is_refused(tmp_path, monkeypatch, ch
         write_npz(tmp_path / "mine.npz", graph)
         options = {"model": "gcn", "recipe": None, "assignments": ["schedule.epochs=4"]}
         source = str(tmp_path / "mine.npz")
-        options |= {"runs": 1, "device": CPU, "progress": Silent(), "begin": lambda: RunFolder(tmp_path)}
+        options |= {"runs": 1, "begin": lambda: RunFolder(tmp_path)}
         return train_on(source, **options)[0]["test"]
 
     train(replace(graph, adjacency=csr_array((60, 60))))  # a checksum of no edges is one too
