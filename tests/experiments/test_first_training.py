@@ -24,8 +24,8 @@ from specformer.experiments.molecules import graph_spectra, graph_splits, learn_
 from specformer.experiments.table3 import table3
 from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet
-from specformer.graphs.graph_set_npz import write_graph_set
-from specformer.graphs.molecules import read_smiles
+from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.smiles import read_smiles
 from specformer.reports.molecule_section import molecule_section
 from specformer.training.graph_loop import fit_graphs
 from specformer.training.progress import Silent

@@ -18,7 +18,7 @@ from specformer.experiments.predict_molecules import predict_molecules
 from specformer.experiments.starting_point import StartingPoint
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
 from specformer.graphs import GraphSet
-from specformer.graphs.graph_set_npz import write_graph_set
+from specformer.graphs.formats.graph_set_npz import write_graph_set
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 

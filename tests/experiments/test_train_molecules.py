@@ -24,8 +24,8 @@ from specformer.experiments.molecules import graph_spectra, graph_splits, learn_
 from specformer.experiments.predict_molecules import load_graph_models, predict_molecules
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
 from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.graph_set_npz import write_graph_set
-from specformer.graphs.molecules import read_smiles
+from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.smiles import read_smiles
 from specformer.training.progress import Silent, Update
 from specformer.training.run_folder import RunFolder
 

@@ -15,7 +15,7 @@ from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.experiments.graph_recipe import BaselineRecipe, GraphRecipe
 from specformer.graphs import GraphSet
-from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.nn import GraphSpecformer
 from specformer.nn.pretrained import Pretrained
 from specformer.training.run_folder import RunFolder

@@ -18,12 +18,12 @@ from specformer.experiments.graph_recipe import GraphRecipe, built_recipe
 from specformer.experiments.molecules import predict_graphs
 from specformer.experiments.predictions import Predictions, csv_text
 from specformer.graphs import GraphSet
-from specformer.graphs.csv_table import is_csv
-from specformer.graphs.molecule_csv import read_molecule_csv
-from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.csv_table import is_csv
+from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.training.run_folder import RunFolder
 
-#: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
+#: What the columns of :mod:`specformer.graphs.formats.smiles` are, for messages.
 _ATOM_FEATURES = (
     "element", "chirality", "degree", "charge", "hydrogens", "radical electrons", "hybridisation",
     "aromaticity", "ring",

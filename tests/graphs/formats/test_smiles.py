@@ -13,7 +13,7 @@ import pytest
 
 from specformer.errors import GraphError
 from specformer.graphs import graph_set_to_pyg, read_smiles
-from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 ODD = [
     "C",

@@ -10,7 +10,7 @@ import pytest
 from tests.spectrum.many_graphs import from_networkx, odd_graphs, random_graphs
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import GraphSet, RingSet, find_rings, read_smiles, rings
+from specformer.graphs import GraphSet, RingSet, find_rings, read_smiles, ring_search
 
 GRAPHS = [*odd_graphs(), *random_graphs(40)]
 
@@ -89,15 +89,15 @@ def test_rings_of_molecules_are_rdkits() -> None:
 def test_graphs_in_small_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = from_networkx(GRAPHS)
     whole = by_graph(find_rings(graphs, 8))
-    monkeypatch.setattr(rings, "_BONDS_AT_ONCE", 7)
+    monkeypatch.setattr(ring_search, "_BONDS_AT_ONCE", 7)
     assert by_graph(find_rings(graphs, 8)) == whole
-    monkeypatch.setattr(rings, "_BONDS_AT_ONCE", 10_000)
-    monkeypatch.setattr(rings, "_MOST_PATHS", 3_000)
+    monkeypatch.setattr(ring_search, "_BONDS_AT_ONCE", 10_000)
+    monkeypatch.setattr(ring_search, "_MOST_PATHS", 3_000)
     assert by_graph(find_rings(graphs, 8)) == whole
 
 
 def test_a_graph_of_too_many_paths_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rings, "_MOST_PATHS", 100)
+    monkeypatch.setattr(ring_search, "_MOST_PATHS", 100)
     graphs = from_networkx([nx.cycle_graph(5), nx.complete_graph(20), nx.path_graph(3)])
     with pytest.raises(GraphError, match=r"graph 1 has too many paths .* lower model.max_ring"):
         find_rings(graphs, 8)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from specformer.errors import GraphError
-from specformer.graphs.csv_table import CsvTable, in_order
 from specformer.graphs.edges import adjacency_from_edges
+from specformer.graphs.formats.csv_table import CsvTable, in_order
 from specformer.graphs.graph import Graph
 
 _ENDPOINTS = (("source", "target"), ("src", "dst"))

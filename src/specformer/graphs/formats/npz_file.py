@@ -20,8 +20,8 @@ from scipy.sparse import csr_array, issparse, triu
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.edges import adjacency_from_edges
+from specformer.graphs.formats.npz_archive import naming, read_arrays, texts, write_arrays
 from specformer.graphs.graph import Graph
-from specformer.graphs.npz_archive import naming, read_arrays, texts, write_arrays
 
 _REQUIRED = ("edge_index", "num_nodes")
 _CSR = ("x_indptr", "x_indices", "x_shape")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.csv_table import CsvTable, csv_name
-from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.csv_table import CsvTable, csv_name
+from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
 
 _SMILES = "smiles"
 _ID = "id"

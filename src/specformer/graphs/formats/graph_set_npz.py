@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array
+from specformer.graphs.formats.npz_archive import naming, read_arrays, texts, write_arrays
 from specformer.graphs.graph_set import SPLITS, GraphSet
-from specformer.graphs.npz_archive import naming, read_arrays, texts, write_arrays
 
 _REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
 _AS_STORED = ("node_feat", "edge_feat", "x", "y", *SPLITS)

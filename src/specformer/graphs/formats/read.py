@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from specformer.errors import GraphError
-from specformer.graphs.csv_folder import read_csv_folder
+from specformer.graphs.formats.csv_folder import read_csv_folder
+from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.graph import Graph
-from specformer.graphs.npz_file import read_npz
 
 
 def read_graph(path: str | Path) -> Graph:
