@@ -15,7 +15,7 @@ from specformer import Specformer, approximate, decompose
 from specformer.baselines import MLP
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
-from specformer.spectrum.polynomial import ChebyshevTerms, chebyshev_terms
+from specformer.spectrum.implicit.polynomial import ChebyshevTerms, chebyshev_terms
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.node_batches import fit_node_batches
 from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes

@@ -25,7 +25,7 @@ from specformer.experiments.lanes import train_in_lanes
 from specformer.experiments.molecule_pictures import filter_pictures
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.many_cache import fetch_or_solve
+from specformer.spectrum.many.many_cache import fetch_or_solve
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.graph_evaluation import Evaluation, Work
 from specformer.training.graph_history import GraphMonitor

@@ -26,9 +26,9 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
-from specformer.spectrum.polynomial import chebyshev_terms
+from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
-from specformer.spectrum.streamed import decompose_streamed, vector_bytes, vectors_fit
+from specformer.spectrum.storage.streamed import decompose_streamed, vector_bytes, vectors_fit
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.node_batches import check_batches, fit_node_batches
 from specformer.training.node_loop import NodeFit, NodeTask, fit_nodes

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.spectrum.solvers.orthogonal import SLAB, gram
+from specformer.spectrum.solvers.chebyshev.orthogonal import SLAB, gram
 from specformer.spectrum.sparse import to_torch
 
 #: Largest accepted residual norm and orthogonality error of a solve.

@@ -16,12 +16,12 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import make_folder
 from specformer.graphs import as_adjacency, normalised_laplacian
-from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
 from specformer.spectrum.distinct import group_starts, snap
 from specformer.spectrum.signal_checks import check_precision
-from specformer.spectrum.solver_choice import SOLVERS, Job, Solver, answer
+from specformer.spectrum.solvers.choice import SOLVERS, Job, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum
+from specformer.spectrum.storage import cache as spectrum_cache
 from specformer.spectrum.where import usable_device
 
 

@@ -26,8 +26,8 @@ from specformer.spectrum.products import (
     transformed,
 )
 from specformer.spectrum.quadrature import gauss_quadrature
-from specformer.spectrum.row_stream import RowStream, rows_at_once
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
+from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
 
 FORMAT = "specformer.spectrum/1"
 

@@ -23,7 +23,7 @@ from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.calibration import Calibration
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
