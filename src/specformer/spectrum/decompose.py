@@ -16,8 +16,13 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import make_folder
 from specformer.graphs import as_adjacency, normalised_laplacian
-from specformer.spectrum.checks import TOLERANCE, max_orthogonality_error, max_residual
 from specformer.spectrum.distinct import group_starts, snap
+from specformer.spectrum.eigenpairs import (
+    canonical_signs,
+    check_eigenpairs,
+    max_orthogonality_error,
+    max_residual,
+)
 from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers.choice import SOLVERS, Job, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum
@@ -150,15 +155,11 @@ def _solve(job: Job, solver: str, at_cut: str) -> Spectrum:
     if len(keep) < len(values):
         vectors = vectors[:, torch.as_tensor(keep, device=vectors.device)]
     eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(device=job.device, dtype=job.dtype)
-    eigenvectors = _canonical_signs(vectors.to(device=job.device, dtype=job.dtype))
+    eigenvectors = canonical_signs(vectors.to(device=job.device, dtype=job.dtype))
     residual = max_residual(job.laplacian, eigenvalues, eigenvectors)
     orthogonality = max_orthogonality_error(eigenvectors)
     seconds = time.perf_counter() - started
-    if not (residual <= TOLERANCE and orthogonality <= TOLERANCE):
-        raise SpectrumError(
-            f"solver {name!r} failed its checks: residual {residual:.1e}, orthogonality error "
-            f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
-        )
+    check_eigenpairs(f"solver {name!r}", residual, orthogonality)
     components, _ = connected_components(job.laplacian, directed=False)
     report = SolveReport(name, reason, seconds, residual, orthogonality, components)
     return Spectrum(eigenvalues, eigenvectors, report)
@@ -197,12 +198,3 @@ def _whole_groups(
             "use at_cut='include' or a larger k."
         )
     return keep
-
-
-def _canonical_signs(vectors: Tensor) -> Tensor:
-    """Flip each column so that its entry of largest magnitude is positive."""
-    if vectors.numel() == 0:
-        return vectors
-    peak = vectors.abs().argmax(dim=0, keepdim=True)
-    signs = torch.sign(vectors.gather(0, peak))
-    return vectors.mul_(signs)

@@ -18,21 +18,23 @@ from safetensors import safe_open
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
 from specformer.graphs import GraphSet
+from specformer.graphs.laplacian import Isolated
 from specformer.spectrum.checked_file import read_checked
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.many.spectra import (
     ManyReport,
     ManySpectra,
+    Matrix,
     decompose_many,
     joined_report,
     spectra_shards,
 )
-from specformer.spectrum.solvers.batched import Isolated, Matrix
 from specformer.spectrum.storage.cache import undamaged
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "specformer.many-spectra/1"
+#: 2: the Laplacians are those of single graphs to the last bit.
+FORMAT = "specformer.many-spectra/2"
 _NAMES = ("eigenvalues", "eigenvectors", "sizes")
 #: Bytes before the arrays: far more than what is written there can take.
 _HEADER = 2048

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.solvers import dense, lanczos
-from specformer.spectrum.solvers.chebyshev import chebyshev, subspace
+from specformer.spectrum.solvers.chebyshev import chebyshev
 from specformer.spectrum.solvers.slepc import slepc
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Job:
     def equal(self, solver: str) -> float:
         """How near two eigenvalues of one eigenspace come out."""
         worked_in = {"chebyshev": self.working_dtype, "dense": self.dense_dtype}
-        return subspace.EQUAL[worked_in.get(solver, torch.float64)]
+        return EQUAL[worked_in.get(solver, torch.float64)]
 
 
 def answer(job: Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:

@@ -14,11 +14,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.spectrum import FORMAT, Spectrum
+from specformer.spectrum.spectrum import Spectrum
 
 logger = logging.getLogger(__name__)
 
 Stored = TypeVar("Stored")
+
+#: Changes when a solve of the same graph gives other numbers; what was kept before is not found.
+#: 2: one rule for signs where several entries are equally large.
+_VERSION = "specformer.spectrum-cache/2"
 
 
 def content(adjacency: sp.csr_array) -> str:
@@ -42,7 +46,7 @@ def key(graph: str, options: dict[str, Any]) -> str:
         >>> key(loop, {"k": 1}) == key(loop, {"k": 1}), key(loop, {"k": 1}) == key(loop, {"k": 2})
         (True, False)
     """
-    text = json.dumps([FORMAT, graph, options], sort_keys=True)
+    text = json.dumps([_VERSION, graph, options], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 

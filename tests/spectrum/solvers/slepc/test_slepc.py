@@ -31,7 +31,7 @@ from tests.spectrum.solvers.solver_contract import GRAPHS, SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
-from specformer.spectrum.checks import max_orthogonality_error, max_residual
+from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.solvers.slepc import launch, program, slepc
 

@@ -18,11 +18,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import EQUAL
+from specformer.spectrum.gram import SLAB
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
-from specformer.spectrum.solvers.chebyshev.orthogonal import SLAB, orthonormalise
-from specformer.spectrum.solvers.chebyshev.subspace import EQUAL, Progress, Search
+from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise
+from specformer.spectrum.solvers.chebyshev.subspace import Progress, Search
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile
 from specformer.spectrum.solvers.exact import known_vectors
 

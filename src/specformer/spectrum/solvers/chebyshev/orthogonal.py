@@ -1,48 +1,20 @@
-r"""Orthonormal columns for tall blocks: sums in float64, whatever the block is stored in.
-
-A block ``[n, m]`` is read a slab of rows at a time, so that no second copy of it is ever made.
-"""
+r"""Orthonormal columns for tall blocks: sums in float64, whatever the block is stored in."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specformer.spectrum.gram import gram, slabs
+
 logger = logging.getLogger(__name__)
 
-#: Numbers of float64 a slab of rows may hold: 128 MiB.
-SLAB = 2**24
 #: By precision of the block: the largest accepted entry of |XᵀX − I|.
 ORTHONORMAL = {torch.float32: 1e-6, torch.float64: 1e-13}
 _PASSES = 6
-
-
-def slabs(num_rows: int, width: int) -> Iterator[slice]:
-    """Ranges of rows of a block this wide, small enough to be held in float64."""
-    height = max(1024, SLAB // max(width, 1))
-    for start in range(0, num_rows, height):
-        yield slice(start, start + height)
-
-
-def gram(one: Tensor, other: Tensor | None = None) -> Tensor:
-    r""":math:`X^\top Y` of ``[n, m]`` and ``[n, p]`` (Y = X if left out), in float64.
-
-    Example:
-        >>> gram(torch.ones(3, 2))
-        tensor([[3., 3.],
-                [3., 3.]], dtype=torch.float64)
-    """
-    right = one if other is None else other
-    shape = (one.shape[1], right.shape[1])
-    total = torch.zeros(shape, dtype=torch.float64, device=one.device)
-    for rows in slabs(one.shape[0], one.shape[1] + right.shape[1]):
-        left = one[rows].double()
-        total.addmm_(left.mT, left if other is None else right[rows].double())
-    return total
 
 
 def rotate(block: Tensor, matrix: Tensor) -> None:

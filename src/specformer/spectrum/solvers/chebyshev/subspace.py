@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.distinct import EQUAL_TOLERANCE
+from specformer.spectrum.distinct import EQUAL
+from specformer.spectrum.gram import gram
 from specformer.spectrum.solvers.chebyshev.blocks import (
     WIDE,
     block_width,
@@ -21,7 +22,6 @@ from specformer.spectrum.solvers.chebyshev.blocks import (
 from specformer.spectrum.solvers.chebyshev.degrees import Watch, allowed, lock_limits, needed
 from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
 from specformer.spectrum.solvers.chebyshev.orthogonal import (
-    gram,
     orthonormalise,
     permute_columns,
     rotate,
@@ -36,9 +36,6 @@ Progress = Callable[[int, int], None]
 
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
-#: By precision: eigenvalues nearer than this are equal. An eigenvalue's error is the square of
-#: its residual over the distance to what lies outside the block.
-EQUAL = {torch.float32: 1e-7, torch.float64: EQUAL_TOLERANCE}
 #: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
 _FIRST_LIFT = 1e6
 _MIN_DEGREE, _MAX_DEGREE = 6, 400

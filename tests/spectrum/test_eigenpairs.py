@@ -1,4 +1,4 @@
-"""The checks after every solve measure what they say."""
+"""Signs and checks after every solve, of one graph and of a batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import scipy.sparse as sp
 import torch
 from tests.spectrum.known_graphs import SMALL
 
+from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import checks
-from specformer.spectrum.checks import max_orthogonality_error, max_residual
+from specformer.spectrum import eigenpairs
+from specformer.spectrum.eigenpairs import (
+    canonical_signs,
+    check_eigenpairs,
+    max_orthogonality_error,
+    max_residual,
+)
 
 EDGE = normalised_laplacian(SMALL["one edge"])  # [[1, -1], [-1, 1]]
 
@@ -31,7 +37,7 @@ def test_orthogonality_by_hand() -> None:
 
 
 def test_blocks_leave_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_BLOCK", 2)
+    monkeypatch.setattr(eigenpairs, "_BLOCK", 2)
     vectors = torch.eye(5, dtype=torch.float64)
     vectors[0, 4] = 0.25
     assert max_orthogonality_error(vectors) == 0.25
@@ -67,3 +73,42 @@ def test_not_a_number_is_never_small() -> None:
     broken = torch.full((2, 1), math.nan)
     assert math.isnan(max_residual(EDGE, torch.zeros(1), broken))
     assert math.isnan(max_orthogonality_error(broken))
+
+
+def test_a_batch_is_measured_by_its_worst() -> None:
+    operator = torch.diag(torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)).expand(2, 3, 3)
+    values = torch.tensor([[0.0, 1.0, 2.0], [0.0, 1.0, 2.5]]).double()
+    vectors = torch.eye(3).double().repeat(2, 1, 1)
+    assert max_residual(operator, values, vectors) == 0.5
+    assert max_orthogonality_error(vectors) == 0.0
+    vectors[0] *= 2.0
+    assert max_residual(operator[:1], values[1:], vectors[:1]) == 1.0
+    assert max_orthogonality_error(vectors) == 3.0
+    vectors[1, 0, 0] = math.nan
+    assert math.isnan(max_residual(operator, values, vectors))
+    assert math.isnan(max_orthogonality_error(vectors))
+
+
+def test_what_fails_its_checks_is_refused() -> None:
+    check_eigenpairs("solver 'x'", 1e-5, 1e-5)
+    for bad in ((1e-3, 0.0), (0.0, 1e-3), (math.nan, 0.0), (0.0, math.nan)):
+        with pytest.raises(SpectrumError, match="solver 'x' failed its checks: residual"):
+            check_eigenpairs("solver 'x'", *bad)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3)])
+def test_signs_do_not_depend_on_the_last_digits(batch: tuple[int, ...]) -> None:
+    column = torch.tensor([[0.5, -0.5, 0.5, -0.5]]).T
+    for noise in (1e-7, -1e-7):
+        for sign in (1, -1):
+            shaken = sign * column + noise * torch.tensor([[1.0, 1, -1, -1]]).T
+            signed = canonical_signs(shaken.repeat(*batch, 1, 1))
+            assert (signed[..., 0, 0] > 0).all()
+            torch.testing.assert_close(signed.abs(), shaken.abs().expand_as(signed))
+
+
+def test_signs_follow_the_largest_entry() -> None:
+    vectors = torch.tensor([[0.1, 0.0], [-0.9, 0.0], [0.3, 1.0]])
+    expected = torch.tensor([[-0.1, 0.0], [0.9, 0.0], [-0.3, 1.0]])
+    assert torch.equal(canonical_signs(vectors), expected)
+    assert canonical_signs(torch.empty(3, 0)).shape == (3, 0)
