@@ -94,6 +94,7 @@ def decompose(
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
+    graph = spectrum_cache.content(adjacency)
     names: list[str] = []
     if cache is not None:
         options = {
@@ -103,12 +104,11 @@ def decompose(
             "isolated": isolated,
             "dtype": str(dtype),
         }
-        graph = spectrum_cache.content(adjacency)
         # Whoever solved it, it passed the same checks.
         whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
         names = [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
         for name in names:
-            found = spectrum_cache.fetch(cache, name)
+            found = spectrum_cache.fetch(cache, name, graph)
             if found is not None:
                 return found.to(target)
         make_folder(cache)  # one that cannot be is better told before a long solve than after
@@ -126,7 +126,7 @@ def decompose(
         progress=progress,
         state=None if cache is None else Path(cache) / names[0],
     )
-    spectrum = _solve(job, solver, at_cut)
+    spectrum = _solve(job, solver, at_cut, graph)
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
     return spectrum
@@ -147,7 +147,7 @@ def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
     return (n, 0) if lowest + highest >= n else (lowest, highest)
 
 
-def _solve(job: Job, solver: str, at_cut: str) -> Spectrum:
+def _solve(job: Job, solver: str, at_cut: str, graph: str) -> Spectrum:
     started = time.perf_counter()
     name, reason, values, vectors = answer(job, solver)
     equal = job.equal(name)
@@ -161,7 +161,7 @@ def _solve(job: Job, solver: str, at_cut: str) -> Spectrum:
     seconds = time.perf_counter() - started
     check_eigenpairs(f"solver {name!r}", residual, orthogonality)
     components, _ = connected_components(job.laplacian, directed=False)
-    report = SolveReport(name, reason, seconds, residual, orthogonality, components)
+    report = SolveReport(name, reason, seconds, residual, orthogonality, components, graph)
     return Spectrum(eigenvalues, eigenvectors, report)
 
 

@@ -7,7 +7,9 @@ of a unit vector in float32, added up one after another, miss 1 by 7e-4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -93,6 +95,15 @@ def check_eigenpairs(who: str, residual: float, orthogonality: float) -> None:
             f"{who} failed its checks: residual {residual:.1e}, orthogonality error "
             f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
         )
+
+
+def check_finite(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a file with NaN or infinite numbers, whatever its checksum says."""
+    for name, tensor in tensors.items():
+        # A sum is finite exactly if all its terms are; rows at a time, as the file may be mapped.
+        parts = tensor.split(max(1, SLAB // max(tensor[:1].numel(), 1)))
+        if not all(math.isfinite(part.sum(dtype=torch.float64)) for part in parts):
+            raise SpectrumError(f"{path}: {name} are not all finite; compute the spectrum again.")
 
 
 def _as_tensor(operator: sp.csr_array | Tensor, device: torch.device) -> Tensor:

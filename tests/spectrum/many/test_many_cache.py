@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,25 @@ def test_a_failed_solve_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(SpectrumError, match="the shards are not those of"):
         save_many(tmp_path / "many.safetensors", np.append(GRAPHS.num_nodes, 3), iter([]))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_other_graphs_or_options_is_computed_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    decompose_many(GRAPHS, isolated="zero", cache=tmp_path / "other")
+    kept = decompose_many(GRAPHS, cache=tmp_path / "own").eigenvalues.clone()
+    path = the_file(tmp_path / "own")
+    path.unlink()
+    path.write_bytes(the_file(tmp_path / "other").read_bytes())
+    again = decompose_many(GRAPHS, cache=tmp_path / "own")
+    assert "not the spectra of these graphs. It is computed anew" in caplog.text
+    assert torch.equal(again.eigenvalues, kept)
+
+
+def test_what_is_not_a_number_is_refused_whatever_its_checksum(tmp_path: Path) -> None:
+    path, good = tmp_path / "many.safetensors", decompose_many(GRAPHS)
+    vectors = good.eigenvectors.clone()
+    vectors[-1] = torch.nan
+    save_many(path, GRAPHS.num_nodes, [replace(good, eigenvectors=vectors)])
+    with pytest.raises(SpectrumError, match="eigenvectors are not all finite"):
+        load_many(path)

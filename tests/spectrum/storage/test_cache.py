@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import importlib
 import logging
+import math
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import torch
 from tests.spectrum.known_graphs import SMALL
 
 from specformer import Spectrum, decompose
+from specformer.errors import SpectrumError
 from specformer.spectrum.storage import cache
 
 GRID = SMALL["grid"]
@@ -210,6 +213,39 @@ def test_key_ignores_how_the_matrix_is_stored() -> None:
 
 
 def test_fetch_of_nothing(tmp_path: Path) -> None:
-    assert cache.fetch(tmp_path, "absent") is None
+    assert cache.fetch(tmp_path, "absent", "graph") is None
     path = cache.keep(tmp_path / "deep" / "er", "name", decompose(GRID))
     assert path == tmp_path / "deep" / "er" / "name.safetensors"
+
+
+def test_a_file_under_the_name_of_another_graph_is_computed_anew(
+    tmp_path: Path, solves: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    ring, path = SMALL["ring"], SMALL["path"]
+    for place, graph in (("a", ring), ("b", path), ("c", SMALL["star"])):
+        decompose(graph, cache=tmp_path / place)
+    (of_ring,) = files(tmp_path / "a")
+    for place in ("b", "c"):  # with another number of nodes, and with the same
+        of_ring.write_bytes(files(tmp_path / place)[0].read_bytes())
+        before = len(solves)
+        found = decompose(ring, cache=tmp_path / "a")
+        assert len(solves) == before + 1
+        assert torch.equal(found.eigenvalues, decompose(ring).eigenvalues)
+    assert "not the spectrum of this graph. It is computed anew" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["eigenvalues", "eigenvectors"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_refused_whatever_its_checksum(
+    name: str, bad: float, tmp_path: Path, solves: list[int]
+) -> None:
+    good = decompose(GRID, cache=tmp_path)
+    (path,) = files(tmp_path)
+    broken = getattr(good, name).clone(memory_format=torch.contiguous_format)
+    broken.view(-1)[-1] = bad
+    replace(good, **{name: broken}).save(path)
+    with pytest.raises(SpectrumError, match=f"{name} are not all finite"):
+        Spectrum.load(path)
+    again = decompose(GRID, cache=tmp_path)
+    assert len(solves) == 2
+    assert torch.equal(again.eigenvectors, good.eigenvectors)

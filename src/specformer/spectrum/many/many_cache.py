@@ -7,7 +7,8 @@ import json
 import logging
 import struct
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated
 from specformer.spectrum.checked_file import read_checked
 from specformer.spectrum.checksum import checksum
+from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.many.spectra import (
     ManyReport,
     ManySpectra,
@@ -67,14 +69,15 @@ def fetch_or_solve(
 
     A full disk or a read-only folder is warned of, and what is solved then stays in memory.
     """
-    path = folder / f"{key(graphs, matrix, isolated)}.safetensors"
-    if (found := undamaged(path, load_many)) is not None:
+    name = key(graphs, matrix, isolated)
+    path = folder / f"{name}.safetensors"
+    if (found := undamaged(path, partial(load_many, graphs=name))) is not None:
         return found
     options: dict[str, Any] = {"matrix": matrix, "isolated": isolated}
     options |= {"device": device, "solve_in": solve_in}
     try:
         make_folder(folder)
-        save_many(path, graphs.num_nodes, spectra_shards(graphs, **options))
+        save_many(path, graphs.num_nodes, spectra_shards(graphs, **options), name)
     except NotADirectoryError:  # what was named is a file
         raise
     except OSError as error:  # before anything was solved: all its room is asked for at once
@@ -83,13 +86,16 @@ def fetch_or_solve(
     return load_many(path, verify=False)
 
 
-def save_many(path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra]) -> None:
+def save_many(
+    path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra], graphs: str = ""
+) -> None:
     """Write the spectra of graphs of these sizes, atomically, holding one shard at a time.
 
     Args:
         path: the file.
         sizes: ``[G]`` nodes of each graph, all shards together.
         shards: as :func:`~specformer.spectrum.many.spectra.spectra_shards` gives them.
+        graphs: their :func:`key`, kept in the file.
     """
     nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
     with replacing(path) as part:
@@ -97,23 +103,32 @@ def save_many(path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra]
             reserve(file, _HEADER + 8 * len(sizes) + 4 * (nodes + pairs))
         # The header has its length from the start, so what it says can be filled in last.
         _write_header(part, len(sizes), nodes, pairs, "", ManyReport(0.0, 0.0, 0.0))
-        report = _fill(part, sizes, nodes, pairs, shards)
+        report = replace(_fill(part, sizes, nodes, pairs, shards), graphs=graphs)
         with safe_open(part, framework="pt") as stored:
             tensors = {name: stored.get_tensor(name) for name in _NAMES}
         _write_header(part, len(sizes), nodes, pairs, checksum(tensors, _text(report)), report)
 
 
-def load_many(path: str | Path, verify: bool = True) -> ManySpectra:
+def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) -> ManySpectra:
     """Read a file of :func:`save_many`; one that is damaged or altered is refused.
 
     The arrays stay in the file and are read as they are used.
 
     Args:
         path: the file.
-        verify: whether to compare the checksum, which reads everything once.
+        verify: whether to compare the checksum and look for NaN, which reads everything.
+        graphs: the :func:`key` of the graphs whose spectra these must be; None for any.
     """
     tensors, text = read_checked(Path(path), "file of spectra", FORMAT, _NAMES, verify=verify)
-    return ManySpectra(**tensors, report=ManyReport(**json.loads(text)))
+    try:
+        report = ManyReport(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise SpectrumError(f"{path}: its report cannot be read ({error}).") from error
+    if graphs not in (None, report.graphs):
+        raise SpectrumError(f"{path}: not the spectra of these graphs.")
+    if verify:
+        check_finite(path, tensors)
+    return ManySpectra(**tensors, report=report)
 
 
 def _fill(

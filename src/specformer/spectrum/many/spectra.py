@@ -44,6 +44,8 @@ class ManyReport:
     seconds: float
     max_residual: float
     max_orthogonality_error: float
+    #: Hash of the graphs and of which of their matrices was solved, in a cache's file.
+    graphs: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,9 +50,19 @@ def key(graph: str, options: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def fetch(folder: str | Path, name: str) -> Spectrum | None:
-    """The spectrum stored under ``name``, or None; a damaged file is removed and rebuilt."""
-    return undamaged(_path(folder, name), Spectrum.load)
+def fetch(folder: str | Path, name: str, graph: str) -> Spectrum | None:
+    """The spectrum stored under ``name``, or None; a damaged file is removed and rebuilt.
+
+    So is one that says that it belongs to another graph than that of the content ``graph``.
+    """
+
+    def load(path: Path) -> Spectrum:
+        found = Spectrum.load(path)
+        if found.report is None or found.report.graph != graph:
+            raise SpectrumError(f"{path}: not the spectrum of this graph.")
+        return found
+
+    return undamaged(_path(folder, name), load)
 
 
 def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:

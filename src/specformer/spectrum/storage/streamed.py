@@ -70,7 +70,7 @@ device=cpu, streamed from cpu in torch.bfloat16)
         return _on_host(adjacency, k, target, cache).streamed(target, storage=storage)
     graph = spectrum_cache.content(adjacency)
     name = spectrum_cache.key(graph, {"k": k, "storage": str(storage)})
-    spectrum = spectrum_cache.fetch(cache, name)
+    spectrum = spectrum_cache.fetch(cache, name, graph)
     if spectrum is None:
         spectrum = _on_host(adjacency, k, target, cache).streamed(storage=storage)
         kept = spectrum_cache.keep(cache, name, spectrum)
