@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose
-from specformer.spectrum.checks import max_orthogonality_error, max_residual
+from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 
 __all__ = ["assert_basis_invariant", "assert_eigenpairs", "assert_permutation_equivariant"]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import laplacian as csgraph_laplacian
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import as_graph, normalised_laplacian, read_graph
+from specformer.graphs import GraphSet, as_graph, normalised_laplacian, read_graph
+from specformer.graphs.laplacian import laplacian_of
 
 # A star 1 - 0 - 2 and an isolated node.
 STAR = as_graph([[0, 0], [1, 2]], num_nodes=4)
@@ -104,6 +105,19 @@ def test_is_symmetric_with_eigenvalues_between_0_and_2(matrix: Any) -> None:
         eigenvalues = np.linalg.eigvalsh(laplacian)
         assert eigenvalues.min() >= -1e-12
         assert eigenvalues.max() <= 2 + 1e-12
+
+
+@pytest.mark.parametrize("isolated", ["one", "zero"])
+def test_many_graphs_have_the_laplacians_of_each_to_the_bit(isolated: Any) -> None:
+    edges = [np.array([[0, 1, 1], [1, 2, 1]]), np.empty((2, 0), int), np.array([[3], [0]])]
+    counts = np.array([[3, 2, 4], [3, 0, 1]])
+    graphs = GraphSet(*counts, np.concatenate(edges, axis=1))
+    order = np.array([2, 0, 1])
+    blocks = laplacian_of(graphs.joined(order), isolated)
+    alone = [
+        normalised_laplacian(as_graph(edges[i], num_nodes=counts[0, i]), isolated) for i in order
+    ]
+    np.testing.assert_array_equal(blocks.toarray(), sp.block_diag(alone).toarray())
 
 
 @pytest.mark.parametrize("scale", [2.0**-1070, 1e-310, 1e-150, 1e150])

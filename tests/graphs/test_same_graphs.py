@@ -12,7 +12,7 @@ from tests.spectrum.many_graphs import from_networkx
 from tests.training.small_graphs import small_set, with_numbers
 
 from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.molecules import read_smiles
+from specformer.graphs.formats.smiles import read_smiles
 from specformer.graphs.same_graphs import shared_with
 
 

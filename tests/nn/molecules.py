@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tests.graph_reference import Molecule
 
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 NODE_CARDINALITIES = [5, 3]
 EDGE_CARDINALITIES = [3, 2]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-
-from specformer.spectrum.checksum import checksum
+from specformer.spectrum.eigenpairsum import checksum
 
 
 def test_any_difference_shows() -> None:

@@ -28,8 +28,8 @@ from torch_geometric.data import Data
 from specformer import approximate, decompose
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import solver_choice
-from specformer.spectrum.solvers import chebyshev, dense, lanczos, subspace
+from specformer.spectrum.solvers import choice, dense, lanczos
+from specformer.spectrum.solvers.chebyshev import chebyshev, subspace
 from specformer.testing import assert_eigenpairs
 
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -288,7 +288,7 @@ def test_solver_is_chosen_by_size(
     monkeypatch: pytest.MonkeyPatch, solver: str, n: int, wanted: int, chosen: str
 ) -> None:
     monkeypatch.setattr(dense, "available_bytes", lambda device: 2**50)
-    name, reason = solver_choice.choose(solver, n, wanted, torch.device("cpu"))
+    name, reason = choice.choose(solver, n, wanted, torch.device("cpu"))
     assert name == chosen
     assert reason
 
@@ -298,7 +298,7 @@ def test_a_gpu_takes_the_iterative_solver_for_more_pairs(
     monkeypatch: pytest.MonkeyPatch, wanted: int, chosen: str
 ) -> None:
     monkeypatch.setattr(dense, "available_bytes", lambda device: 2**50)
-    assert solver_choice.choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
+    assert choice.choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
     monkeypatch.setattr(dense, "available_bytes", lambda device: room)
     edgeless = normalised_laplacian(sp.csr_array((size, size)))
     nothing: Any = (), None, None, None, None, None
-    job = solver_choice.Job(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
-    monkeypatch.setattr(solver_choice, "_ask", lambda name, job: (name, None))
-    assert solver_choice.answer(job, "auto")[0] == chosen
+    job = choice.Job(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
+    monkeypatch.setattr(choice, "_ask", lambda name, job: (name, None))
+    assert choice.answer(job, "auto")[0] == chosen
 
 
 @pytest.mark.parametrize("solver", ["dense", "chebyshev", "lanczos"])
@@ -324,7 +324,7 @@ def test_much_memory_is_told_before_it_is_taken(
     graph = nx.grid_2d_graph(12, 12)
     decompose(graph, k=5, solver=solver)
     assert not caplog.records
-    monkeypatch.setattr(solver_choice, "_MUCH", 2**15)
+    monkeypatch.setattr(choice, "_MUCH", 2**15)
     decompose(graph, k=5, solver=solver)
     (told,) = caplog.messages
     assert re.fullmatch(rf"solver {solver}: as asked for; about 0\.\d GiB on cpu", told)

@@ -35,6 +35,22 @@ def test_snap_takes_the_mean_and_rounds_to_what_is_exact() -> None:
     assert snap(np.array([])).size == 0
 
 
+def test_no_group_of_a_batch_goes_on_in_the_next_row() -> None:
+    rows = np.array(
+        [
+            [-1e-17, 1e-12, 0.4, 0.4 + 1e-9, 1.0 - 1e-10, 1.3, 2.0 + 1e-15],
+            [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0],
+            [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0 + 1e-13],
+        ]
+    )
+    snapped = snap(rows, 1e-8)
+    for row, alone in zip(snapped, rows, strict=True):
+        np.testing.assert_array_equal(row, snap(alone, 1e-8))
+    assert snapped[0].tolist() == [0.0, 0.0, snapped[0, 3], snapped[0, 3], 1.0, 1.3, 2.0]
+    below = snap(np.array([[-1.0 - 1e-12, 1e-12, 1.0 + 1e-12]]), 1e-8, lowest=-1.0)
+    assert below.tolist() == [[-1.0, 0.0, 1.0]]
+
+
 @given(st.lists(st.floats(0, 2), min_size=1, max_size=20), st.integers(0, 2**32))
 def test_snapped_values_are_equal_to_the_bit_within_a_group(values: list, seed: int) -> None:
     exact = np.sort(np.round(values, 3))

@@ -25,7 +25,7 @@ import torch
 from specformer.datasets.download import fetch, kept
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
-from specformer.graphs.molecules import Molecules, read_smiles
+from specformer.graphs.formats.smiles import Molecules, read_smiles
 
 OGB_URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"

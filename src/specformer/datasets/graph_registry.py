@@ -15,10 +15,10 @@ from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.locate import search
 from specformer.errors import DataNotFoundError
 from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.csv_table import is_csv
-from specformer.graphs.molecule_csv import read_molecule_csv
-from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
-from specformer.graphs.npz_archive import DAMAGE
+from specformer.graphs.formats.csv_table import is_csv
+from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs.formats.npz_archive import DAMAGE
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
-from specformer.spectrum.solvers.batched import Matrix
+from specformer.spectrum.many.spectra import Matrix
 
 
 @dataclass(frozen=True, eq=False)

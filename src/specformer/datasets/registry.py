@@ -15,7 +15,7 @@ from specformer.datasets.graph_registry import GRAPH_SETS
 from specformer.datasets.locate import search
 from specformer.errors import DataNotFoundError, GraphError, nearest
 from specformer.graphs import Graph, read_graph
-from specformer.graphs.npz_archive import DAMAGE
+from specformer.graphs.formats.npz_archive import DAMAGE
 
 
 @dataclass(frozen=True)

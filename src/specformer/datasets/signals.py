@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from specformer.datasets.locate import find_file
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Graph
-from specformer.graphs.npz_archive import DAMAGE
+from specformer.graphs.formats.npz_archive import DAMAGE
 
 #: The paper's images.
 IMAGES_FILE = "grid-images.npz"

@@ -1,17 +1,17 @@
 """Reading and checking graphs, and the normalised Laplacian. NumPy and SciPy only."""
 
 from specformer.graphs.convert import as_adjacency, as_graph
-from specformer.graphs.csv_folder import read_csv_folder
+from specformer.graphs.formats.csv_folder import read_csv_folder
+from specformer.graphs.formats.graph_set_npz import read_graph_set, write_graph_set
+from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
+from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs.formats.npz_file import read_npz, write_npz
+from specformer.graphs.formats.read import read_graph
+from specformer.graphs.formats.smiles import BadMolecule, Molecules, read_smiles
 from specformer.graphs.graph import Graph
 from specformer.graphs.graph_set import GraphSet
-from specformer.graphs.graph_set_npz import read_graph_set, write_graph_set
-from specformer.graphs.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
 from specformer.graphs.laplacian import normalised_laplacian
-from specformer.graphs.molecule_csv import read_molecule_csv
-from specformer.graphs.molecules import BadMolecule, Molecules, read_smiles
-from specformer.graphs.npz_file import read_npz, write_npz
-from specformer.graphs.read import read_graph
-from specformer.graphs.rings import RingSet, find_rings
+from specformer.graphs.ring_search import RingSet, find_rings
 
 __all__ = [
     "BadMolecule",

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array, issparse
 
 from specformer.errors import GraphError
 from specformer.graphs.edges import adjacency_from_edges, symmetrised
+from specformer.graphs.formats.read import read_graph
 from specformer.graphs.graph import Graph
-from specformer.graphs.read import read_graph
 from specformer.graphs.tensors import as_scipy
 
 

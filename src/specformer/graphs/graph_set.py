@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, check_features, check_names, refuse
@@ -133,6 +134,27 @@ class GraphSet:
     def edge_cardinalities(self) -> tuple[int, ...]:
         """How many values each column of ``edge_feat`` takes; at least 1."""
         return tuple((self.edge_feat.max(axis=0, initial=0).astype(np.int64) + 1).tolist())
+
+    def joined(self, numbers: NDArray[np.int64]) -> csr_array[np.float64]:
+        """Return the adjacency matrix of these graphs taken as one graph of many components.
+
+        Node i of the g-th of them has the row ``starts(num_nodes[numbers])[g] + i``.
+
+        Example:
+            >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
+            >>> pair_and_atom.joined(np.array([1, 0])).toarray()
+            array([[0., 0., 0.],
+                   [0., 0., 1.],
+                   [0., 1., 0.]])
+        """
+        sizes, bonds = self.num_nodes[numbers], self.num_edges[numbers]
+        ends = self.edge_index[:, ragged(self.edge_start[numbers], bonds)]
+        first = starts(sizes)
+        one, other = ends + np.repeat(first[:-1], bonds)
+        twice = one != other  # a loop is one entry, any other bond two
+        rows, columns = np.append(one, other[twice]), np.append(other, one[twice])
+        shape = (int(first[-1]), int(first[-1]))
+        return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
     def outside(
         self, node_cardinalities: Sequence[int], edge_cardinalities: Sequence[int]

@@ -1,4 +1,4 @@
-"""The normalised Laplacian."""
+"""The normalised Laplacian, of one graph and of many."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, sparray, spmatrix
+from scipy.sparse import coo_array, csr_array, diags_array, sparray, spmatrix
 
 from specformer.errors import ConfigError
 from specformer.graphs.checks import check_adjacency
 from specformer.graphs.graph import Graph
 
+#: What a node without edges adds to the spectrum.
+Isolated = Literal["one", "zero"]
 #: Of smaller products of roots, float64 keeps fewer digits: both sides are then scaled up, exactly.
 _SMALL = 1e-290
 
 
 def normalised_laplacian(
-    graph: Graph | sparray | spmatrix, isolated: Literal["one", "zero"] = "one"
+    graph: Graph | sparray | spmatrix, isolated: Isolated = "one"
 ) -> csr_array[np.float64]:
     r"""Return the symmetric normalised Laplacian [n, n]; its eigenvalues lie in [0, 2].
 
@@ -45,16 +47,36 @@ def normalised_laplacian(
     if isolated not in ("one", "zero"):
         raise ConfigError(f"isolated must be 'one' or 'zero', not {isolated!r}")
     adjacency = graph.adjacency if isinstance(graph, Graph) else check_adjacency(graph)
+    return laplacian_of(adjacency, isolated)
+
+
+def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_array[np.float64]:
+    """Return the Laplacian of an adjacency matrix that needs no check.
+
+    The Laplacians of many graphs are the diagonal blocks of that of
+    :meth:`~specformer.graphs.GraphSet.joined`.
+    """
+    degree: NDArray[np.float64] = adjacency.sum(axis=1)
+    diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
+    return csr_array(diags_array(diagonal) - normalised_adjacency(adjacency))
+
+
+def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float64]:
+    r"""Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that needs no check.
+
+    Example:
+        >>> normalised_adjacency(csr_array(np.array([[0.0, 2.0], [2.0, 0.0]]))).toarray()
+        array([[0., 1.],
+               [1., 0.]])
+    """
     scaled = adjacency.tocoo()
     row, column = scaled.coords
-    degree: NDArray[np.float64] = adjacency.sum(axis=1)
-    root = np.sqrt(degree)
-    # One product of roots, not two scalings one after the other: L is symmetric to the last bit.
+    root = np.sqrt(adjacency.sum(axis=1))
+    # One product of roots, not two scalings one after the other: symmetric to the last bit.
     product = root[row] * root[column]
     small = np.flatnonzero(product < _SMALL)
     exact = np.ldexp(scaled.data[small], 600)
     roots = np.ldexp(root[row[small]], 300) * np.ldexp(root[column[small]], 300)
     scaled.data = scaled.data / product
     scaled.data[small] = exact / roots
-    diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
-    return csr_array(diags_array(diagonal) - scaled)
+    return scaled

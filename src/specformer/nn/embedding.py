@@ -13,7 +13,7 @@ from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts
 from specformer.nn.derived import Derived
 from specformer.nn.first_order import first_order
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.
 _MOST_VALUES = 1024

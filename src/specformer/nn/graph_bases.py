@@ -22,7 +22,7 @@ from specformer.nn.segments import (
     widened,
 )
 from specformer.spectrum import Tokens
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 if TYPE_CHECKING:
     from specformer.nn.kernels.places import Places

@@ -28,7 +28,7 @@ from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained, given
 from specformer.nn.reset import reset_parts
 from specformer.spectrum import Tokens
-from specformer.spectrum.packed import PackedGraphs, check_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs, check_packed
 
 
 class GraphSpecformer(Pretrained):

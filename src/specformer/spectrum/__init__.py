@@ -2,10 +2,10 @@
 
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.distinct import Distinct, Tokens
-from specformer.spectrum.implicit import AnySpectrum, ImplicitSpectrum, approximate
+from specformer.spectrum.implicit.implicit import AnySpectrum, ImplicitSpectrum, approximate
 from specformer.spectrum.landmarks import Keys, Landmarks
-from specformer.spectrum.many import ManyReport, ManySpectra, decompose_many, spectra_shards
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.spectrum.many.spectra import ManyReport, ManySpectra, decompose_many, spectra_shards
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 __all__ = [

@@ -12,6 +12,9 @@ from torch import Tensor
 #: Solvers work in float64, where equal eigenvalues come out within about 1e-12 of each other, while
 #: different ones are rarely nearer than 1e-7 even among ten thousand.
 EQUAL_TOLERANCE = 1e-8
+#: The same by the precision of a solve. One in float32 ends with refined eigenvalues, see
+#: :func:`specformer.spectrum.eigenpairs.refined`, and equal ones lie within about 1e-9.
+EQUAL = {torch.float32: 1e-7, torch.float64: EQUAL_TOLERANCE}
 
 
 class Tokens(NamedTuple):
@@ -62,36 +65,45 @@ def singly(eigenvalues: Tensor) -> Tokens:
 
 
 def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
-    """First position of every group of equal eigenvalues in an ascending array.
+    """First position of every group of equal eigenvalues, ascending along the last axis.
+
+    Positions are those of the flat array: no group goes on in the next row.
 
     Example:
-        >>> group_starts(np.array([0.0, 1.0, 1.0 + 1e-12, 2.0])).tolist()
-        [0, 1, 3]
+        >>> group_starts(np.array([[0.0, 1.0, 1.0 + 1e-12], [1.0, 1.0, 2.0]])).tolist()
+        [0, 1, 3, 5]
     """
-    gaps = np.diff(eigenvalues) > tolerance
-    return np.flatnonzero(np.concatenate([np.ones(min(1, len(eigenvalues)), dtype=bool), gaps]))
+    begins = np.ones(eigenvalues.shape, dtype=bool)
+    begins[..., 1:] = np.diff(eigenvalues) > tolerance
+    return np.flatnonzero(begins)
 
 
-def snap(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
-    """Give all members of a group of equal eigenvalues their common mean, clipped to [0, 2].
+def snap(
+    eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE, lowest: float = 0.0
+) -> np.ndarray:
+    """Give equal eigenvalues of a graph, a row ``[..., q]``, their mean, clipped to two units.
 
     After this, equality to the bit is the one definition of a repeated eigenvalue.
+
+    Args:
+        eigenvalues: ascending along the last axis.
+        tolerance: how near equal ones are.
+        lowest: where the spectrum begins; it ends at ``lowest + 2``.
     """
     if eigenvalues.size == 0:
         return eigenvalues
     starts = group_starts(eigenvalues, tolerance)
     sizes = np.diff(np.append(starts, eigenvalues.size))
-    means = np.add.reduceat(eigenvalues, starts) / sizes
-    return np.repeat(np.clip(whole_numbers(means, tolerance), 0.0, 2.0), sizes)
+    means = whole_numbers(np.add.reduceat(eigenvalues.ravel(), starts) / sizes, tolerance)
+    return np.repeat(means.clip(lowest, lowest + 2.0), sizes).reshape(eigenvalues.shape)
 
 
 def whole_numbers(eigenvalues: np.ndarray, tolerance: float) -> np.ndarray:
-    """Eigenvalues that are 0, 1 or 2 in exact arithmetic should say so, not 3e-17.
+    """Eigenvalues that are whole numbers in exact arithmetic should say so, not 3e-17.
 
     Example:
         >>> whole_numbers(np.array([3e-17, 0.5, 2.0]), EQUAL_TOLERANCE)
         array([0. , 0.5, 2. ])
     """
-    for exact in (0.0, 1.0, 2.0):
-        eigenvalues = np.where(np.abs(eigenvalues - exact) <= tolerance, exact, eigenvalues)
-    return eigenvalues
+    whole = np.round(eigenvalues) + 0.0  # no -0.0
+    return np.where(np.abs(eigenvalues - whole) <= tolerance, whole, eigenvalues)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.fused import runs_on
-from specformer.spectrum.row_stream import RowStream, rows_at_once
+from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
 
 #: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
 Product = Callable[[Tensor, bool], Tensor]

@@ -17,6 +17,7 @@ from specformer.files import replacing
 from specformer.spectrum.checked_file import read_checked
 from specformer.spectrum.checksum import checksum
 from specformer.spectrum.distinct import Distinct, distinct
+from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
 from specformer.spectrum.products import (
     Product,
@@ -26,8 +27,8 @@ from specformer.spectrum.products import (
     transformed,
 )
 from specformer.spectrum.quadrature import gauss_quadrature
-from specformer.spectrum.row_stream import RowStream, rows_at_once
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
+from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
 
 FORMAT = "specformer.spectrum/1"
 
@@ -42,6 +43,8 @@ class SolveReport:
     max_residual: float
     max_orthogonality_error: float
     components: int
+    #: Hash of the graph's edges and weights, see :func:`specformer.spectrum.storage.cache.content`.
+    graph: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,8 +308,15 @@ class Spectrum:
         """
         names = ("eigenvalues", "eigenvectors")
         tensors, text = read_checked(Path(path), "spectrum file", FORMAT, names)
-        report = json.loads(text)
-        return cls(**tensors, report=SolveReport(**report) if report else None)
+        try:
+            report = json.loads(text)
+            report = SolveReport(**report) if report else None
+        except (TypeError, ValueError) as error:
+            raise SpectrumError(
+                f"{path}: the report in it is not one of ours ({error})."
+            ) from error
+        check_finite(path, tensors)
+        return cls(**tensors, report=report)
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:

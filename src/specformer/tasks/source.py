@@ -10,7 +10,7 @@ from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
 from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
-from specformer.graphs.csv_table import csv_name, is_csv
+from specformer.graphs.formats.csv_table import csv_name, is_csv
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]

@@ -10,7 +10,7 @@ from tests.nn.molecules import EDGE_CARDINALITIES, MAX_RING, NODE_CARDINALITIES
 from tests.nn.plain_twin import scrambled
 
 from specformer.baselines.graph_level import GRAPH_BASELINES, GraphBaseline
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 COLUMNS = (NODE_CARDINALITIES, EDGE_CARDINALITIES)
 #: What a width of 8 needs.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specformer.baselines.graph_level.rings import Rings
 from specformer.errors import ConfigError
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Two fused rings, a cage, a fan of triangles, and no ring at all.
 CAGES = [

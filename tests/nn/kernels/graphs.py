@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specformer.nn.segments import PairIndex
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Files of tests that run the kernels.
 COMPARED = (

@@ -10,7 +10,7 @@ from torch.nn.functional import gelu
 
 from specformer.nn import kernels
 from specformer.nn.kernels import pairs
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 def by_loops(batch: PackedGraphs, node: Tensor, kind: Tensor, weight: Tensor, softmax: bool):

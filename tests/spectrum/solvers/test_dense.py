@@ -11,7 +11,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum.checks import max_residual
+from specformer.spectrum.eigenpairs import max_residual
 from specformer.spectrum.solvers import dense
 
 CPU = torch.device("cpu")

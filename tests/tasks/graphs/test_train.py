@@ -20,8 +20,8 @@ from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.graph_set_npz import write_graph_set
-from specformer.graphs.molecules import read_smiles
+from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.smiles import read_smiles
 from specformer.tasks.graphs.predict import load_graph_models
 from specformer.tasks.graphs.recipe import graph_recipe
 from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits

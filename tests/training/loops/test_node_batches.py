@@ -15,7 +15,7 @@ from specformer import Specformer, approximate, decompose
 from specformer.baselines import MLP
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
-from specformer.spectrum.polynomial import ChebyshevTerms, chebyshev_terms
+from specformer.spectrum.implicit.polynomial import ChebyshevTerms, chebyshev_terms
 from specformer.training.engine.stacking import unstack
 from specformer.training.loops.node_batches import fit_node_batches
 from specformer.training.loops.nodes import NodeFit, NodeTask, fit_nodes

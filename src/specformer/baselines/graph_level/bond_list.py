@@ -14,7 +14,7 @@ from torch import Tensor
 from specformer.baselines.graph_level.bonds import spread
 from specformer.nn.batch_norm import CountedRows
 from specformer.nn.segments import Segments, scattered_segments, segment_sum
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from specformer.nn.first_order import first_order
 from specformer.nn.graph_bases import Layout
 from specformer.nn.graph_conv import filtered_sum
 from specformer.nn.segments import Segments, scattered_segments, widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling, pool
 from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 class Cells(NamedTuple):

@@ -13,7 +13,7 @@ from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-8
 

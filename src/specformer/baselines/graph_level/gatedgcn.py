@@ -16,7 +16,7 @@ from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling, pool
 from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_sum, widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-6
 

@@ -12,7 +12,7 @@ from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline,
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 def gine_sum(nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:

@@ -16,7 +16,7 @@ from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_sum, widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 @dataclass(frozen=True)

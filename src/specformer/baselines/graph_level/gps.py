@@ -17,7 +17,7 @@ from specformer.nn.argument_checks import check_counts
 from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 class GPSLayer(nn.Module):

@@ -14,7 +14,7 @@ from specformer.baselines.graph_level.shortest_paths import ShortestPaths
 from specformer.baselines.graph_level.stem import BondEmbedding, GraphBaseline
 from specformer.nn.argument_checks import check_counts
 from specformer.nn.pretrained import given
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _INIT_STD = 0.02
 

@@ -20,7 +20,7 @@ from specformer.nn.batch_norm import BatchNorm, CountedRows
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Numbers of rings of one length that are told apart: 0, 1, 2, 3, and 4 or more.
 _NUMBERS = 5

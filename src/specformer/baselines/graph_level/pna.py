@@ -15,7 +15,7 @@ from specformer.nn.batch_norm import BatchNorm
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Variances up to this one count as none: a root has no slope at zero.
 _LEAST_VARIANCE = 1e-5

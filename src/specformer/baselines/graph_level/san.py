@@ -22,7 +22,7 @@ from specformer.nn.embedding import FeatureEmbedding
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_softmax, widened
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: A score that leaves no share beside any usual one, yet a number: minus infinity less itself is
 #: none.

@@ -24,7 +24,7 @@ from specformer.nn.graph_bases import (
 from specformer.nn.graph_conv import GraphConv
 from specformer.nn.pooling import Pooling
 from specformer.nn.pretrained import given
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Eigenvalues below this are zeros but for rounding, of which a root would make a lot.
 _ZERO = 1e-6

@@ -16,7 +16,7 @@ from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_car
 from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.segments import widened
-from specformer.spectrum.packed import PackedGraphs, check_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs, check_packed
 
 
 class GraphBaseline(Pretrained, ABC):

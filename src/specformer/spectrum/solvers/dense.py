@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.eigenpairs import refined
 from specformer.spectrum.solvers.control_groups import granted_bytes
 from specformer.spectrum.sparse import to_torch
 from specformer.spectrum.symmetry import symmetric_bases
@@ -21,7 +22,6 @@ CPU_LIMIT = 32_700
 #: Matrices that a solve holds at its peak: the Laplacian, its eigenvectors and LAPACK's workspace
 #: of two, and on a GPU, whatever the precision, two more.
 _MATRICES = {"cpu": 4, "cuda": 6}
-_BLOCK = 2048
 
 
 def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> int:
@@ -91,7 +91,7 @@ def solve(
         # Made dense on the device: the host would need as much memory, and longer.
         values, vectors = torch.linalg.eigh(to_torch(laplacian, device, dtype).to_dense())
         if dtype != torch.float64:
-            values, vectors = _refined(laplacian, vectors)
+            values, vectors = refined(laplacian, vectors)
         return values.cpu().numpy(), vectors
     parts = []
     for basis in symmetric_bases(laplacian, mirrors):
@@ -102,20 +102,6 @@ def solve(
     order = values.argsort()
     vectors = torch.cat([part[1] for part in parts], dim=1)[:, order]
     return values[order].cpu().numpy(), vectors
-
-
-def _refined(laplacian: sp.csr_array, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    r"""Rayleigh quotients :math:`u^\top L u / u^\top u` in float64, ascending, and their vectors.
-
-    Their error is the square of the vectors'.
-    """
-    matrix = to_torch(laplacian, vectors.device, torch.float64)
-    quotients = []
-    for start in range(0, vectors.shape[1], _BLOCK):
-        block = vectors[:, start : start + _BLOCK].double().contiguous()
-        quotients.append((block * (matrix @ block)).sum(dim=0) / block.square().sum(dim=0))
-    values, order = torch.cat(quotients).sort()
-    return values, vectors[:, order]
 
 
 def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:

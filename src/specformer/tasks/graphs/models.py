@@ -14,7 +14,7 @@ from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.graphs import GraphSet
-from specformer.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.nn import GraphSpecformer
 from specformer.nn.pretrained import Pretrained
 from specformer.tasks.graphs.recipe import BaselineRecipe, GraphRecipe

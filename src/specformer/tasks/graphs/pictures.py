@@ -13,7 +13,7 @@ from specformer.nn.attention import band_of
 from specformer.nn.filter import SpectralFilter
 from specformer.spectrum import ManySpectra
 from specformer.spectrum.distinct import distinct
-from specformer.spectrum.solvers.batched import Matrix
+from specformer.spectrum.many.spectra import Matrix
 
 #: Graphs whose eigenvalues are drawn.
 _DRAWN = 64

@@ -14,9 +14,9 @@ from torch import Tensor
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import RunError
 from specformer.graphs import GraphSet
-from specformer.graphs.csv_table import is_csv
-from specformer.graphs.molecule_csv import read_molecule_csv
-from specformer.graphs.molecules import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.csv_table import is_csv
+from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.tasks.graphs.fit import predict_graphs
 from specformer.tasks.graphs.models import load_graph_models, same_columns
 from specformer.tasks.graphs.recipe import GraphRecipe, built_recipe
@@ -24,7 +24,7 @@ from specformer.tasks.predictions import PredictionRequest, Predictions, csv_tex
 from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
-#: What the columns of :mod:`specformer.graphs.molecules` are, for messages.
+#: What the columns of :mod:`specformer.graphs.formats.smiles` are, for messages.
 _ATOM_FEATURES = (
     "element", "chirality", "degree", "charge", "hydrogens", "radical electrons", "hybridisation",
     "aromaticity", "ring",

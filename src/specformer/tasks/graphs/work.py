@@ -13,7 +13,7 @@ from torch import nn
 from specformer.datasets import GraphStore, Split, graph_split
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.many_cache import fetch_or_solve
+from specformer.spectrum.many.many_cache import fetch_or_solve
 from specformer.tasks.graphs.models import largest_ring, model_for
 from specformer.tasks.graphs.recipe import GraphRecipe
 from specformer.tasks.graphs.start import StartingPoint

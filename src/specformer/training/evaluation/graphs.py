@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.batches import batch_stream, size_batches
 from specformer.datasets.packed import GraphStore
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.engine.capture import Repeated
 from specformer.training.engine.distributed import ALONE, Workers
 

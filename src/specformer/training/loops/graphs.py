@@ -23,7 +23,7 @@ from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
 from specformer.nn.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum.packed import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision

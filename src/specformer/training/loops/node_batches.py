@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
-from specformer.spectrum.polynomial import ChebyshevRows, ChebyshevTerms
+from specformer.spectrum.implicit.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
 from specformer.training.optim.schedule import Schedule

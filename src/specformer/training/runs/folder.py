@@ -19,7 +19,7 @@ import yaml
 
 from specformer.errors import RunError
 from specformer.files import make_folder, write_json, write_text
-from specformer.graphs.npz_archive import DAMAGE, write_arrays
+from specformer.graphs.formats.npz_archive import DAMAGE, write_arrays
 from specformer.training.runs.environment import environment
 
 CONFIG = "config.yaml"

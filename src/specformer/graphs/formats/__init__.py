@@ -1,0 +1,1 @@
+"""Files and objects that hold graphs: CSV, npz, SMILES and PyTorch Geometric."""

@@ -1,0 +1,122 @@
+r"""What the answer of every solver goes through, for one graph and for a batch of many.
+
+Vectors are ``[..., n, q]`` and values ``[..., q]``: one graph is a batch without leading axes.
+Everything is summed in float64, whatever the vectors are stored in: over 170,000 nodes the squares
+of a unit vector in float32, added up one after another, miss 1 by 7e-4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.gram import SLAB, gram
+from specformer.spectrum.sparse import to_torch
+
+#: Largest accepted residual norm and orthogonality error of a solve.
+TOLERANCE = 1e-4
+#: Entries this close to an eigenvector's largest count as equally large.
+_TIE = 1e-4
+#: Columns that are worked on at once.
+_BLOCK = 2048
+
+
+def canonical_signs(vectors: Tensor) -> Tensor:
+    """Flip each column, in place, so that the first of its largest entries is positive.
+
+    Entries that differ by rounding are equally large, so that signs do not depend on the solver.
+
+    Example:
+        >>> canonical_signs(torch.tensor([[-0.6, 0.5], [0.6000001, -0.7]]))
+        tensor([[ 0.6000, -0.5000],
+                [-0.6000,  0.7000]])
+    """
+    for block in _blocks(vectors):
+        size = block.abs()
+        large = size >= size.amax(dim=-2, keepdim=True) * (1.0 - _TIE)
+        first = large.to(torch.uint8).argmax(dim=-2, keepdim=True)
+        block.mul_(block.gather(-2, first).sign())
+    return vectors
+
+
+def refined(operator: sp.csr_array | Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Rayleigh quotients :math:`u^\top M u / u^\top u` in float64, ascending, and their vectors.
+
+    Their error is the square of the vectors'. So the eigenvalues of a float32 solve, wrong by about
+    1e-6, become as good as those of a float64 solve.
+    """
+    matrix = _as_tensor(operator, vectors.device)
+    quotients = []
+    for part in _blocks(vectors):
+        block = part.double().contiguous()
+        quotients.append((block * (matrix @ block)).sum(dim=-2) / block.square().sum(dim=-2))
+    values, order = torch.cat(quotients, dim=-1).sort(dim=-1)
+    return values, torch.take_along_dim(vectors, order.unsqueeze(-2), dim=-1)
+
+
+def max_residual(
+    operator: sp.csr_array | Tensor, eigenvalues: Tensor, eigenvectors: Tensor
+) -> float:
+    r"""The largest :math:`\lVert M u_i - \lambda_i u_i \rVert_2` over all pairs."""
+    values, vectors = eigenvalues.detach().double(), eigenvectors.detach()
+    matrix = _as_tensor(operator, vectors.device)
+    width = min(_BLOCK, max(16, SLAB // max(vectors.shape[-2], 1)))
+    worst = 0.0
+    for part, own in zip(_blocks(vectors, width), _blocks(values, width), strict=True):
+        block = part.double().contiguous()
+        difference = matrix @ block - block * own.unsqueeze(-2)
+        worst = _larger(worst, float(difference.norm(dim=-2).max()))
+    return worst
+
+
+def max_orthogonality_error(eigenvectors: Tensor) -> float:
+    r"""The largest entry of :math:`|U^\top U - I|`, computed in blocks."""
+    vectors = eigenvectors.detach()
+    worst = 0.0
+    for number, block in enumerate(_blocks(vectors)):
+        # The upper triangle suffices.
+        products = gram(block, vectors[..., number * _BLOCK :])
+        products.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+        worst = _larger(worst, float(products.abs().max()))
+    return worst
+
+
+def check_eigenpairs(who: str, residual: float, orthogonality: float) -> None:
+    """Refuse what is further from eigenpairs than :data:`TOLERANCE`, or not a number."""
+    if not (residual <= TOLERANCE and orthogonality <= TOLERANCE):
+        raise SpectrumError(
+            f"{who} failed its checks: residual {residual:.1e}, orthogonality error "
+            f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
+        )
+
+
+def check_finite(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a file with NaN or infinite numbers, whatever its checksum says."""
+    for name, tensor in tensors.items():
+        # A sum is finite exactly if all its terms are; rows at a time, as the file may be mapped.
+        parts = tensor.split(max(1, SLAB // max(tensor[:1].numel(), 1)))
+        if not all(math.isfinite(part.sum(dtype=torch.float64)) for part in parts):
+            raise SpectrumError(f"{path}: {name} are not all finite; compute the spectrum again.")
+
+
+def _as_tensor(operator: sp.csr_array | Tensor, device: torch.device) -> Tensor:
+    if isinstance(operator, Tensor):
+        return operator
+    return to_torch(operator, device, torch.float64)
+
+
+def _blocks(columns: Tensor, width: int | None = None) -> Iterator[Tensor]:
+    """Views of a few columns at a time, along the last axis; none of an empty matrix."""
+    return iter(columns.split(width or _BLOCK, dim=-1) if columns.numel() else ())
+
+
+def _larger(one: float, other: float) -> float:
+    """The larger, or NaN if either is: Python's own ``max(0.0, nan)`` is 0.0."""
+    return float(np.maximum(one, other))

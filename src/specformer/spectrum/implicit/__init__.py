@@ -1,0 +1,1 @@
+"""Spectra without eigenvectors: densities and polynomial filters."""

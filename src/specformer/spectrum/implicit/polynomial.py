@@ -1,0 +1,203 @@
+r"""A signal's Chebyshev terms, computed once, so that filters act on batches of nodes."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.files import make_folder, reserve
+from specformer.spectrum.implicit.implicit import ImplicitSpectrum, chebyshev_basis
+from specformer.spectrum.solvers.dense import available_bytes
+from specformer.spectrum.storage.row_stream import RowStream
+
+logger = logging.getLogger(__name__)
+
+#: Terms may take up this share of the memory that is free.
+_SHARE = 0.5
+#: So many numbers of a signal go through the recurrence together, and are held before written.
+_HELD = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class ChebyshevRows(ImplicitSpectrum):
+    r"""Some nodes of one signal: a spectrum that can filter nothing else.
+
+    .. math::
+        (g(L)\,x)_i \approx \sum_{k=0}^{K} c_k\, (T_k(L - I)\, x)_i
+
+    Shapes: terms ``[b, K + 1, channels]``; x ``[b, channels]``, the first of them.
+    """
+
+    terms: Tensor | None = None
+    x: Tensor | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in the batch."""
+        assert self.terms is not None
+        return len(self.terms)
+
+    def at(self, terms: Tensor) -> ChebyshevRows:
+        """Those of other nodes; no constant is computed again."""
+        rows = copy.copy(self)
+        object.__setattr__(rows, "terms", terms)
+        object.__setattr__(rows, "x", terms[:, 0])
+        return rows
+
+    def _apply(self, x: Tensor, gains: Tensor) -> Tensor:
+        if x is not self.x or self.terms is None:
+            raise SpectrumError(
+                "a batch of nodes can filter only the signal whose terms it holds; a model needs "
+                "space='input' and one filter."
+            )
+        coefficients = torch.einsum("kj,...jmc->...kmc", self._transform, gains)
+        if coefficients.shape[-1] == 1:  # one response for all channels: a product of matrices
+            return torch.einsum("bkc,...km->...bmc", self.terms, coefficients.squeeze(-1))
+        return torch.einsum("bkc,...kmc->...bmc", self.terms, coefficients)
+
+
+class ChebyshevTerms:
+    r"""T_k(L − I) x of every node, wherever there is room, handed out in batches of nodes.
+
+    Args:
+        spectrum: of the graph.
+        values: ``[n, K + 1, channels]``, on the spectrum's device, in the host's memory or in a
+            mapped file.
+        batch_size: nodes in a batch at most.
+    """
+
+    def __init__(self, spectrum: ImplicitSpectrum, values: Tensor, batch_size: int) -> None:
+        self.spectrum, self.values = spectrum, values
+        self._stream = RowStream(values, spectrum.device, spectrum.dtype, batch_size)
+        self._rows = ChebyshevRows(
+            spectrum.operator, spectrum.tokens, spectrum.degree, spectrum.report
+        )
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the terms are where signals are filtered."""
+        return self.values.device == self.spectrum.device
+
+    def rows(self, nodes: Tensor) -> ChebyshevRows:
+        """A batch of nodes, their numbers and all terms on one device."""
+        return self._rows.at(self.values.index_select(0, nodes).to(self.spectrum.dtype))
+
+    def batches(self, places: Iterable[Tensor]) -> Iterator[ChebyshevRows]:
+        """Each batch of nodes in turn, wherever terms are; good until the next is asked for."""
+        for terms in self._stream(places):
+            yield self._rows.at(terms)
+
+
+def chebyshev_terms(
+    spectrum: ImplicitSpectrum,
+    x: Tensor,
+    batch_size: int,
+    *,
+    storage: torch.dtype = torch.float32,
+    folder: str | Path | None = None,
+) -> ChebyshevTerms:
+    """The terms of a signal, with K sparse products, kept where they fit.
+
+    On the spectrum's device if they take at most half of its free memory, else in the host's memory
+    under the same condition, else in a mapped file, which is gone when the process ends.
+
+    Args:
+        spectrum: of the graph.
+        x: signal, ``[n, channels]``.
+        batch_size: nodes in a batch at most.
+        storage: precision to keep terms in; they are computed in the spectrum's.
+        folder: where a file may be made.
+
+    Example:
+        >>> from specformer.spectrum import approximate
+        >>> path = approximate(torch.tensor([[0], [1]]), degree=2)
+        >>> terms = chebyshev_terms(path, torch.tensor([[1.0], [0.0]]), batch_size=1)
+        >>> for rows in terms.batches([torch.tensor([1])]):
+        ...     print(rows.terms)  # of node 1: x, (L − I) x, x again
+        tensor([[[ 0.],
+                 [-1.],
+                 [ 0.]]])
+    """
+    shape = (spectrum.num_nodes, spectrum.degree + 1, x.shape[-1])
+    values = _room(shape, storage, spectrum.device, folder)
+    width = max(1, _HELD // max(1, len(x)))
+    for first in range(0, x.shape[-1], width):
+        columns = slice(first, first + width)
+        _fill(values[:, :, columns], spectrum, x[:, columns])
+    return ChebyshevTerms(spectrum, values, batch_size)
+
+
+def terms_bytes(num_nodes: int, channels: int, degree: int, storage: torch.dtype) -> int:
+    """What a signal's terms take up.
+
+    Example:
+        >>> terms_bytes(1_000_000, 32, 64, torch.float32)
+        8320000000
+    """
+    return (degree + 1) * num_nodes * channels * storage.itemsize
+
+
+def _fill(values: Tensor, spectrum: ImplicitSpectrum, x: Tensor) -> None:
+    """Write all terms of some columns, several orders at once: rows lie far apart in a file."""
+    x = x.to(spectrum.device, spectrum.dtype).contiguous()
+    together = max(1, _HELD // max(1, x.numel()))
+    held: list[Tensor] = []
+    for order, term in enumerate(chebyshev_basis(spectrum.operator, x, spectrum.degree + 1)):
+        held.append(term)
+        if len(held) == together or order == spectrum.degree:
+            values[:, order + 1 - len(held) : order + 1] = torch.stack(held, dim=1)
+            held = []
+
+
+def _room(
+    shape: tuple[int, int, int],
+    storage: torch.dtype,
+    device: torch.device,
+    folder: str | Path | None,
+) -> Tensor:
+    """Memory or a file for the terms; refused where there is neither."""
+    nodes, orders, channels = shape
+    need = terms_bytes(nodes, channels, orders - 1, storage)
+    host = torch.device("cpu")
+    for place in dict.fromkeys((device, host)):
+        if need <= _SHARE * available_bytes(place):
+            logger.info("terms of %s kept on %s", _gib(need), place)
+            return torch.empty(shape, dtype=storage, device=place)
+    told = (
+        f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {_gib(need)} at degree "
+        f"{orders - 1}, and {_gib(available_bytes(host))} of memory are free"
+    )
+    if folder is None:
+        raise SpectrumError(
+            f"{told}; lower degree, take storage=bfloat16, or give a cache folder for a file."
+        )
+    make_folder(folder)
+    disk = shutil.disk_usage(folder).free
+    if need > disk:
+        raise SpectrumError(
+            f"{told}, {_gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
+            "a cache folder on a larger disk."
+        )
+    logger.info("terms of %s kept in a file in %s", _gib(need), folder)
+    return _mapped(shape, storage, Path(folder))
+
+
+def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Tensor:
+    """Room in a file that has no name any more once it is mapped."""
+    count = shape[0] * shape[1] * shape[2]
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
+        reserve(file, count * dtype.itemsize)
+        return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,1 @@
+"""The spectra of many small graphs, and batches of them."""

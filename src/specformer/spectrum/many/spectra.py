@@ -1,0 +1,283 @@
+r"""The spectra of many small graphs at once: one batched solve for all graphs of a size."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.errors import ConfigError, SpectrumError
+from specformer.graphs import GraphSet
+from specformer.graphs.flat_arrays import runs_within, starts
+from specformer.graphs.laplacian import Isolated, laplacian_of, normalised_adjacency
+from specformer.spectrum.distinct import EQUAL, snap
+from specformer.spectrum.eigenpairs import (
+    canonical_signs,
+    check_eigenpairs,
+    max_orthogonality_error,
+    max_residual,
+)
+from specformer.spectrum.solvers import batched
+from specformer.spectrum.where import usable_device
+
+logger = logging.getLogger(__name__)
+
+Matrix = Literal["laplacian", "adjacency-with-loops"]
+MATRICES = get_args(Matrix)
+#: Pairs of nodes of one shard, and entries of one batch of matrices: what bounds the memory.
+_SHARD = {"cpu": 2**25, "cuda": 2**27}
+_BATCH = {"cpu": 2**20, "cuda": 2**23}
+
+
+@dataclass(frozen=True)
+class ManyReport:
+    """How long all solves took, and the worst of the checks over all graphs."""
+
+    seconds: float
+    max_residual: float
+    max_orthogonality_error: float
+    #: Hash of the graphs and of which of their matrices was solved, in a cache's file.
+    graphs: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ManySpectra:
+    r"""Eigenpairs of G graphs, flat: graph g has n eigenvalues and the n² entries of its U.
+
+    Args:
+        sizes: ``[G]`` nodes of each graph.
+        eigenvalues: ``[ΣN]`` ascending within each graph.
+        eigenvectors: ``[ΣN²]`` row by row: :math:`U_{ik}` lies at ``pair_start[g] + i·n + k``.
+        report: time and checks.
+
+    Attributes:
+        node_start: ``[G + 1]`` where a graph's eigenvalues start.
+        pair_start: ``[G + 1]`` where a graph's eigenvectors start.
+    """
+
+    sizes: Tensor
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    report: ManyReport
+    node_start: Tensor = field(init=False)
+    pair_start: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        sizes = self.sizes.cpu().numpy()
+        for name, counts in (("node_start", sizes), ("pair_start", sizes**2)):
+            object.__setattr__(self, name, torch.as_tensor(starts(counts)).to(self.sizes.device))
+        expected = (int(self.node_start[-1]), int(self.pair_start[-1]))
+        if (len(self.eigenvalues), len(self.eigenvectors)) != expected:
+            raise SpectrumError(
+                f"{len(self.eigenvalues)} eigenvalues and {len(self.eigenvectors)} entries of "
+                f"eigenvectors do not match the sizes, which need {expected[0]} and {expected[1]}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        return (
+            f"ManySpectra(graphs={len(self)}, nodes={len(self.eigenvalues)}, "
+            f"device={self.eigenvalues.device})"
+        )
+
+    def __getitem__(self, graph: int) -> tuple[Tensor, Tensor]:
+        """Eigenvalues ``[n]`` and eigenvectors ``[n, n]`` of one graph."""
+        number = range(len(self))[graph]
+        nodes = slice(*self.node_start[number : number + 2].tolist())
+        pairs = slice(*self.pair_start[number : number + 2].tolist())
+        values = self.eigenvalues[nodes]
+        return values, self.eigenvectors[pairs].view(len(values), len(values))
+
+
+def decompose_many(
+    graphs: GraphSet,
+    *,
+    matrix: Matrix = "laplacian",
+    isolated: Isolated = "one",
+    device: torch.device | str | None = None,
+    solve_in: torch.dtype | None = None,
+    cache: str | Path | None = None,
+) -> ManySpectra:
+    r"""All eigenpairs of every graph, in float32, with canonical signs.
+
+    Args:
+        graphs: of any sizes; single nodes, no bonds and several components are ordinary.
+        matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, or
+            ``"adjacency-with-loops"``, :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
+        isolated: what a node without bonds adds to a Laplacian's spectrum, an eigenvalue 1 or 0.
+        device: where to solve and where the result lives.
+        solve_in: precision of the solver; by default float64 on the CPU and float32 elsewhere.
+        cache: folder for results, one file a set, found again by the graphs, ``matrix`` and
+            ``isolated``, whatever they were solved in. The result then lies in the file and is read
+            as it is needed, whatever its size.
+
+    Example:
+        >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
+        >>> decompose_many(pair_and_atom).eigenvalues
+        tensor([0., 2., 1.])
+    """
+    target = usable_device(device)
+    if cache is not None:
+        from specformer.spectrum.many import (
+            many_cache,  # which fills its files from the shards here
+        )
+
+        found = many_cache.fetch_or_solve(
+            Path(cache), graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
+        )
+        return _moved(found, target)
+    sizes = torch.as_tensor(graphs.num_nodes)
+    values = torch.empty(int(sizes.sum()), device=target)
+    vectors = torch.empty(int((sizes**2).sum()), device=target)
+    reports = []
+    node = pair = 0
+    for shard in spectra_shards(
+        graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
+    ):
+        values[node : node + len(shard.eigenvalues)] = shard.eigenvalues
+        vectors[pair : pair + len(shard.eigenvectors)] = shard.eigenvectors
+        node += len(shard.eigenvalues)
+        pair += len(shard.eigenvectors)
+        reports.append(shard.report)
+    return ManySpectra(sizes.to(target), values, vectors, joined_report(reports))
+
+
+def spectra_shards(
+    graphs: GraphSet,
+    *,
+    matrix: Matrix = "laplacian",
+    isolated: Isolated = "one",
+    device: torch.device | str | None = None,
+    solve_in: torch.dtype | None = None,
+    shard_pairs: int | None = None,
+) -> Iterator[ManySpectra]:
+    """The same spectra for runs of graphs in their order, one after the other.
+
+    Memory is that of one shard however many graphs there are.
+
+    Args:
+        graphs: as for :func:`decompose_many`, like the options.
+        matrix: which matrix.
+        isolated: what a node without bonds adds.
+        device: where to solve and where each shard lives.
+        solve_in: precision of the solver.
+        shard_pairs: most pairs of nodes, Σn², in a shard of more than one graph.
+    """
+    if matrix not in MATRICES:
+        raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
+    if isolated not in ("one", "zero"):
+        raise ConfigError(f"isolated={isolated!r}: choose one or zero.")
+    target = usable_device(device)
+    precision = solve_in or (torch.float64 if target.type == "cpu" else torch.float32)
+    if precision not in EQUAL:
+        raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
+    limit = shard_pairs or _SHARD.get(target.type, _SHARD["cuda"])
+    for first, last in runs_within(graphs.num_nodes**2, limit):
+        yield _solve_surely(graphs, first, last, (matrix, isolated), target, precision)
+
+
+def joined_report(reports: list[ManyReport]) -> ManyReport:
+    """The report of several shards together."""
+    # NumPy's maximum keeps a NaN, which Python's would lose.
+    residual = np.max([report.max_residual for report in reports])
+    error = np.max([report.max_orthogonality_error for report in reports])
+    return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
+
+
+def _solve_surely(
+    graphs: GraphSet,
+    first: int,
+    last: int,
+    kind: tuple[Matrix, Isolated],
+    device: torch.device,
+    precision: torch.dtype,
+) -> ManySpectra:
+    """Solve as asked for; where that fails its checks, in float64 on the CPU."""
+    try:
+        return _solve_shard(graphs, first, last, kind, device, precision)
+    except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+        if device.type == "cpu" and precision == torch.float64:
+            raise SpectrumError(str(error)) from error
+        logger.warning("%s It is solved in float64 on the CPU.", error)
+    shard = _solve_shard(graphs, first, last, kind, torch.device("cpu"), torch.float64)
+    return _moved(shard, device)
+
+
+def _solve_shard(
+    graphs: GraphSet,
+    first: int,
+    last: int,
+    kind: tuple[Matrix, Isolated],
+    device: torch.device,
+    precision: torch.dtype,
+) -> ManySpectra:
+    began = time.perf_counter()
+    lowest = 0.0 if kind[0] == "laplacian" else -1.0
+    sizes = graphs.num_nodes[first:last]
+    order = np.argsort(sizes, kind="stable")  # graphs of a size become neighbours
+    matrices = _matrices(graphs, first + order, *kind)
+    rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
+    values = torch.empty(int(node_start[-1]), device=device)
+    vectors = torch.empty(int(pair_start[-1]), device=device)
+    worst = np.zeros(2)
+    for low, high, n in _batches(sizes[order], _BATCH.get(device.type, _BATCH["cuda"])):
+        operator = batched.dense_blocks(matrices, int(rows[low]), high - low, n, device)
+        found, basis = batched.eigenpairs(operator, precision)
+        snapped = snap(found.cpu().numpy(), EQUAL[precision], lowest)
+        found, basis = torch.as_tensor(snapped).to(device), canonical_signs(basis)
+        errors = max_residual(operator, found, basis), max_orthogonality_error(basis)
+        worst = np.maximum(worst, errors)  # which keeps a NaN
+        graph = order[low:high]
+        _place(values, node_start[graph], found)
+        _place(vectors, pair_start[graph], basis.reshape(high - low, n * n))
+    residual, error = worst.tolist()
+    check_eigenpairs(f"the batched solver of graphs {first}..{last - 1}", residual, error)
+    report = ManyReport(time.perf_counter() - began, residual, error)
+    logger.info("graphs %d..%d solved in %.2f s", first, last - 1, report.seconds)
+    return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
+
+
+def _matrices(
+    graphs: GraphSet, numbers: np.ndarray, matrix: Matrix, isolated: Isolated
+) -> sp.csr_array:
+    """The matrices of these graphs as the diagonal blocks of one."""
+    adjacency = graphs.joined(numbers)
+    if matrix == "laplacian":
+        return laplacian_of(adjacency, isolated)
+    return sp.csr_array(normalised_adjacency(adjacency + sp.eye_array(adjacency.shape[0])))
+
+
+def _batches(sizes: np.ndarray, entries: int) -> Iterator[tuple[int, int, int]]:
+    """Runs of one size in ascending sizes, each of at most ``entries`` matrix entries."""
+    edges = np.flatnonzero(np.diff(sizes, prepend=-1, append=-1))
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        n = int(sizes[low])
+        step = max(1, entries // (n * n))
+        for begin in range(low, high, step):
+            yield begin, min(begin + step, high), n
+
+
+def _place(out: Tensor, first: np.ndarray, rows: Tensor) -> None:
+    """Write row r of ``rows`` to ``out`` from ``first[r]`` on."""
+    begin = torch.as_tensor(first, device=out.device)
+    index = begin.unsqueeze(1) + torch.arange(rows.shape[1], device=out.device)
+    out[index] = rows.to(out.dtype)
+
+
+def _moved(spectra: ManySpectra, device: torch.device) -> ManySpectra:
+    return ManySpectra(
+        spectra.sizes.to(device),
+        spectra.eigenvalues.to(device),
+        spectra.eigenvectors.to(device),
+        spectra.report,
+    )

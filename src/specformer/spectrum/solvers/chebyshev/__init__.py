@@ -1,0 +1,1 @@
+"""Chebyshev-filtered subspace iteration."""

@@ -1,0 +1,355 @@
+r"""Filtered subspace iteration for the top of one operator: the loop of :mod:`.chebyshev`."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import EQUAL
+from specformer.spectrum.gram import gram
+from specformer.spectrum.solvers.chebyshev.blocks import (
+    WIDE,
+    block_width,
+    empty_block,
+    fill_randomly,
+)
+from specformer.spectrum.solvers.chebyshev.degrees import Watch, allowed, lock_limits, needed
+from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
+from specformer.spectrum.solvers.chebyshev.orthogonal import (
+    orthonormalise,
+    permute_columns,
+    rotate,
+)
+from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile, SubspaceState
+from specformer.spectrum.solvers.exact import KnownVectors
+
+logger = logging.getLogger(__name__)
+
+#: Told after every step: pairs that have converged, pairs wanted.
+Progress = Callable[[int, int], None]
+
+#: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
+RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
+#: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
+_FIRST_LIFT = 1e6
+_MIN_DEGREE, _MAX_DEGREE = 6, 400
+_MAX_STEPS = 100
+#: How often a stalled solve is helped before it gives up.
+_MAX_STALLS = 4
+#: For so many steps the edge is where random probes put it, whatever Ritz values say.
+_TRUSTING = 2
+
+
+class Search:
+    """The largest ``count`` eigenpairs of an operator, and all others equal to the last of them.
+
+    The basis holds known and converged vectors first, then the active block, in one allocation.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        known: KnownVectors,
+        count: int,
+        *,
+        seed: int,
+        saves: StateFile,
+        progress: Progress,
+    ) -> None:
+        self.operator = operator
+        self.known = known
+        self.count = count
+        self.steps = 0
+        self._saves = saves
+        self._progress = progress
+        self._generator = torch.Generator(operator.device).manual_seed(seed)
+        dtype = operator.dtype
+        self._tolerance, self._equal = RESIDUAL[dtype], EQUAL[dtype]
+        self._basis = torch.empty(0)
+        self._locked = 0
+        self._values = self._residuals = np.empty(0)
+        #: log of how much the filters so far lifted the cut above the damped rest.
+        self._reach = 0.0
+        #: Where random probes put the cut and the end of the block.
+        self._cut = self._estimate = 0.0
+        #: Where the last filter began to damp.
+        self._damped = 0.0
+        self._watch = Watch()
+
+    def run(self, start: Tensor | None = None) -> tuple[np.ndarray, Tensor]:
+        """Eigenvalues ``[q]`` descending and eigenvectors ``[n, q]``."""
+        if self.known.complete and self.count <= self.known.count:
+            self._allocate(self.known.count)
+            return np.ones(self.known.count), self._basis
+        if not self._resume():
+            self._begin(start)
+        for self.steps in range(_MAX_STEPS):
+            self._lock()
+            end, guard = self._group_end()
+            self._progress(min(self._locked, end), end)
+            if end < len(self._values) and self._settled(end, guard):
+                return self._take(end)
+            if self._complete:
+                return self._take(len(self._values))
+            if self._saves.due:
+                self._saves.save(self._state())
+            if len(self._values) in (end, self._locked) or self._too_narrow(end):
+                self._widen()
+            elif self._watch.stalled(self._locked, self._pending(end)):
+                self._unstick(end)
+            else:
+                self._improve(end)
+        missing = f"{end - self._locked:,} of {end:,} eigenpairs had not converged"
+        raise SpectrumError(f"chebyshev: {missing} after {_MAX_STEPS} steps.")
+
+    # --- the block ------------------------------------------------------------------------------
+
+    @property
+    def _active(self) -> Tensor:
+        return self._basis[:, self._locked :]
+
+    @property
+    def _complete(self) -> bool:
+        """Whether the basis spans the whole space: then its Ritz vectors are eigenvectors."""
+        return self._basis.shape[1] == self.operator.shape[0]
+
+    def _value_at(self, rank: int) -> float:
+        """The Ritz value of this rank, counted from the top; the last one if there are fewer."""
+        return float(-np.sort(-self._values)[min(rank, len(self._values)) - 1])
+
+    def _allocate(self, width: int) -> None:
+        """A basis of known vectors and random columns."""
+        self._basis = self._room(width)
+        self._locked = self.known.count
+        self.known.write(self._basis)
+        fill_randomly(self._active, self._generator)
+        self._values, self._residuals = np.ones(width), np.zeros(width)
+
+    def _room(self, width: int) -> Tensor:
+        operator = self.operator
+        return empty_block(operator.shape[0], width, operator.dtype, operator.device)
+
+    def _begin(self, start: Tensor | None) -> None:
+        n, found = self.operator.shape[0], self.known.count
+        self._allocate(min(n, found + block_width(max(self.count - found, 1))))
+        width = self._basis.shape[1]
+        self._probe()
+        if start is not None and start.shape[1]:
+            copied = min(start.shape[1], width - found)
+            self._basis[:, found : found + copied] = start[:, :copied].to(self._basis)
+            self._filter_first(kept=copied)
+        else:
+            self._filter_first()
+
+    def _probe(self) -> None:
+        """Ask random vectors where the cut and the end of the block lie."""
+        ranks = (self.count, self._basis.shape[1])
+        self._cut, self._estimate = estimate_values(self.operator, ranks, self._generator)
+
+    def _filter_first(self, kept: int = 0) -> None:
+        """Filter random columns as far as their rounding allows; the first ``kept`` are others."""
+        if self._complete:
+            self._ritz()
+            return
+        edge = self._inside(self._estimate)
+        degree = min(_MAX_DEGREE, math.ceil(math.log(_FIRST_LIFT) / growth(1.0, edge)))
+        degrees = np.full(self._active.shape[1], degree)
+        degrees[:kept] = 0
+        self._filter(edge, degrees)
+
+    def _widen(self) -> None:
+        """Double what the block has beyond the cut, with random columns."""
+        n, width = self._basis.shape
+        extra = min(n - width, max(width - self.count, 16))
+        logger.debug("chebyshev: %d columns are too few, %d more", width, extra)
+        wider = self._room(width + extra)
+        wider[:, :width] = self._basis
+        self._basis = wider
+        fill_randomly(self._basis[:, width:], self._generator)
+        self._values = np.append(self._values, np.zeros(extra))
+        self._residuals = np.append(self._residuals, np.ones(extra))
+        self._probe()
+        self._reach = 0.0
+        self._filter_first()
+
+    def _pending(self, end: int) -> np.ndarray:
+        """Residuals of the wanted pairs that are not locked, of the next pair if all are."""
+        wanted = int((self._values[self._locked :] >= self._value_at(end)).sum())
+        return self._residuals[self._locked :][: max(wanted, 1)]
+
+    def _unstick(self, end: int) -> None:
+        """Change something where steps bring nothing, and say so."""
+        stalls, pending = self._watch.stalls, len(self._pending(end))
+        if stalls > _MAX_STALLS:
+            raise SpectrumError(
+                f"chebyshev: {pending:,} of {end:,} eigenpairs stay above a residual of "
+                f"{self._tolerance:.0e}, after {self.steps} steps."
+            )
+        change = "rotating all pairs anew" if stalls % 2 else "widening the block"
+        logger.info("chebyshev: step %d, %d pairs stay behind: %s", self.steps, pending, change)
+        if stalls % 2:
+            self._locked = self.known.count
+            self._ritz()
+        else:
+            self._widen()
+
+    # --- one step -------------------------------------------------------------------------------
+
+    def _improve(self, end: int) -> None:
+        """Filter the active block, each range of columns as far as its residuals ask for."""
+        values, residuals = self._values[self._locked :], self._residuals[self._locked :]
+        cut = self._value_at(end)
+        wanted = int((values >= cut).sum())
+        edge = self._edge(wanted)
+        # A Ritz value is a lower bound: at first the probes know better how fast pairs converge.
+        likely = np.maximum(values, self._cut) if self.steps < _TRUSTING else values
+        rate = growth(likely, edge)
+        target = 0.3 * self._lock_limits(cut, edge)
+        if wanted <= 0:  # only the pair after the group is in doubt
+            wanted = 1
+            target[0] = max(0.05 * (cut - values[0]), target[0])
+        need = needed(residuals, target, rate, wanted)
+        missing = self._reach_needed - self._reach
+        lift = float(growth(cut, edge))
+        if missing > 0.0 and lift > 0.0:
+            need[wanted:] = np.maximum(need[wanted:], missing / lift)
+        found = (self._values[: self._locked], self._residuals[: self._locked])
+        most = allowed(values, edge, found, self._tolerance, self.operator.dtype)
+        degrees = np.clip(np.minimum(need, most), _MIN_DEGREE, _MAX_DEGREE)
+        span = f"edge {edge:.6f}, degrees {degrees.min():.0f} to {degrees.max():.0f}"
+        logger.debug("chebyshev: step %d, %d of %d, %s", self.steps, self._locked, end, span)
+        self._filter(edge, np.ceil(degrees))
+
+    def _edge(self, wanted: int) -> float:
+        """Where damping begins: at the end of the block, and below every wanted pair.
+
+        Ritz values are lower bounds, at first far too low, so random probes say where that is; they
+        are believed for a few steps only, for they may have put it above a wanted pair.
+        """
+        values, edge = self._values[self._locked :], self._estimate
+        if self.steps >= _TRUSTING:
+            edge = min(edge, float(values[min((wanted + len(values)) // 2, len(values) - 1)]))
+        return self._inside(max(float(values[-1]), edge))
+
+    def _inside(self, edge: float) -> float:
+        return min(max(edge, -0.9), 1.0 - 1e-9)
+
+    def _filter(self, edge: float, degrees: np.ndarray) -> None:
+        """Filter the active block in place and take its Ritz vectors."""
+        block, self._damped = self._active, edge
+        for columns in self.operator.ranges(degrees):
+            degree = int(degrees[columns].max())
+            if degree:
+                part = self.operator.filter(block[:, columns], edge, degree)
+                block[:, columns] = part / part.norm(dim=0).clamp(min=1e-30)
+        self._ritz()
+        self._reach += float(degrees[-1] * growth(self._value_at(self.count), edge))
+
+    def _ritz(self) -> None:
+        """Orthonormalise, rotate the active block to Ritz vectors, and measure their residuals."""
+        block = self._active
+        products = orthonormalise(block, self._basis[:, : self._locked], self._generator)
+        projected = torch.empty_like(products)
+        for columns in self.operator.columns(block.shape[1], WIDE):
+            projected[:, columns] = gram(block, self.operator @ block[:, columns])
+        projected = (projected + projected.mT) / 2.0
+        # A block stored in float32 is orthonormal up to its rounding E: to first order,
+        # (I − E/2) makes up for it.
+        products.diagonal().sub_(1.0)
+        slip = products @ projected / 2.0
+        theta, frames = torch.linalg.eigh(projected - slip - slip.mT)
+        theta, frames = theta.flip(0), frames.flip(1)
+        rotate(block, frames - products @ frames / 2.0)
+        residuals = torch.empty_like(theta)
+        for columns in self.operator.columns(block.shape[1], WIDE):
+            part = block[:, columns]
+            error = self.operator @ part - part * theta[columns].to(part.dtype)
+            residuals[columns] = error.norm(dim=0, dtype=torch.float64)
+        self._values[self._locked :] = theta.cpu().numpy()
+        self._residuals[self._locked :] = residuals.cpu().numpy()
+
+    def _lock_limits(self, cut: float, edge: float) -> np.ndarray:
+        values, dtype = self._values[self._locked :], self.operator.dtype
+        return lock_limits(values, cut, edge, self._tolerance, dtype)
+
+    def _lock(self) -> None:
+        """Move converged pairs to the front of the active block and count them as locked."""
+        values, residuals = self._values[self._locked :], self._residuals[self._locked :]
+        cut = self._value_at(self.count)
+        done = residuals <= self._tolerance
+        if not done[values >= cut].all():  # those that still converge must not suffer
+            done &= residuals <= self._lock_limits(cut, self._damped)
+        if not done.any():
+            return
+        order = np.argsort(~done, kind="stable")
+        permute_columns(self._active, order)
+        for kept in (self._values, self._residuals):
+            kept[self._locked :] = kept[self._locked :][order]
+        self._locked += int(done.sum())
+
+    # --- when it is done ------------------------------------------------------------------------
+
+    @property
+    def _reach_needed(self) -> float:
+        """A random column meets an eigenvector at about 1/√n: lift that far above the rest."""
+        return math.log(math.sqrt(self.operator.shape[0])) + 4.0
+
+    def _group_end(self) -> tuple[int, float]:
+        """How many pairs the cut brings along, and how far below them the next one lies."""
+        values = -np.sort(-self._values)
+        gaps = np.append(-np.diff(values), np.inf)
+        last = min(self.count, len(values)) - 1
+        end = last + int(np.argmax(gaps[last:] > self._equal)) + 1
+        return end, float(gaps[end - 1])
+
+    def _settled(self, end: int, guard: float) -> bool:
+        """Whether all pairs up to the cut are locked and the next one surely lies beyond it."""
+        order = np.argsort(-self._values, kind="stable")
+        if order[:end].max(initial=-1) >= self._locked:
+            return False
+        beyond = float(self._residuals[order[end]])
+        sure = beyond <= max(0.1 * guard, self._tolerance)
+        return sure and self._reach >= self._reach_needed
+
+    def _too_narrow(self, end: int) -> bool:
+        """Whether the block ends so near the cut that no filter can tell them apart."""
+        edge = self._inside(float(self._values.min()))
+        return float(growth(self._value_at(end), edge)) * _MAX_DEGREE < 2.0
+
+    def _take(self, end: int) -> tuple[np.ndarray, Tensor]:
+        order = np.argsort(-self._values, kind="stable")
+        permute_columns(self._basis, order)
+        self._values, self._residuals = self._values[order], self._residuals[order]
+        self._locked = end
+        self._saves.finish(self._state)
+        return self._values[:end], self._basis[:, :end]
+
+    # --- saved state ----------------------------------------------------------------------------
+
+    def _state(self) -> SubspaceState:
+        return SubspaceState(
+            self._basis,
+            self._values,
+            self._residuals,
+            self._locked,
+            self._reach,
+            (self._cut, self._estimate),
+        )
+
+    def _resume(self) -> bool:
+        state = self._saves.load(self.operator.shape[0], self.operator.dtype)
+        if state is None:
+            return False
+        self._basis = state.basis.to(self.operator.device)
+        self._values, self._residuals = state.values, state.residuals
+        self._locked, self._reach = state.locked, state.reach
+        self._cut, self._estimate = state.estimates
+        self._damped = self._inside(self._estimate)
+        logger.info("chebyshev: goes on with %d pairs converged", self._locked)
+        return True

@@ -1,0 +1,1 @@
+"""SLEPc over MPI, in processes of its own."""

@@ -1,0 +1,247 @@
+r"""Run the program of :mod:`.program` over MPI: its Python, its ranks, what they say."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.solvers.slepc import program
+
+logger = logging.getLogger(__name__)
+
+#: Told the pairs converged and wanted.
+Progress = Callable[[int, int], None]
+
+#: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
+PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
+#: Where Debian and Ubuntu keep the builds for real numbers, newest last.
+_DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/*-real"}
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_PROBE = "import slepc4py, petsc4py, numpy"
+_MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+_SECONDS_TO_END = 5.0
+#: So many of mpirun's own lines are kept: its reason for stopping comes first.
+_LINES = 50
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that has slepc4py, and the variables it needs to find it."""
+
+    path: str
+    variables: dict[str, str]
+
+
+def launch(
+    folders: Sequence[Path],
+    ranks: int,
+    hostfile: str | Path | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Run the program over these problems and wait for it."""
+    command, environment = _command(ranks, hostfile)
+    logger.debug("slepc: %s", " ".join(command))
+    heard = _Heard(progress)
+    with _running([*command, *map(str, folders)], environment, timeout) as (process, expired):
+        assert process.stdout is not None
+        for line in process.stdout:
+            heard.take(line)
+        status = process.wait()
+    if expired.is_set():
+        raise SpectrumError(
+            f"SLEPc had not finished after {timeout:g} seconds on {ranks} ranks; allow more time, "
+            "more ranks or fewer eigenpairs."
+        )
+    if heard.failures:
+        raise SpectrumError(f"SLEPc stopped: {heard.failures[0]}.")
+    if status != 0:
+        raise SpectrumError(f"mpirun ended with status {status}: {heard.reason()}.")
+
+
+class _Heard:
+    """What the ranks say, lines with a mark, and what mpirun says of them."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.failures: list[str] = []
+        self.others: list[str] = []
+
+    def take(self, line: str) -> None:
+        mark, _, rest = line.rstrip().partition(" ")
+        kind, _, text = rest.partition(" ")
+        if mark != program.MARK:
+            self.others += [line.strip("-* \n")] if len(self.others) < _LINES else []
+            logger.debug("slepc: %s", line.rstrip())
+        elif kind == "error":
+            self.failures.append(text)
+        elif kind == "note":
+            logger.info("slepc: %s", text)
+        elif self.progress is not None:
+            done, wanted = map(int, text.split())
+            self.progress(done, wanted)
+
+    def reason(self) -> str:
+        """Why mpirun stopped: its paragraph on a signal if there is one, else its first."""
+        parts = [" ".join(part) for text, part in itertools.groupby(self.others, bool) if text]
+        first = (parts or ["no reason given"])[0]
+        return next((part for part in parts if "signal" in part), first).rstrip(".:")
+
+
+def find_python() -> Interpreter:
+    """The Python to run ranks with.
+
+    That of ``SPECFORMER_MPI_PYTHON``, else this one, else the system's with Debian's packages.
+    """
+    named = os.environ.get("SPECFORMER_MPI_PYTHON")
+    for path in [named] if named else [sys.executable, _SYSTEM_PYTHON]:
+        for variables in ({}, _debian_folders()):
+            if _has_slepc(path, variables):
+                return Interpreter(path, variables)
+    if named:
+        raise SpectrumError(
+            f"SPECFORMER_MPI_PYTHON={named} is no Python with numpy, petsc4py and slepc4py; "
+            "correct it, or set PETSC_DIR and SLEPC_DIR if it needs these to find them."
+        )
+    raise SpectrumError(
+        f"solver='slepc' needs petsc4py and slepc4py: install them (Debian: apt install "
+        f"{PACKAGES}), or name a Python that has them in SPECFORMER_MPI_PYTHON, with PETSC_DIR and "
+        "SLEPC_DIR set if it needs these to find them."
+    )
+
+
+def _debian_folders() -> dict[str, str]:
+    """Debian's PETSC_DIR and SLEPC_DIR, as far as there are any and the user has set none."""
+    found = {name: sorted(Path("/usr/lib").glob(pattern)) for name, pattern in _DEBIAN.items()}
+    return {
+        name: str(folders[-1])
+        for name, folders in found.items()
+        if folders and name not in os.environ
+    }
+
+
+def _has_slepc(path: str, variables: dict[str, str]) -> bool:
+    command, environment = [path, "-c", _PROBE], _environment(path) | variables
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _environment(python: str) -> dict[str, str]:
+    """Our environment, without what would mislead another Python."""
+    environment = dict(os.environ)
+    if python != sys.executable:
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
+            environment.pop(name, None)
+    return environment
+
+
+def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[str, str]]:
+    """What to start, and in which environment."""
+    if ranks < 1:
+        raise SpectrumError(f"ranks={ranks}: at least one MPI process is needed.")
+    if hostfile is not None and not Path(hostfile).is_file():
+        raise SpectrumError(f"hostfile {hostfile}: no such file.")
+    named = os.environ.get("SPECFORMER_MPIRUN")
+    starter = shutil.which(named) if named else shutil.which("mpirun") or shutil.which("mpiexec")
+    if starter is None:
+        missing = f"SPECFORMER_MPIRUN={named} is no program" if named else "mpirun was not found"
+        raise SpectrumError(
+            f"{missing}: solver='slepc' needs an MPI; install one (Debian: apt install {PACKAGES}) "
+            "or name its mpirun in SPECFORMER_MPIRUN."
+        )
+    python = find_python()
+    # Variables go along as arguments of env: no two MPIs agree on how to hand them to machines.
+    variables = {"OMP_NUM_THREADS": "1", **python.variables}
+    for name in ("PETSC_DIR", "SLEPC_DIR", "PETSC_OPTIONS"):
+        if name in os.environ:
+            variables[name] = os.environ[name]
+    hosts = [] if hostfile is None else ["--hostfile", str(hostfile)]
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    ranked = [python.path, str(Path(program.__file__).resolve())]
+    environment = _environment(python.path) | _mpi_settings(local=not hosts and not _scheduled())
+    return [starter, "-n", str(ranks), *hosts, "env", *settings, *ranked], environment
+
+
+def _mpi_settings(*, local: bool) -> dict[str, str]:
+    """Settings of Open MPI, which others ignore."""
+    settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # a rank that waits does not hold up others
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # as in most containers
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if local:
+        # Two solves at a time would be bound to the same cores, and there may be more ranks than
+        # cores, of which Open MPI counts only the physical ones.
+        return settings | {
+            "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        }
+    # TMPDIR is shared between machines then; MPI's own temporary files must not be.
+    return settings | dict.fromkeys(_MPI_TMPDIR, "/tmp")
+
+
+def _scheduled() -> bool:
+    """Whether a scheduler has given us machines, of which ``mpirun`` knows."""
+    return any(name in os.environ for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
+
+
+@contextmanager
+def _running(
+    command: list[str], environment: dict[str, str], timeout: float | None
+) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
+    """A process that is gone when the block is left, however it is left.
+
+    The event tells whether it was stopped because its time was up.
+    """
+    expired = threading.Event()
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,  # never written to: its end tells the ranks that we have died
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+    def stop() -> None:
+        expired.set()
+        process.terminate()
+
+    timer = threading.Timer(threading.TIMEOUT_MAX if timeout is None else timeout, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process, expired
+    finally:
+        timer.cancel()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask mpirun to stop its ranks; end what has not ended then."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_TO_END)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()

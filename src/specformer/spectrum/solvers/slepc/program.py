@@ -1,0 +1,348 @@
+r"""The MPI program behind :mod:`.slepc`: ``mpirun -n RANKS python program.py FOLDER…``.
+
+It needs numpy, petsc4py and slepc4py only, so that any Python that has them can run it. Each folder
+holds a problem and receives its answer. Every rank reads and writes its own rows. When standard
+input ends, whoever waits for the answer is gone, and so are the ranks and the folders.
+
+A Krylov method started from one vector can miss copies of a repeated eigenvalue. So what was found
+is deflated and the rest searched again, until nothing at or before the cut is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: What lines meant for :mod:`.slepc` begin with; the others are MPI's.
+MARK = "specformer:"
+#: Residual norm of every pair returned; copies of one eigenvalue agree to twice as many digits.
+ACCURACY = 1e-11
+#: Residual norm at which the best pair left over is near enough to tell whether it is beyond the
+#: cut. Within ten times as much of the cut it is computed in full.
+_GLANCE = 1e-6
+#: How many eigenvalues are asked for beyond those wanted, to see where a group ends.
+_GUARD = 8
+#: Smallest Krylov basis, and the largest that grows between restarts.
+_BASIS, _GROWTH = 40, 500
+
+
+class RefusedError(Exception):
+    """No answer for a reason that all ranks found at once; other problems may still be solved."""
+
+
+def main(folders: list[str]) -> None:
+    """Solve the problems in these folders, one after the other."""
+    import slepc4py
+
+    slepc4py.init([])  # options for PETSc come through PETSC_OPTIONS
+    from petsc4py import PETSc
+    from slepc4py import SLEPc
+
+    if np.dtype(PETSc.ScalarType) != np.float64:
+        raise RuntimeError(
+            f"this PETSc computes with {np.dtype(PETSc.ScalarType)}; "
+            "point PETSC_DIR and SLEPC_DIR to a build with real numbers in double precision"
+        )
+    versions = [".".join(map(str, part.Sys.getVersion())) for part in (SLEPc, PETSc)]
+    if PETSc.COMM_WORLD.rank == 0:
+        threading.Thread(target=end_with_parent, args=[folders], daemon=True).start()
+        say("note", "SLEPc {} over PETSc {} on {} ranks".format(*versions, PETSc.COMM_WORLD.size))
+    for folder in folders:
+        answer(Path(folder))
+
+
+def end_with_parent(folders: list[str]) -> None:
+    """Wait for the end of standard input, a sign that whoever started us died; leave nothing."""
+    while os.read(0, 1):
+        pass
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def say(kind: str, text: object) -> None:
+    """Write one line that our side understands, in one piece so that ranks do not mix."""
+    sys.stderr.flush()
+    os.write(2, f"{MARK} {kind} {text}\n".encode())
+
+
+def answer(folder: Path) -> None:
+    """Read a problem, solve both ends, write values and each rank's rows of the vectors."""
+    try:
+        problem = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RuntimeError(
+            f"{folder}: no problem here; set TMPDIR to a folder that all machines share"
+        ) from error
+    laplacian = read_laplacian(folder, problem)
+    first, last = laplacian.getOwnershipRange()
+    rank = laplacian.comm.rank
+    low = high = (np.empty(0), np.empty((last - first, 0)))
+    refused = None
+    try:
+        if problem["lowest"]:
+            low = End(folder, "lowest", problem, laplacian).solve()
+        if problem["highest"]:
+            high = End(folder, "highest", problem, laplacian).solve()
+    except RefusedError as error:
+        refused = str(error)
+    np.save(folder / f"vectors-{rank:05d}.npy", np.concatenate([low[1], high[1]], axis=1))
+    if rank == 0:
+        np.save(folder / "values.npy", np.concatenate([low[0], high[0]]))
+        text = json.dumps({"refused": refused, "lowest": len(low[0])})
+        (folder / "answer.json").write_text(text, encoding="utf-8")
+
+
+def read_laplacian(folder: Path, problem: dict[str, Any]) -> Any:
+    """The matrix in blocks of rows; a rank reads the pages of the files that hold its own."""
+    from petsc4py import PETSc
+
+    n, comm = problem["num_nodes"], PETSc.COMM_WORLD
+    if comm.size != problem["ranks"]:
+        raise RuntimeError(
+            f"{problem['ranks']} ranks were started, but each finds itself among {comm.size}: "
+            "mpirun and PETSc belong to different MPIs; name the right one in SPECFORMER_MPIRUN"
+        )
+    first, last = (n * place // comm.size for place in (comm.rank, comm.rank + 1))
+    starts = np.load(folder / "indptr.npy", mmap_mode="r")[first : last + 1]
+    inside = slice(int(starts[0]), int(starts[-1]))
+    rows = (
+        (starts - starts[0]).astype(PETSc.IntType),
+        np.load(folder / "indices.npy", mmap_mode="r")[inside].astype(PETSc.IntType),
+        np.array(np.load(folder / "data.npy", mmap_mode="r")[inside]),
+    )
+    matrix = PETSc.Mat().createAIJ(((last - first, n), (last - first, n)), csr=rows, comm=comm)
+    matrix.assemble()
+    return matrix
+
+
+class Moved:
+    r"""The operator :math:`L + \sigma S S^\top`: eigenvectors S known beforehand are moved away.
+
+    S has at most one entry a row, so this costs next to nothing however many they are.
+    """
+
+    def __init__(self, laplacian: Any, known: Any, shift: float) -> None:
+        self._laplacian, self._known, self._shift = laplacian, known, shift
+        self._coefficients = known.createVecRight()
+
+    def mult(self, _: Any, x: Any, y: Any) -> None:
+        """Compute y = (L + σ S Sᵀ) x; PETSc calls it."""
+        self._laplacian.mult(x, y)
+        self._add(x, y, self._shift)
+
+    def project(self, x: Any) -> None:
+        """Remove the known directions from x."""
+        self._add(x, x, -1.0)
+
+    def _add(self, x: Any, y: Any, factor: float) -> None:
+        self._known.multTranspose(x, self._coefficients)
+        self._coefficients.scale(factor)
+        self._known.multAdd(self._coefficients, y, y)
+
+
+class End:
+    """One end of the spectrum. ``sign`` is 1 for the smallest pairs, −1 for the largest."""
+
+    def __init__(self, folder: Path, end: str, problem: dict[str, Any], laplacian: Any) -> None:
+        self.sign = 1 if end == "lowest" else -1
+        self.count, self.equal = problem[end], problem["equal"]
+        self.before = 0 if end == "lowest" else problem["lowest"]
+        self.wanted = problem["lowest"] + problem["highest"]
+        self.num_nodes, self.laplacian = problem["num_nodes"], laplacian
+        self.num_known, self.complete = problem[f"known_{end}"], problem[f"complete_{end}"]
+        first, last = laplacian.getOwnershipRange()
+        self.column = np.array(np.load(folder / f"column-{end}.npy", mmap_mode="r")[first:last])
+        self.entry = np.array(np.load(folder / f"entry-{end}.npy", mmap_mode="r")[first:last])
+        self.generator = np.random.default_rng([problem["seed"], laplacian.comm.rank])
+        self.moved: Moved | None = None
+        self.operator = self._operator() if self.num_known else laplacian
+        #: What was found: values counted from this end, λ or 2 − λ, and vectors.
+        self.values: list[float] = []
+        self.vectors: list[Any] = []
+
+    def solve(self) -> tuple[np.ndarray, np.ndarray]:
+        """At least ``count`` values, ascending, and this rank's rows of their vectors."""
+        if self.count > self.num_known or not self.complete:
+            self._search(max(1, self.count - self.num_known))
+        values = np.concatenate([np.zeros(self.num_known), self.values])
+        order = np.argsort(values, kind="stable")
+        gaps = np.flatnonzero(np.diff(values[order][self.count - 1 :]) > self.equal)
+        order = order[: self.count + int(gaps[0]) if len(gaps) else len(order)][:: self.sign]
+        return (values[order] if self.sign > 0 else 2.0 - values[order]), self._rows(order)
+
+    def _rows(self, order: np.ndarray) -> np.ndarray:
+        """Local rows of known vectors (positions below ``num_known``) and found ones."""
+        rows = np.zeros((len(self.column), len(order)))
+        place = np.full(self.num_known + 1, -1)  # the last entry serves nodes in no known vector
+        places = np.flatnonzero(order < self.num_known)
+        place[order[places]] = places
+        inside = np.flatnonzero(place[self.column] >= 0)
+        rows[inside, place[self.column[inside]]] = self.entry[inside]
+        for target, position in enumerate(order):
+            if position >= self.num_known:
+                rows[:, target] = self.vectors[position - self.num_known].getArray(readonly=True)
+        return rows
+
+    def _search(self, wanted: int) -> None:
+        """Find pairs until ``wanted`` and every copy of the last of them are certain."""
+        self._ask(wanted + _GUARD)
+        extra = _GUARD
+        while True:
+            edge = self.values[wanted - 1] + self.equal
+            self._keep(edge)
+            if self._best_left() > edge + 10 * _GLANCE:
+                return
+            found = len(self.values)
+            self._ask(extra, edge)
+            if np.searchsorted(self.values, edge, side="right") == found:
+                return  # near the cut but beyond it
+            # One vector meets one copy; a larger basis starts anew from further ones.
+            extra = min(2 * extra, _GROWTH)
+
+    def _keep(self, edge: float) -> None:
+        """Forget pairs beyond the edge, so that deflation costs no more than it must."""
+        count = int(np.searchsorted(self.values, edge, side="right"))
+        if 2 * (self.num_known + count) > self.num_nodes:
+            raise RefusedError(
+                "the eigenvalue at the cut is repeated too often: it comes with more than half of "
+                f"the {self.num_nodes:,} eigenpairs"
+            )
+        for vector in self.vectors[count:]:
+            vector.destroy()
+        del self.values[count:], self.vectors[count:]
+
+    def _ask(self, extra: int, edge: float = np.inf) -> None:
+        """Find further pairs, orthogonal to those at hand; what lies beyond the edge is no use."""
+        extra = min(extra, self.num_nodes - self.num_known - len(self.values))
+        solver = self._krylov(extra, ACCURACY, edge)
+        for place in range(solver.getConverged()):
+            vector = self.laplacian.createVecRight()
+            self.values.append(self._from_end(solver.getEigenpair(place, vector)))
+            self.vectors.append(vector)
+        solver.destroy()
+        order = np.argsort(self.values, kind="stable")
+        self.values, self.vectors = (
+            [part[place] for place in order] for part in (self.values, self.vectors)
+        )
+
+    def _best_left(self) -> float:
+        """The outermost eigenvalue outside what was found, roughly."""
+        solver = self._krylov(1, _GLANCE)
+        value = self._from_end(solver.getEigenvalue(0))
+        solver.destroy()
+        return value
+
+    def _from_end(self, value: complex) -> float:
+        """An eigenvalue counted from this end."""
+        return float(value.real if self.sign > 0 else 2.0 - value.real)
+
+    def _krylov(self, count: int, accuracy: float, edge: float = np.inf) -> Any:
+        """Krylov–Schur for ``count`` pairs at this end, orthogonal to those found; it is run.
+
+        It stops sooner once a pair beyond the edge has converged: they come from the end inwards.
+        """
+        from slepc4py import SLEPc
+
+        room = self.num_nodes - len(self.values)
+        solver = SLEPc.EPS().create(self.laplacian.comm)
+        solver.setOperators(self.operator)
+        solver.setProblemType(SLEPc.EPS.ProblemType.HEP)
+        solver.setType(SLEPc.EPS.Type.KRYLOVSCHUR)
+        which = SLEPc.EPS.Which
+        solver.setWhichEigenpairs(which.SMALLEST_REAL if self.sign > 0 else which.LARGEST_REAL)
+        solver.setConvergenceTest(SLEPc.EPS.Conv.ABS)
+        # Where much is deflated at every step, fewer steps are worth a larger basis.
+        basis = min(max(2 * count + 1, _BASIS, len(self.values) // 4), count + _GROWTH, room)
+        solver.setDimensions(count, basis, min(basis, _GROWTH))
+        solver.setTolerances(accuracy, max(1000, 20 * self.num_nodes // basis))
+        # Small problems are solved by one rank and sent round: all take the same decisions,
+        # whatever machines they are on.
+        solver.getDS().setParallel(SLEPc.DS.ParallelType.SYNCHRONIZED)
+        solver.setInitialSpace(self._start())
+        if self.vectors:
+            solver.setDeflationSpace(self.vectors)
+        beyond = self._watch(solver, edge)
+        solver.setFromOptions()
+        solver.solve()
+        if solver.getConverged() < count and not beyond:
+            raise RefusedError(
+                f"SLEPc did not converge: {solver.getConverged():,} of {count:,} eigenpairs "
+                f"after {solver.getIterationNumber():,} restarts"
+            )
+        return solver
+
+    def _watch(self, solver: Any, edge: float) -> list[float]:
+        """Tell the progress; returns a list that will hold a value beyond the edge, if one came."""
+        from slepc4py import SLEPc
+
+        found, beyond, reasons = self.num_known + len(self.values), [], SLEPc.EPS.ConvergedReason
+
+        def monitor(_: Any, __: int, done: int, values: Any, *___: Any) -> None:
+            if self.laplacian.comm.rank == 0:
+                converged = self.before + min(found + done, self.count)
+                say("progress", f"{converged} {self.wanted}")
+            if done and self._from_end(values[done - 1]) > edge:
+                beyond.append(self._from_end(values[done - 1]))
+
+        def stopping(_: Any, steps: int, limit: int, done: int, wanted: int) -> int:
+            if done >= wanted:
+                return int(reasons.CONVERGED_TOL)
+            if beyond:
+                return int(reasons.CONVERGED_USER)
+            return int(reasons.DIVERGED_ITS if steps >= limit else reasons.CONVERGED_ITERATING)
+
+        solver.setMonitor(monitor)
+        solver.setStoppingTest(stopping)
+        return beyond
+
+    def _start(self) -> Any:
+        """A random vector without known directions."""
+        start = self.laplacian.createVecRight()
+        start.setArray(self.generator.standard_normal(len(self.column)))
+        if self.moved is not None:
+            self.moved.project(start)
+        return start
+
+    def _operator(self) -> Any:
+        """The Laplacian with this end's known vectors moved past the other end."""
+        from petsc4py import PETSc
+
+        inside = self.column >= 0
+        rows = (
+            np.concatenate([[0], np.cumsum(inside)]).astype(PETSc.IntType),
+            self.column[inside].astype(PETSc.IntType),
+            self.entry[inside],
+        )
+        comm, sizes = self.laplacian.comm, self.laplacian.getSizes()
+        shape = (sizes[0], (PETSc.DECIDE, self.num_known))
+        known = PETSc.Mat().createAIJ(shape, csr=rows, comm=comm)
+        known.assemble()
+        self.moved = Moved(self.laplacian, known, 3.0 * self.sign)
+        operator = PETSc.Mat().createPython(sizes, self.moved, comm=comm)
+        operator.setUp()
+        return operator
+
+
+def run() -> None:
+    """Let an error of one rank end them all, as one line instead of a traceback."""
+    try:
+        main(sys.argv[1:])
+    except BaseException as error:
+        reason = (str(error).splitlines() or [""])[0].strip().rstrip(".")
+        kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+        say("error", f"{kind}{reason} (on {socket.gethostname()})")
+        # Without MPI's farewell, so that mpirun stops the ranks that wait for this one.
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    run()

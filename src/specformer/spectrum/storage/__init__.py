@@ -1,0 +1,1 @@
+"""Spectra on disk, and eigenvectors streamed from there."""

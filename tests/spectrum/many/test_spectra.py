@@ -1,0 +1,192 @@
+"""Spectra of many graphs at once, against NumPy and SciPy graph by graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from tests.spectrum.many_graphs import from_networkx, mixed_set, odd_graphs, random_graphs
+
+from specformer.errors import ConfigError, SpectrumError
+from specformer.graphs import GraphSet, as_adjacency, normalised_laplacian
+from specformer.spectrum import ManyReport, ManySpectra, decompose, decompose_many, spectra_shards
+from specformer.spectrum.distinct import distinct
+from specformer.spectrum.solvers import batched
+
+GRAPHS = mixed_set()
+#: Their eigenvectors have entries of one size and either sign: a tie that rounding could break.
+SYMMETRIC = [
+    *(nx.path_graph(n) for n in range(2, 12)),
+    *(nx.ladder_graph(n) for n in range(3, 7)),
+    *(nx.barbell_graph(n, 2) for n in (3, 5)),
+    nx.cycle_graph(9),
+    nx.star_graph(5),
+    nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)),
+    nx.convert_node_labels_to_integers(nx.full_rary_tree(2, 15)),
+    nx.disjoint_union(nx.path_graph(4), nx.path_graph(6)),
+]
+
+
+def matrix_of(graphs: GraphSet, number: int, matrix: str, isolated: Any) -> np.ndarray:
+    bonds = slice(*graphs.edge_start[number : number + 2])
+    edges, n = graphs.edge_index[:, bonds], int(graphs.num_nodes[number])
+    adjacency = as_adjacency(edges, num_nodes=n)
+    if matrix == "laplacian":
+        return normalised_laplacian(adjacency, isolated=isolated).toarray()
+    loops = adjacency.toarray() + np.eye(n)
+    root = np.diag(loops.sum(axis=1) ** -0.5)
+    return root @ loops @ root
+
+
+@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("matrix", "isolated"),
+    [("laplacian", "one"), ("laplacian", "zero"), ("adjacency-with-loops", "one")],
+)
+def test_every_graph_has_its_own_eigenpairs(
+    matrix: Any, isolated: Any, solve_in: torch.dtype
+) -> None:
+    spectra = decompose_many(GRAPHS, matrix=matrix, isolated=isolated, solve_in=solve_in)
+    assert len(spectra) == len(GRAPHS)
+    assert spectra.eigenvalues.dtype == spectra.eigenvectors.dtype == torch.float32
+    for number in range(len(GRAPHS)):
+        dense = matrix_of(GRAPHS, number, matrix, isolated)
+        values, vectors = (part.double().numpy() for part in spectra[number])
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(dense), atol=3e-7)
+        np.testing.assert_allclose((vectors * values) @ vectors.T, dense, atol=5e-6)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(values)), atol=5e-6)
+
+
+@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
+def test_repeated_eigenvalues_are_equal_to_the_bit(solve_in: torch.dtype) -> None:
+    spectra = decompose_many(from_networkx([nx.complete_graph(7)]), solve_in=solve_in)
+    values, _ = spectra[0]
+    assert values[0] == 0.0
+    assert len(values[1:].unique()) == 1
+    assert values[1].item() == pytest.approx(7 / 6)
+    petersen, _ = decompose_many(from_networkx([nx.petersen_graph()]), solve_in=solve_in)[0]
+    assert petersen.unique(return_counts=True)[1].tolist() == [1, 5, 4]
+    star, _ = decompose_many(from_networkx([nx.star_graph(5)]), solve_in=solve_in)[0]
+    assert star.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 2.0]
+
+
+def test_a_single_atom() -> None:
+    atom = GraphSet([1], [0], [])
+    assert decompose_many(atom).eigenvalues.tolist() == [1.0]
+    assert decompose_many(atom, isolated="zero").eigenvalues.tolist() == [0.0]
+    assert decompose_many(atom, matrix="adjacency-with-loops").eigenvalues.tolist() == [1.0]
+    assert decompose_many(atom).eigenvectors.tolist() == [1.0]
+
+
+def test_signs_are_canonical() -> None:
+    spectra = decompose_many(GRAPHS)
+    for number in range(len(spectra)):
+        _, vectors = spectra[number]
+        for column in vectors.T:
+            largest = column.abs().max()
+            first = int((column.abs() >= largest * (1 - 2e-4)).nonzero()[0])
+            assert column[first] > 0
+
+
+def test_a_graph_has_the_same_spectrum_in_any_company() -> None:
+    alone = decompose_many(GRAPHS.subset([5]))
+    together = decompose_many(GRAPHS)
+    torch.testing.assert_close(together[5][0], alone[0][0], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("isolated", ["one", "zero"])
+@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
+def test_one_graph_and_many_give_the_same(isolated: Any, solve_in: torch.dtype) -> None:
+    """Eigenvalues and their groups to the bit, and signs, ties of entries and all."""
+    graphs = SYMMETRIC + random_graphs(40, seed=3)
+    spectra = decompose_many(from_networkx(graphs), isolated=isolated, solve_in=solve_in)
+    apart = {torch.float64: 0.0, torch.float32: 2e-7}[solve_in]
+    for number, graph in enumerate(graphs):
+        values, vectors = spectra[number]
+        alone = decompose(as_adjacency(graph), isolated=isolated)
+        torch.testing.assert_close(values, alone.eigenvalues, rtol=0, atol=apart)
+        groups = distinct(values)
+        assert torch.equal(groups.index, alone.distinct.index)
+        single = groups.counts[groups.index] == 1
+        torch.testing.assert_close(
+            vectors[:, single], alone.eigenvectors[:, single], rtol=0, atol=2e-5
+        )
+
+
+def test_shards_follow_one_another_and_stay_small() -> None:
+    whole = decompose_many(GRAPHS)
+    shards = list(spectra_shards(GRAPHS, shard_pairs=600))
+    assert len(shards) > 5
+    assert all(len(shard) == 1 or len(shard.eigenvectors) <= 600 for shard in shards)
+    assert torch.equal(torch.cat([shard.sizes for shard in shards]), whole.sizes)
+    joined = torch.cat([shard.eigenvalues for shard in shards])
+    torch.testing.assert_close(joined, whole.eigenvalues, rtol=0, atol=1e-7)
+
+
+def test_batches_of_one_size_may_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rings = from_networkx([nx.cycle_graph(6)] * 5 + [nx.path_graph(6)])
+    whole = decompose_many(rings)
+    one_matrix = {"cpu": 40, "cuda": 40}
+    monkeypatch.setattr("specformer.spectrum.many.spectra._BATCH", one_matrix)
+    torch.testing.assert_close(decompose_many(rings).eigenvectors, whole.eigenvectors)
+
+
+def test_the_report_holds_the_worst_of_all() -> None:
+    report = decompose_many(GRAPHS).report
+    assert 0 < report.max_residual < 1e-6
+    assert 0 < report.max_orthogonality_error < 1e-6
+    assert report.seconds > 0
+
+
+def test_a_failed_solve_is_repaired_on_the_cpu_or_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    honest = batched.eigenpairs
+    good = decompose_many(GRAPHS)
+
+    def wrong_in_float32(operator: torch.Tensor, precision: torch.dtype) -> Any:
+        values, vectors = honest(operator, precision)
+        return values, vectors * (1.01 if precision == torch.float32 else 1.0)
+
+    monkeypatch.setattr(batched, "eigenpairs", wrong_in_float32)
+    repaired = decompose_many(GRAPHS, solve_in=torch.float32)
+    assert torch.equal(repaired.eigenvectors, good.eigenvectors)
+    assert "solved in float64 on the CPU" in caplog.text
+    monkeypatch.setattr(batched, "eigenpairs", lambda m, p: (honest(m, p)[0], torch.nan * m))
+    with pytest.raises(SpectrumError, match=r"batched solver of graphs 0\.\.50 failed its checks"):
+        decompose_many(GRAPHS)
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(ConfigError, match="matrix='lap': choose from laplacian, adjacency"):
+        decompose_many(GRAPHS, matrix="lap")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="isolated='two': choose one or zero"):
+        decompose_many(GRAPHS, isolated="two")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"solve_in=torch\.float16"):
+        decompose_many(GRAPHS, solve_in=torch.float16)
+    with pytest.raises(SpectrumError, match="do not match the sizes"):
+        ManySpectra(torch.tensor([2]), torch.ones(2), torch.ones(3), ManyReport(0, 0, 0))
+
+
+def test_odd_graphs_of_known_spectrum() -> None:
+    names = ("one", "four", "pair")
+    spectra = decompose_many(from_networkx(odd_graphs()[:3]))
+    found = {name: spectra[i][0].tolist() for i, name in enumerate(names)}
+    assert found == {"one": [1.0], "four": [1.0] * 4, "pair": [0.0, 2.0]}
+    assert repr(spectra) == "ManySpectra(graphs=3, nodes=7, device=cpu)"
+    assert torch.equal(spectra[-1][0], spectra[2][0])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("matrix", ["laplacian", "adjacency-with-loops"])
+def test_a_gpu_finds_the_same(matrix: Any) -> None:
+    ours = decompose_many(GRAPHS, matrix=matrix, device="cuda")
+    theirs = decompose_many(GRAPHS, matrix=matrix)
+    torch.testing.assert_close(ours.eigenvalues.cpu(), theirs.eigenvalues, rtol=0, atol=2e-7)
+    for number in range(len(GRAPHS)):
+        values, vectors = (part.cpu() for part in ours[number])
+        dense = torch.as_tensor(matrix_of(GRAPHS, number, matrix, "one")).float()
+        torch.testing.assert_close((vectors * values) @ vectors.T, dense, rtol=0, atol=1e-5)

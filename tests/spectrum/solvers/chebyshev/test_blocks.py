@@ -1,0 +1,37 @@
+"""Blocks of vectors: widths, memory that is not there, random columns in part of a basis."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.solvers import dense
+from specformer.spectrum.solvers.chebyshev import blocks
+from specformer.spectrum.solvers.chebyshev.blocks import block_width, empty_block, fill_randomly
+
+CPU = torch.device("cpu")
+
+
+def test_a_block_is_wider_than_what_is_asked_for() -> None:
+    beyond = [block_width(count) - count for count in range(1, 4000)]
+    assert min(beyond) == 16
+    assert beyond == sorted(beyond)
+    assert all(extra <= 0.26 * count for count, extra in enumerate(beyond, 1) if count >= 64)
+
+
+def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert empty_block(10, 3, torch.float32, CPU).shape == (10, 3)
+    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    with pytest.raises(SpectrumError, match=r"that 3,000 vectors, 2\.2 GiB, are needed on cpu; 1"):
+        empty_block(100_000, 3_000, torch.float64, CPU)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_random_columns_fill_a_part(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "WIDE", 4)
+    basis = torch.zeros(5000, 12, dtype=dtype)
+    fill_randomly(basis[:, 2:], torch.Generator().manual_seed(0))
+    assert not basis[:, :2].any()
+    products = basis[:, 2:].T @ basis[:, 2:]
+    torch.testing.assert_close(products, torch.eye(10, dtype=dtype), rtol=0, atol=0.08)

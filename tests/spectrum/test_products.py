@@ -1,0 +1,76 @@
+"""Products with U in bfloat16, where PyTorch's level of precision allows them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specformer import Spectrum
+from specformer.errors import SpectrumError
+from specformer.spectrum.products import aligned
+from specformer.training.precision import matmul_precision
+
+
+@pytest.mark.parametrize("pairs", [5, 8])
+def test_brief_vectors_are_aligned_copies(pairs):
+    vectors = torch.linalg.qr(torch.randn(12, pairs, generator=torch.manual_seed(0)))[0]
+    brief = aligned(vectors)
+    assert brief.shape == vectors.shape
+    assert brief.stride() == (8, 1)
+    assert torch.equal(brief, vectors.bfloat16())
+
+
+@pytest.mark.parametrize("pairs", [5, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors_kept_in_bfloat16_are_multiplied_in_the_work_s_precision(pairs, dtype):
+    vectors = torch.linalg.qr(torch.randn(12, pairs, generator=torch.manual_seed(0)))[0].to(dtype)
+    spectrum = Spectrum(torch.linspace(0, 2, pairs, dtype=dtype), vectors)
+    kept = spectrum.to(storage=torch.bfloat16)
+    assert (kept.dtype, kept.eigenvectors.dtype) == (dtype, torch.bfloat16)
+    assert not kept.is_streamed
+    assert "kept in torch.bfloat16" in repr(kept)
+    assert kept.eigenvectors.stride() == kept.to("cpu").eigenvectors.stride() == (8, 1)
+    rounded = vectors.bfloat16().to(dtype)
+    x = torch.randn(12, 3, dtype=dtype, generator=torch.manual_seed(1))
+    torch.testing.assert_close(kept.gft(x), rounded.T @ x)
+    torch.testing.assert_close(kept.igft(rounded.T @ x), rounded @ (rounded.T @ x))
+    again = kept.to(storage=dtype)
+    assert torch.equal(again.eigenvectors, rounded)
+    with pytest.raises(SpectrumError, match=r"storage=torch.int8: choose torch.bfloat16"):
+        spectrum.to(storage=torch.int8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("columns", [2, 16, 40])
+def test_vectors_kept_in_bfloat16_are_read_as_they_are(columns):
+    torch.manual_seed(0)
+    vectors = torch.linalg.qr(torch.randn(4101, 4097))[0]
+    whole = Spectrum(torch.linspace(0, 2, 4097), vectors)
+    x = torch.randn(4101, columns, device="cuda")
+    kept = whole.to("cuda", storage=torch.bfloat16)
+    with matmul_precision("medium", torch.device("cuda")):
+        assert torch.equal(kept.gft(x), whole.to("cuda").gft(x))
+    assert kept._product._brief is kept.eigenvectors
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("columns", [1, 7, 16])
+def test_large_products_in_bfloat16_keep_two_digits(columns):
+    torch.manual_seed(0)
+    vectors = torch.linalg.qr(torch.randn(4101, 4097))[0]
+    spectrum = Spectrum(torch.linspace(0, 2, 4097), vectors).to("cuda")
+    x = torch.randn(4101, columns, device="cuda", requires_grad=True)
+    with matmul_precision("medium", torch.device("cuda")):
+        found = spectrum.filter(x, spectrum.eigenvalues)
+        found.square().sum().backward()
+    wide, signal = vectors.double(), x.detach().cpu().double()
+    exact = wide @ (torch.linspace(0, 2, 4097).double()[:, None] * (wide.T @ signal))
+
+    def error(filtered):
+        return float((filtered.detach().cpu() - exact).norm() / exact.norm())
+
+    assert spectrum._product._brief is not None
+    assert error(found) < 2**-7
+    assert found.dtype == x.grad.dtype == torch.float32
+    with matmul_precision("high", torch.device("cuda")):
+        assert error(spectrum.filter(x, spectrum.eigenvalues)) < 2**-9
