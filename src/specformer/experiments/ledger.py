@@ -11,10 +11,10 @@ from typing import Any
 
 import specformer
 from specformer.errors import ConfigError, RunError
-from specformer.experiments import bench_tables
 from specformer.experiments.recipe_book import START
 from specformer.experiments.recorded_tables import brief_table, markdown_table, newest_rows
 from specformer.experiments.tables import paper_order
+from specformer.experiments.timing import bench_tables
 from specformer.files import write_json, write_text
 from specformer.training.run_folder import RunFolder
 
@@ -81,7 +81,7 @@ def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
 
 
 def recorded_bench(folder: Path, suite: str) -> list[dict[str, Any]]:
-    """What is recorded of one suite of ``specformer bench``, a case measured again but once."""
+    """What is recorded of one suite of benchmarks, every case once."""
     found = [entry for _, entry in entries(folder / "bench") if entry.get("suite") == suite]
     return bench_tables.newest_cases(found)
 

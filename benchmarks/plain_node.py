@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.benchmarks.plain_filter import PlainFilter, load, require
+from benchmarks.plain_filter import PlainFilter, load, require
 from specformer.nn import Specformer
 
 

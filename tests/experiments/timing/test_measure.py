@@ -7,8 +7,15 @@ import sys
 import pytest
 import torch
 
-from specformer.benchmarks import measure as module
-from specformer.benchmarks.measure import Contestant, Measured, Plan, bench_row, measure, peak_mb
+from specformer.experiments.timing import measure as module
+from specformer.experiments.timing.measure import (
+    Candidate,
+    Measurement,
+    Plan,
+    bench_row,
+    measure,
+    peak_mb,
+)
 
 CPU = torch.device("cpu")
 
@@ -16,11 +23,11 @@ CPU = torch.device("cpu")
 def test_repeats_are_interleaved() -> None:
     calls: list[tuple[str, int]] = []
 
-    def contestant(name: str) -> Contestant:
-        return Contestant(name, lambda: lambda epochs: calls.append((name, epochs)))
+    def candidate(name: str) -> Candidate:
+        return Candidate(name, lambda: lambda epochs: calls.append((name, epochs)))
 
     found = measure(
-        [contestant("a"), contestant("b")], CPU, Plan(epochs=4, repeats=2, warmup=3), memory=False
+        [candidate("a"), candidate("b")], CPU, Plan(epochs=4, repeats=2, warmup=3), memory=False
     )
     turn = [("a", 3), ("a", 7), ("b", 3), ("b", 7)]
     assert calls == [("a", 3), ("b", 3), *turn, *turn]
@@ -38,9 +45,9 @@ def test_the_difference_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = measure(
         [
-            Contestant("one", lambda: run),
-            Contestant("ten", lambda: run, runs=10),
-            Contestant("long", lambda: run, longer=4),
+            Candidate("one", lambda: run),
+            Candidate("ten", lambda: run, runs=10),
+            Candidate("long", lambda: run, longer=4),
         ],
         CPU,
         Plan(epochs=5, repeats=3, warmup=2),
@@ -53,13 +60,13 @@ def test_the_difference_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_the_peak_of_a_contestant_alone() -> None:
+def test_the_peak_of_a_candidate_alone() -> None:
     kept = torch.ones(2**23)  # someone else's 34 MB
 
     def build() -> object:
         return lambda epochs: torch.ones(2**24).sum()  # 67 MB, freed at once
 
-    mb = peak_mb(Contestant("c", build), CPU, 1)  # type: ignore[arg-type]
+    mb = peak_mb(Candidate("c", build), CPU, 1)  # type: ignore[arg-type]
     assert mb is not None
     assert 60 < mb < 90
     assert kept.sum() == 2**23
@@ -67,10 +74,10 @@ def test_the_peak_of_a_contestant_alone() -> None:
 
 def test_rows() -> None:
     found = {
-        "ours": Measured((1.0, 2.0, 4.0), 10.0),
-        "ours10": Measured((0.5, 0.5, 0.5), 30.0),
-        "reference": Measured((10.0, 10.0, 10.0), 50.0),
-        "gprgnn": Measured((3.0, 5.0, 4.0), None),
+        "ours": Measurement((1.0, 2.0, 4.0), 10.0),
+        "ours10": Measurement((0.5, 0.5, 0.5), 30.0),
+        "reference": Measurement((10.0, 10.0, 10.0), 50.0),
+        "gprgnn": Measurement((3.0, 5.0, 4.0), None),
     }
     row = bench_row("case", found, 0.1, nodes=7)
     assert row["ratio"] == 5.0

@@ -1,32 +1,26 @@
-r"""Many small graphs: a training step of ours beside the plain version."""
+r"""Many small graphs, as they are timed: a training step of ours, or of the plain loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.benchmarks.floor import Peaks, graph_work
-from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
-from specformer.benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
-from specformer.benchmarks.plain_loop import step_plainly
-from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
-from specformer.experiments.graph_models import cardinalities, graph_model
-from specformer.experiments.graph_recipe import GraphRecipe, graph_recipe
+from specformer.datasets import Batch, Batches, BatchShape, GraphStore
+from specformer.experiments.graph_models import graph_model
+from specformer.experiments.graph_recipe import GraphRecipe
+from specformer.experiments.timing.measure import Candidate, Runner
+from specformer.experiments.timing.plain_loop import step_plainly
 from specformer.nn import GraphSpecformer
-from specformer.spectrum import decompose_many
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.graph_evaluation import Work
 from specformer.training.graph_losses import graph_errors
 from specformer.training.precision import matmul_precision
-from specformer.training.progress import Progress
 
-DATASETS = ("zinc",)
 #: How many batches the steps go through, again and again.
 _BATCHES = 64
 
@@ -69,57 +63,7 @@ class GraphCase:
         return errors.sum() / known.sum().clamp_min(1)
 
 
-def graph_case(
-    source: str,
-    *,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-) -> GraphCase:
-    """A data set by name or a file of graphs, with its recipe; the device decomposes it."""
-    graphs = graph_set(source, data)
-    recipe = graph_recipe(None, source)[1].settled(graphs)
-    spectra = decompose_many(graphs, matrix=recipe.matrix, device=device, cache=cache)
-    store = GraphStore.build(graphs, spectra, "cpu")
-    train = np.flatnonzero(graph_split(graphs, recipe.split, seed=0).train)
-    return GraphCase(graphs.name, store, train, recipe, *cardinalities(graphs, recipe))
-
-
-def bench_graphs(
-    sources: Sequence[str] = DATASETS,
-    *,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-    plan: Plan,
-    peaks: Peaks,
-    progress: Progress,
-) -> list[dict[str, Any]]:
-    """A row a data set: the time of one training step."""
-    rows = []
-    for source in sources:
-        with progress.stage(f"bench {source}", plan.repeats + 1, "round") as update:
-            case = graph_case(source, data=data, cache=cache, device=device)
-            contestants = [ours(case, device), reference(case, device)]
-            found = measure(contestants, device, plan, update)
-            batch = case.recipe.schedule.batch_size
-            rows.append(bench_row(case.name, found, graph_floor(case, peaks), batch=batch))
-    return rows
-
-
-def graph_floor(case: GraphCase, peaks: Peaks) -> float:
-    """The floor of a step, the mean over the batches, in the precision ours works in."""
-    model = case.fresh()
-    floors = [
-        graph_work(model, case.store.host_sizes[batch.index.numpy()]).floor_ms(
-            peaks, case.recipe.precision
-        )
-        for batch in case.batches(case.store)
-    ]
-    return float(np.mean(floors))
-
-
-def ours(case: GraphCase, device: torch.device) -> Contestant:
+def our_steps(case: GraphCase, device: torch.device) -> Candidate:
     """Batches cut on the device from the whole data set, steps captured, one for each shape.
 
     The step is that of :func:`specformer.training.graph_loop.fit_graphs`, without its validation.
@@ -152,26 +96,7 @@ def ours(case: GraphCase, device: torch.device) -> Contestant:
             run(len(batches))
         return run
 
-    return Contestant("ours", build)
-
-
-def reference(case: GraphCase, device: torch.device) -> Contestant:
-    """The plain version in the plain loop, its padded batches laid out on the device before."""
-
-    def build() -> Runner:
-        loaded = []
-        for batch in case.batches(case.store):
-            packed = case.store.exact(batch.index).to(device)
-            loaded.append((PlainBatch.of(packed), case.store.labels(batch.index).to(device)))
-        model = PlainGraphSpecformer.of(case.fresh()).to(device)
-
-        def loss(number: int) -> Tensor:
-            batch, targets = loaded[number % len(loaded)]
-            return case.loss(model(batch), targets)
-
-        return plain_steps(case, model, loss, device)
-
-    return Contestant("reference", build)
+    return Candidate("ours", build)
 
 
 def plain_steps(

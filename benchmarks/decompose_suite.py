@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from specformer.benchmarks.measure import synchronise
-from specformer.benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
 from specformer.errors import ConfigError
 from specformer.experiments.graph_source import graph_source
 from specformer.experiments.source_kind import holds_many
+from specformer.experiments.timing.measure import Setting, synchronise
+from specformer.experiments.timing.sized_graph import NAME, sized_graph
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
-from specformer.training.progress import Progress, Update
+from specformer.training.progress import Update
 
 #: What a solver gives.
 Found = TypeVar("Found")
@@ -51,7 +51,7 @@ class DecomposePlan:
 
 
 @dataclass(frozen=True)
-class Case:
+class DecomposeCase:
     """A graph's name, which of its eigenpairs, and the solver."""
 
     name: str
@@ -59,11 +59,11 @@ class Case:
     solver: str
 
     @classmethod
-    def of(cls, text: str) -> Case:
+    def of(cls, text: str) -> DecomposeCase:
         """Read ``NAME[:PAIRS[:SOLVER]]``.
 
         Example:
-            >>> Case.of("cornell5:10+20").k
+            >>> DecomposeCase.of("cornell5:10+20").k
             (10, 20)
         """
         name, _, rest = text.partition(":")
@@ -87,21 +87,17 @@ class Case:
 
 
 def bench_decompositions(
-    cases: Sequence[str] = CASES,
-    *,
-    data: str | Path | None = None,
-    device: torch.device,
-    plan: DecomposePlan,
-    progress: Progress,
+    cases: Sequence[str], setting: Setting, plan: DecomposePlan
 ) -> list[dict[str, Any]]:
-    """A row a case; graphs, and what ARPACK took on them, are kept for the next case."""
-    read = [text if holds_many(text) else Case.of(text) for text in cases]
+    """One row per case; graphs, and what ARPACK took on them, are kept for the next case."""
+    data, device = setting.data, setting.device
+    read = [text if holds_many(text) else DecomposeCase.of(text) for text in cases]
     graphs: dict[str, Graph] = {}
     arpack: dict[str, float | None] = {}
     rows = []
     for case in read:
         name = case if isinstance(case, str) else case.name
-        with progress.stage(f"decompose {name}", plan.repeats, "repeat") as update:
+        with setting.progress.stage(f"decompose {name}", plan.repeats, "repeat") as update:
             if isinstance(case, str):
                 rows.append(_measured_set(graph_set(case, data), device, plan, update))
                 continue
@@ -124,7 +120,7 @@ def _graph(name: str, data: str | Path | None) -> Graph:
 
 
 def _measured(
-    case: Case, graph: Graph, device: torch.device, plan: DecomposePlan, update: Update
+    case: DecomposeCase, graph: Graph, device: torch.device, plan: DecomposePlan, update: Update
 ) -> dict[str, Any]:
     def solve() -> Spectrum:
         return decompose(graph, k=case.k, solver=cast(Any, case.solver), device=device)

@@ -2,19 +2,23 @@ r"""Decomposition: ``decompose`` beside SciPy's ARPACK at a few of the smallest 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from scipy.sparse.linalg import eigsh
 
-from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
 from specformer.experiments.graph_source import graph_source
+from specformer.experiments.timing.measure import (
+    Candidate,
+    Plan,
+    Runner,
+    Setting,
+    bench_row,
+    measure,
+)
 from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
-from specformer.training.progress import Progress
 
 DATASETS = ("cora", "citeseer", "squirrel")
 #: Eigenpairs asked for.
@@ -23,27 +27,20 @@ PAIRS = 50
 _TOLERANCE = 1e-5
 
 
-def bench_spectra(
-    sources: Sequence[str] = DATASETS,
-    *,
-    data: str | Path | None = None,
-    device: torch.device,
-    plan: Plan,
-    progress: Progress,
-) -> list[dict[str, Any]]:
-    """A row a graph; an "epoch" is one decomposition, and no floor is stated."""
+def bench_spectra(sources: Sequence[str], setting: Setting, plan: Plan) -> list[dict[str, Any]]:
+    """One row per graph; an "epoch" is one decomposition, and no floor is stated."""
     rows = []
     for source in sources:
-        with progress.stage(f"bench {source}", plan.repeats + 1, "round") as update:
-            graph, _ = graph_source(source, data)
-            contestants = [ours(graph, device), reference(graph)]
-            found = measure(contestants, device, plan, update, memory=False)
+        with setting.stage(source, plan) as update:
+            graph, _ = graph_source(source, setting.data)
+            candidates = [ours(graph, setting.device), reference(graph)]
+            found = measure(candidates, setting.device, plan, update, memory=False)
             more = {"nodes": graph.num_nodes, "eigenpairs": _pairs(graph)}
             rows.append(bench_row(graph.name, found, None, **more))
     return rows
 
 
-def ours(graph: Graph, device: torch.device) -> Contestant:
+def ours(graph: Graph, device: torch.device) -> Candidate:
     """Solve, check and never cut through an eigenspace, with no cache."""
 
     def build() -> Runner:
@@ -53,10 +50,10 @@ def ours(graph: Graph, device: torch.device) -> Contestant:
 
         return run
 
-    return Contestant("ours", build)
+    return Candidate("ours", build)
 
 
-def reference(graph: Graph) -> Contestant:
+def reference(graph: Graph) -> Candidate:
     """ARPACK on the Laplacian's lower end."""
 
     def build() -> Runner:
@@ -68,17 +65,8 @@ def reference(graph: Graph) -> Contestant:
 
         return run
 
-    return Contestant("reference", build)
+    return Candidate("reference", build)
 
 
 def _pairs(graph: Graph) -> int:
     return min(PAIRS, graph.num_nodes - 1)
-
-
-def decomposition_seconds(graph: Graph, device: torch.device) -> float:
-    """How long one complete decomposition takes, the second of two."""
-    for _ in range(2):
-        began = time.perf_counter()
-        decompose(graph, device=device)
-        took = time.perf_counter() - began
-    return took

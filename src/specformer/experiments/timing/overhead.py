@@ -8,9 +8,8 @@ eigenpairs are made up too: no time depends on their values.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,29 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import BASELINES, Propagation
-from specformer.benchmarks import graph_suite, node_suite
-from specformer.benchmarks.floor import Peaks
-from specformer.benchmarks.measure import Contestant, Plan, Runner, bench_row, measure
-from specformer.benchmarks.node_suite import NodeCase, timed_recipe
-from specformer.benchmarks.sized_graph import NAME, Sizes, sized_graph
-from specformer.benchmarks.spectrum_suite import decomposition_seconds
 from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
 from specformer.experiments.graph_recipe import graph_recipe
-from specformer.graphs import GraphSet
+from specformer.experiments.timing.measure import (
+    Candidate,
+    Plan,
+    Runner,
+    Setting,
+    bench_row,
+    measure,
+)
+from specformer.experiments.timing.sized_graph import NAME, GraphSizes, sized_graph
+from specformer.experiments.timing.timed_graphs import GraphCase, our_steps, plain_steps
+from specformer.experiments.timing.timed_nodes import (
+    NodeCase,
+    node_case,
+    our_epochs,
+    peer_epochs,
+    timed_recipe,
+)
+from specformer.graphs import Graph, GraphSet
 from specformer.graphs.flat_arrays import starts
-from specformer.spectrum import ManySpectra, Spectrum, decompose_many
-from specformer.training.progress import Progress
+from specformer.spectrum import ManySpectra, Spectrum, decompose, decompose_many
 
 DATASETS = ("squirrel", NAME, "zinc-2k")
 PEERS = ("gprgnn", "bernnet")
@@ -53,60 +62,56 @@ PAPER: dict[str, dict[str, dict[str, float]]] = {
 }
 _MOLECULES = 2000
 
+#: More to measure on a case: candidates, and the least an epoch can take.
+Beside = Callable[[NodeCase | GraphCase], tuple[list[Candidate], float | None]]
+#: A case, its candidates, and the seconds of its decomposition, if it has one.
+_Prepared = tuple[NodeCase | GraphCase, list[Candidate], float | None]
 
-def bench_overhead(
-    names: Sequence[str] = DATASETS,
-    *,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
+
+def overhead_rows(
+    names: Sequence[str],
+    setting: Setting,
     plan: Plan,
-    peaks: Peaks,
-    progress: Progress,
+    beside: Beside = lambda case: ([], None),  # noqa: ARG005
 ) -> list[dict[str, Any]]:
-    """A row a set, with the paper's figures and the seconds of the decomposition beside ours."""
+    """One row per set: ours and two peers, the decomposition, and the paper's figures."""
     for name in names:
         if name not in DATASETS:
-            raise ConfigError(f"--datasets {name}: the overhead suite has {', '.join(DATASETS)}.")
+            raise ConfigError(f"--datasets {name}: the overhead tables have {', '.join(DATASETS)}.")
     rows = []
     for name in names:
-        with progress.stage(f"bench {name}", plan.repeats + 1, "round") as update:
-            if name == "zinc-2k":
-                contestants, floor, solving = _molecules(data, device, peaks)
-            else:
-                contestants, floor, solving = _nodes(name, data, cache, device, peaks)
-            found = measure(contestants, device, plan, update)
+        with setting.stage(name, plan) as update:
+            prepared = _molecules(setting) if name == "zinc-2k" else _nodes(name, setting)
+            case, candidates, solving = prepared
+            more, floor = beside(case)
+            found = measure([*candidates, *more], setting.device, plan, update)
             row = bench_row(name, found, floor, decomposition_seconds=solving, paper=PAPER[name])
             rows.append(row)
     return rows
 
 
-_Prepared = tuple[list[Contestant], float, float | None]
-
-
-def _nodes(
-    name: str,
-    data: str | Path | None,
-    cache: str | Path | None,
-    device: torch.device,
-    peaks: Peaks,
-) -> _Prepared:
-    solving = None
+def _nodes(name: str, setting: Setting) -> _Prepared:
+    device, solving = setting.device, None
     if name == "squirrel":
         changes = [f"model.hidden_channels={WIDTH}"]
-        case = node_suite.node_case(name, changes=changes, data=data, cache=cache, device=device)
+        case = node_case(name, setting, changes=changes)
         solving = decomposition_seconds(case.graph, device)
     else:
-        case = sized_case(Sizes())
-    contestants = [
-        node_suite.ours(case, device),
-        node_suite.reference(case, device),
-        *(node_suite.peer(peer, case, device) for peer in PEERS),
-    ]
-    return contestants, node_suite.node_floor(case, peaks), solving
+        case = sized_case(GraphSizes())
+    peers = (peer_epochs(peer, case, device) for peer in PEERS)
+    return case, [our_epochs(case, device), *peers], solving
 
 
-def sized_case(sizes: Sizes) -> NodeCase:
+def decomposition_seconds(graph: Graph, device: torch.device) -> float:
+    """How long one complete decomposition takes, the second of two."""
+    for _ in range(2):
+        began = time.perf_counter()
+        decompose(graph, device=device)
+        took = time.perf_counter() - began
+    return took
+
+
+def sized_case(sizes: GraphSizes) -> NodeCase:
     """A graph of given sizes, and numbers in place of its eigenpairs."""
     graph = sized_graph(sizes)
     recipe = timed_recipe("penn94")
@@ -117,22 +122,18 @@ def sized_case(sizes: Sizes) -> NodeCase:
     return NodeCase(graph.name, graph, Spectrum(values, vectors), splits, recipe)
 
 
-def _molecules(data: str | Path | None, device: torch.device, peaks: Peaks) -> _Prepared:
-    graphs = graph_set("zinc", data)
+def _molecules(setting: Setting) -> _Prepared:
+    graphs = graph_set("zinc", setting.data)
     graphs = graphs.subset(np.arange(min(_MOLECULES, len(graphs))))
     began = time.perf_counter()
-    spectra = decompose_many(graphs, device=device)
+    spectra = decompose_many(graphs, device=setting.device)
     solving = time.perf_counter() - began
     case = bondless_case(graphs, spectra)
-    contestants = [
-        graph_suite.ours(case, device),
-        graph_suite.reference(case, device),
-        *(polynomial(name, case, graphs, device) for name in PEERS),
-    ]
-    return contestants, graph_suite.graph_floor(case, peaks), solving
+    peers = (polynomial(peer, case, graphs, setting.device) for peer in PEERS)
+    return case, [our_steps(case, setting.device), *peers], solving
 
 
-def bondless_case(graphs: GraphSet, spectra: ManySpectra) -> graph_suite.GraphCase:
+def bondless_case(graphs: GraphSet, spectra: ManySpectra) -> GraphCase:
     """All graphs as one batch for one convolution of width 64, bonds of one kind.
 
     As the paper's: polynomial models know no kinds of bonds, and one filter that reaches every
@@ -145,7 +146,7 @@ def bondless_case(graphs: GraphSet, spectra: ManySpectra) -> graph_suite.GraphCa
     changes += [f"schedule.batch_size={len(graphs)}"]
     recipe = graph_recipe("paper", "zinc", changes)[1].settled(graphs)
     atoms, everything = list(graphs.node_cardinalities), np.arange(len(graphs))
-    return graph_suite.GraphCase("zinc-2k", store, everything, recipe, atoms, [1])
+    return GraphCase("zinc-2k", store, everything, recipe, atoms, [1])
 
 
 class PooledPolynomial(nn.Module):
@@ -163,9 +164,7 @@ class PooledPolynomial(nn.Module):
         return out
 
 
-def polynomial(
-    name: str, case: graph_suite.GraphCase, graphs: GraphSet, device: torch.device
-) -> Contestant:
+def polynomial(name: str, case: GraphCase, graphs: GraphSet, device: torch.device) -> Candidate:
     """A peer on all molecules as one graph of many pieces, in the plain loop."""
 
     def build() -> Runner:
@@ -180,9 +179,9 @@ def polynomial(
         def loss(_: int) -> Tensor:
             return case.loss(model(x, propagation, graph, sizes), labels)
 
-        return graph_suite.plain_steps(case, model, loss, device)
+        return plain_steps(case, model, loss, device)
 
-    return Contestant(name, build)
+    return Candidate(name, build)
 
 
 def joined_adjacency(graphs: GraphSet) -> sp.csr_array:

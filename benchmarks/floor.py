@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.benchmarks.measure import seconds
+from specformer.experiments.timing.measure import seconds
 from specformer.graphs import Graph
 from specformer.nn import GraphSpecformer, Specformer
 from specformer.spectrum import Spectrum
@@ -44,12 +44,12 @@ class Peaks:
 
 
 @dataclass(frozen=True)
-class Work:
+class EpochWork:
     """Bytes to move, operations of ordinary products, and those of attention.
 
     Example:
         >>> peaks = Peaks(bandwidth=2e9, float32=1e9, tf32=2e9, bfloat16=4e9)
-        >>> work = Work(moved=4e6, products=1e6, attention=4e6)
+        >>> work = EpochWork(moved=4e6, products=1e6, attention=4e6)
         >>> work.floor_ms(peaks, "highest"), work.floor_ms(peaks, "medium")
         (5.0, 2.0)
     """
@@ -99,7 +99,7 @@ def _best(work: Callable[[], object], device: torch.device) -> float:
     return min(seconds(repeated, 5, device) / 5 for _ in range(3))
 
 
-def node_work(model: Specformer, graph: Graph, spectrum: Spectrum) -> Work:
+def node_work(model: Specformer, graph: Graph, spectrum: Spectrum) -> EpochWork:
     r"""What one epoch of node classification must do, training step and evaluation.
 
     With n nodes, q eigenpairs, p of them distinct, width d, M heads, C filtered channels and L
@@ -130,14 +130,14 @@ def node_work(model: Specformer, graph: Graph, spectrum: Spectrum) -> Work:
     nonzero = int(graph.x.nnz if isinstance(graph.x, sp.csr_array) else np.count_nonzero(graph.x))
     stored = min(2 * nonzero, int(np.prod(graph.x.shape))) * _FLOAT
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Work(
+    return EpochWork(
         moved=passes * n * q * _FLOAT + 3 * stored + parameters * _ADAM,
         products=2.0 * n * q * columns + 3 * 2.0 * nonzero * d,
         attention=16.0 * p * p * d * len(model.filters),
     )
 
 
-def graph_work(model: GraphSpecformer, sizes: np.ndarray) -> Work:
+def graph_work(model: GraphSpecformer, sizes: np.ndarray) -> EpochWork:
     r"""What one training step on graphs of these sizes must do.
 
     With N nodes, P pairs of nodes, width d, M heads and L convolutions:
@@ -156,7 +156,7 @@ def graph_work(model: GraphSpecformer, sizes: np.ndarray) -> Work:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     networks, filters = len(model.bases), len(model.filters)
     held = pairs * d * _FLOAT
-    return Work(
+    return EpochWork(
         moved=held * (3 * networks + 2 * layers) + parameters * _ADAM,
         products=3.0
         * (

@@ -1,4 +1,4 @@
-r"""Time and memory of several contestants in one process, their repeats interleaved."""
+r"""Time and memory of several candidates in one process, their repeats interleaved."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from specformer.training.progress import Update
+from specformer.training.progress import Progress, Update
 
 #: Trains for so many epochs (or steps) from the start.
 Runner = Callable[[int], object]
@@ -22,7 +23,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """What is measured.
 
     Args:
@@ -40,7 +41,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Milliseconds an epoch and run in every repeat, and the peak in megabytes, if known."""
 
     times: tuple[float, ...]
@@ -58,7 +59,7 @@ class Plan:
 
     Args:
         epochs: measured in each repeat.
-        repeats: of every contestant, one contestant after the other in each.
+        repeats: of every candidate, one candidate after the other in each.
         warmup: epochs run besides: both a run of ``warmup`` epochs and one of
             ``warmup + epochs`` are timed, and the difference counts, so that neither setting up
             nor capturing a CUDA graph is part of it.
@@ -81,46 +82,67 @@ class Plan:
         )
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Where candidates run.
+
+    Args:
+        device: of all candidates.
+        progress: told of every round.
+        data: folder with data files.
+        cache: folder for spectra.
+    """
+
+    device: torch.device
+    progress: Progress
+    data: str | Path | None = None
+    cache: str | Path | None = None
+
+    def stage(self, case: str, plan: Plan) -> AbstractContextManager[Update]:
+        """Show the progress of the rounds of one case."""
+        return self.progress.stage(f"bench {case}", plan.repeats + 1, "round")
+
+
 def measure(
-    contestants: Sequence[Contestant],
+    candidates: Sequence[Candidate],
     device: torch.device,
     plan: Plan,
     update: Update | None = None,
     *,
     memory: bool = True,
-) -> dict[str, Measured]:
+) -> dict[str, Measurement]:
     """Measure the memory of each alone, then the times of all in turn.
 
     Args:
-        contestants: with names of their own.
+        candidates: with names of their own.
         device: that all of them run on.
         plan: how often.
         memory: False to leave the peaks out, for work that is not on the device.
         update: told how many of ``plan.repeats + 1`` rounds are done, and of repeats.
 
     Example:
-        >>> idle = Contestant("idle", lambda: lambda epochs: None)
+        >>> idle = Candidate("idle", lambda: lambda epochs: None)
         >>> len(measure([idle], torch.device("cpu"), Plan(2, 3, 1))["idle"].times)
         3
     """
     warm = max(1, plan.warmup)
-    peaks = {each.name: peak_mb(each, device, warm) if memory else None for each in contestants}
+    peaks = {each.name: peak_mb(each, device, warm) if memory else None for each in candidates}
     if update:
         update(1, 0)
-    runners = {each.name: each.build() for each in contestants}
+    runners = {each.name: each.build() for each in candidates}
     for runner in runners.values():  # so that no repeat pays for what is set up only once
         runner(warm)
-    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    times: dict[str, list[float]] = {each.name: [] for each in candidates}
     for repeat in range(plan.repeats):
         gc.collect()  # between repeats rather than within one
-        for each in contestants:
+        for each in candidates:
             epochs = plan.epochs * each.longer
             short = seconds(runners[each.name], plan.warmup, device)
             long = seconds(runners[each.name], plan.warmup + epochs, device)
             times[each.name].append(1e3 * (long - short) / epochs / each.runs)
         if update:
             update(repeat + 2, repeat + 1)
-    return {name: Measured(tuple(found), peaks[name]) for name, found in times.items()}
+    return {name: Measurement(tuple(found), peaks[name]) for name, found in times.items()}
 
 
 def seconds(runner: Runner, epochs: int, device: torch.device) -> float:
@@ -138,8 +160,8 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def peak_mb(contestant: Contestant, device: torch.device, epochs: int) -> float | None:
-    """The peak in megabytes of a contestant alone.
+def peak_mb(candidate: Candidate, device: torch.device, epochs: int) -> float | None:
+    """The peak in megabytes of a candidate alone.
 
     On a GPU that of PyTorch's allocator, all its data included. On Linux' CPUs how far the resident
     memory of the process rises, an estimate from below: what the host holds already, or what
@@ -147,17 +169,17 @@ def peak_mb(contestant: Contestant, device: torch.device, epochs: int) -> float 
     """
     gc.collect()
     if device.type == "cuda":
-        # Each contestant is charged for its own workspaces.
+        # Each candidate is charged for its own workspaces.
         torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
         before = float(torch.cuda.memory_allocated(device))
         torch.cuda.reset_peak_memory_stats(device)
-        contestant.build()(epochs)
+        candidate.build()(epochs)
         synchronise(device)
         return (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    contestant.build()(epochs)  # the libraries it needs are not its memory
+    candidate.build()(epochs)  # the libraries it needs are not its memory
     resident = _reset_peak()
-    contestant.build()(epochs)
+    candidate.build()(epochs)
     if resident is None:
         return None
     return max(0.0, (_status("VmHWM") - resident) / 1e6)
@@ -178,11 +200,11 @@ def _status(field: str) -> float:
     return 1024.0 * float(next(line for line in lines if line.startswith(field)).split()[1])
 
 
-def ratio(reference: Measured, ours: Measured) -> float:
+def ratio(reference: Measurement, ours: Measurement) -> float:
     """How many times longer the reference takes: the median over the repeats.
 
     Example:
-        >>> ratio(Measured((4.0, 9.0, 5.0), None), Measured((1.0, 1.0, 1.0), None))
+        >>> ratio(Measurement((4.0, 9.0, 5.0), None), Measurement((1.0, 1.0, 1.0), None))
         5.0
     """
     return statistics.median(
@@ -191,29 +213,28 @@ def ratio(reference: Measured, ours: Measured) -> float:
 
 
 def bench_row(
-    case: str, found: Mapping[str, Measured], floor_ms: float | None, **more: Any
+    case: str, found: Mapping[str, Measurement], floor_ms: float | None, **more: Any
 ) -> dict[str, Any]:
-    """A row of ``specformer bench`` from what was measured of ``ours``, ``reference`` and others.
+    """One row of a result, from what was measured.
 
     Args:
         case: the row's name.
-        found: ``"ours"``, ``"reference"``, perhaps ``"ours10"``; all others are peers.
-        floor_ms: the least an epoch can take.
+        found: ``"ours"``, perhaps ``"reference"`` and ``"ours10"``; all others are peers.
+        floor_ms: the least an epoch can take, if known.
         more: further entries.
     """
-    ours, reference = found["ours"], found["reference"]
-    ten = found.get("ours10")
+    ours, ten, reference = found["ours"], found.get("ours10"), found.get("reference")
     others = [name for name in found if name not in ("ours", "reference", "ours10")]
     return {
         "case": case,
         "ours_ms": ours.ms,
-        "ours10_ms": ten.ms if ten else None,
-        "reference_ms": reference.ms,
-        "ratio": ratio(reference, ours),
-        "ratio10": ratio(reference, ten) if ten else None,
+        "ours10_ms": ten and ten.ms,
+        "reference_ms": reference and reference.ms,
+        "ratio": reference and ratio(reference, ours),
+        "ratio10": ratio(reference, ten) if reference and ten else None,
         "ours_mb": ours.mb,
-        "ours10_mb": ten.mb if ten else None,
-        "reference_mb": reference.mb,
+        "ours10_mb": ten and ten.mb,
+        "reference_mb": reference and reference.mb,
         "floor_ms": floor_ms,
         "peers": {name: found[name].ms for name in others},
         "peers_mb": {name: found[name].mb for name in others},

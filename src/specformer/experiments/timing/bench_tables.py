@@ -1,9 +1,10 @@
-r"""Results of ``specformer bench`` as tables."""
+r"""Results of benchmarks as tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from specformer.experiments.recorded_tables import markdown_lines, newest_rows
@@ -30,13 +31,13 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
 
 
 def bench_grid(result: Mapping[str, Any]) -> Grid:
-    """Times and memory, the paper's figures in brackets.
+    """Times and memory, the paper's figures in brackets; no column without a figure.
 
     Example:
         >>> measured = {"case": "cora", "ours_ms": 0.5, "reference_ms": 9.0, "ratio": 18.0}
         >>> rest = {"ours_mb": 40.0, "reference_mb": None, "floor_ms": 0.02, "peers": {}}
         >>> bench_grid({"rows": [{**measured, **rest}]})[1]
-        [['cora', '0.500', '–', '9.00', '18.0×', '–', '0.0200', '40.0', '–']]
+        [['cora', '0.500', '9.00', '18.0×', '0.0200', '40.0']]
     """
     rows = result["rows"]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
@@ -58,7 +59,19 @@ def bench_grid(result: Mapping[str, Any]) -> Grid:
         for line, row in zip(lines, rows, strict=True):
             cited = row["paper"]["seconds"]["decomposition"]
             line.append(_figure(row["decomposition_seconds"], cited))
-    return header, lines
+    kept = [any(line[column] != NONE for line in lines) for column in range(len(header))]
+    return list(compress(header, kept)), [list(compress(line, kept)) for line in lines]
+
+
+def show_bench(result: Mapping[str, Any]) -> None:
+    """Print the tables of a result."""
+    from rich.markup import escape
+
+    from specformer.experiments.terminal import show_table
+
+    for header, lines in bench_grids(result):
+        cells = [[escape(cell) for cell in line] for line in lines]
+        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)
 
 
 def _cells(row: Mapping[str, Any], peers: Sequence[str]) -> list[str]:
@@ -79,7 +92,7 @@ def _cells(row: Mapping[str, Any], peers: Sequence[str]) -> list[str]:
 
 
 def _accuracy_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """Two lines a case, one a rule."""
+    """Two lines per case, one per rule."""
     header = ["case", "picked by", "plain, %"]
     header += ["ours, %", "ours − plain", "exact, %", "exact − plain"]
     lines = []

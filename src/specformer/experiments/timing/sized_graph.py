@@ -14,7 +14,7 @@ NAME = "penn94-sized"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GraphSizes:
     """How large a graph to make; by default as large as Penn94."""
 
     nodes: int = 41_554
@@ -23,12 +23,12 @@ class Sizes:
     pairs: int = 6_000
 
 
-def sized_graph(sizes: Sizes | None = None) -> Graph:
-    """A random graph with two classes and five one-hot features a node, always the same.
+def sized_graph(sizes: GraphSizes | None = None) -> Graph:
+    """A random graph with two classes and five one-hot features per node, always the same.
 
     Edges drawn twice count once.
     """
-    sizes = sizes or Sizes()
+    sizes = sizes or GraphSizes()
     random = np.random.default_rng(0)
     popularity = random.lognormal(sigma=1.0, size=sizes.nodes)
     ends = random.choice(sizes.nodes, (2, sizes.edges), p=popularity / popularity.sum())

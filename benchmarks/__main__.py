@@ -1,13 +1,13 @@
-"""Speed and memory."""
+"""The command line of the benchmarks: ``python -m benchmarks node --datasets cora``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from specformer.cli import main
 from specformer.cli.options import (
     Cache,
     Data,
@@ -20,7 +20,10 @@ from specformer.cli.options import (
     split_names,
 )
 
+app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_enable=False)
 
+
+@app.command()
 def bench(
     suite: Annotated[
         str, typer.Argument(help="node, graph, spectrum, decompose, overhead or same.")
@@ -30,7 +33,7 @@ def bench(
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Epochs or steps a repeat; same: at most. (default: by device)"),
+        typer.Option(min=1, help="Epochs or steps per repeat; same: at most. (default: by device)"),
     ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Interleaved repeats. (default: by device)")
@@ -52,44 +55,31 @@ def bench(
     The suite same compares results instead: accuracies and losses of ours and the plain loop.
     The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
     """
-    from specformer.benchmarks.record import record
-    from specformer.benchmarks.suites import bench as run
+    from benchmarks.suites import bench as run
     from specformer.experiments.terminal import progress_bars
+    from specformer.experiments.timing.bench_tables import show_bench
+    from specformer.experiments.timing.measure import Setting
+    from specformer.experiments.timing.record import record
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
+    command = f"python -m benchmarks{repeat_command().removeprefix('specformer')}"
 
     def keep(result: dict[str, Any]) -> None:
         if out:
-            record(out, result, repeat_command(), target)
+            record(out, result, command, target)
 
     with progress_bars(quiet or json_output) as progress:
-        result = run(
-            suite,
-            split_names(datasets),
-            data=data,
-            cache=spectra_folder(cache),
-            device=target,
-            epochs=epochs,
-            repeats=repeats,
-            runs=runs,
-            progress=progress,
-            keep=keep,
-        )
+        setting = Setting(target, progress, data, spectra_folder(cache))
+        cases = split_names(datasets)
+        options = {"epochs": epochs, "repeats": repeats, "runs": runs}
+        result = run(suite, cases, setting, **options, keep=keep)
     keep(result)
     if json_output:
         print_json(result)
-        return
-    show_bench(result)
+    else:
+        show_bench(result)
 
 
-def show_bench(result: Mapping[str, Any]) -> None:
-    """Print the tables of a suite's result."""
-    from rich.markup import escape
-
-    from specformer.experiments.bench_tables import bench_grids
-    from specformer.experiments.terminal import show_table
-
-    for header, lines in bench_grids(result):
-        cells = [[escape(cell) for cell in line] for line in lines]
-        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)
+if __name__ == "__main__":
+    main(app)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.benchmarks.plain_filter import PlainFilter, load, require
+from benchmarks.plain_filter import PlainFilter, load, require
 from specformer.nn import GraphSpecformer
 from specformer.nn.activation import activation_module
 from specformer.spectrum import PackedGraphs

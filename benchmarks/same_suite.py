@@ -6,20 +6,21 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.benchmarks.node_suite import DATASETS, RUNS, NodeCase, node_case, sizes
-from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
-from specformer.benchmarks.plain_node import PlainSpecformer
+from benchmarks.node_suite import sizes
+from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split, dense_features
 from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.node_run import fit_task, fresh_models, node_landmarks, node_task
 from specformer.experiments.nodes import landmark_error
+from specformer.experiments.timing.measure import Setting
+from specformer.experiments.timing.plain_loop import PlainTask, Reading, fit_plainly
+from specformer.experiments.timing.timed_nodes import RUNS, NodeCase, node_case
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
 from specformer.training.metrics import summary
@@ -50,7 +51,7 @@ class SamePlan:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Accuracies:
     """Test accuracies of every run by either rule, epochs it trained, and seconds of all."""
 
     by_loss: Sequence[float]
@@ -68,25 +69,20 @@ class Trained:
 
 
 def bench_same(
-    sources: Sequence[str] = DATASETS,
-    *,
-    data: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: torch.device,
-    plan: SamePlan,
-    progress: Progress,
+    sources: Sequence[str], setting: Setting, plan: SamePlan
 ) -> Iterator[dict[str, Any]]:
-    """A row a graph, each as soon as it is known: they take minutes."""
+    """One row per graph, each as soon as it is known: they take minutes."""
     for source in sources:
-        case = node_case(source, data=data, cache=cache, device=device, runs=plan.runs)
-        yield same_row(replace(case, recipe=plan.capped(case.recipe)), device, progress)
+        case = node_case(source, setting, runs=plan.runs)
+        capped = replace(case, recipe=plan.capped(case.recipe))
+        yield same_row(capped, setting.device, setting.progress)
 
 
 def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[str, Any]:
     """Train everyone on the splits of a case and compare.
 
     ``plain``, ``ours`` (as the recipe says) and ``exact`` (attention over all eigenvalues, float32)
-    hold :meth:`Trained.entry`; the latter two also what :func:`compared` says.
+    hold :meth:`Accuracies.entry`; the latter two also what :func:`compared` says.
     """
     case = replace(case, spectrum=case.spectrum.to(device))
     exactly = replace(case.recipe, landmarks=None, precision="highest")
@@ -118,7 +114,10 @@ def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str
     """By either rule: the difference of the means, and whether the reference's interval has it.
 
     Example:
-        >>> one, two = Trained([0.5], [0.6], [9], 1.0), Trained([0.4, 0.6], [0.7, 0.7], [9, 9], 1.0)
+        >>> one, two = (
+        ...     Accuracies([0.5], [0.6], [9], 1.0),
+        ...     Accuracies([0.4, 0.6], [0.7, 0.7], [9, 9], 1.0),
+        ... )
         >>> compared(one.entry(), two.entry())["inside"]
         {'by_loss': True, 'by_accuracy': False}
     """
@@ -135,12 +134,12 @@ def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str
 
 def train_ours(
     case: NodeCase, device: torch.device, update: Update | None = None
-) -> tuple[Trained, list[Specformer]]:
+) -> tuple[Accuracies, list[Specformer]]:
     """All splits together, as ``specformer train`` does; also every run's best model."""
     began = time.perf_counter()
     fresh = _fresh(case, len(case.splits))
     fit = _fit(fresh, case, device, update)
-    trained = Trained(
+    trained = Accuracies(
         fit.by_loss.test.tolist(),
         fit.by_accuracy.test.tolist(),
         fit.epochs.tolist(),
@@ -149,7 +148,7 @@ def train_ours(
     return trained, [unstack(fit.model, run, model) for run, model in enumerate(fresh)]
 
 
-def train_plainly(case: NodeCase, device: torch.device, update: Update | None = None) -> Trained:
+def train_plainly(case: NodeCase, device: torch.device, update: Update | None = None) -> Accuracies:
     """The plain loop on one split after another, from the weights that ours start with."""
     began = time.perf_counter()
     picked: list[list[Reading]] = []
@@ -166,7 +165,7 @@ def train_plainly(case: NodeCase, device: torch.device, update: Update | None = 
     by_loss_test, by_accuracy_test = (
         [chosen[rule].test_accuracy for chosen in picked] for rule in range(len(RULES))
     )
-    return Trained(by_loss_test, by_accuracy_test, epochs, time.perf_counter() - began)
+    return Accuracies(by_loss_test, by_accuracy_test, epochs, time.perf_counter() - began)
 
 
 def plain_readings(
