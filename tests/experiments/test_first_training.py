@@ -26,7 +26,7 @@ from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
-from specformer.reports.molecule_section import molecule_section
+from specformer.reports.sections.molecule_section import molecule_section
 from specformer.training.graph_loop import fit_graphs
 from specformer.training.progress import Silent
 

@@ -17,7 +17,7 @@ from specformer.experiments.table2 import DATASETS, table2
 from specformer.experiments.tables import contestant_name
 from specformer.graphs import write_npz
 from specformer.reports import render_report
-from specformer.reports.style import look
+from specformer.reports.looks import look
 from specformer.training.progress import Silent
 from specformer.training.run_folder import RunFolder
 

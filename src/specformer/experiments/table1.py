@@ -17,7 +17,7 @@ from specformer.experiments.paper import TABLE_1
 from specformer.experiments.signal_recipe import MODELS, recipe_settings, signal_recipe
 from specformer.experiments.signals import Contestant, learn_filters
 from specformer.experiments.tables import table_row
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import decompose
 from specformer.training.progress import Progress
 

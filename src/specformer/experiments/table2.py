@@ -26,7 +26,7 @@ from specformer.experiments.paper import TABLE_2
 from specformer.experiments.recipe_book import contests
 from specformer.experiments.tables import by_itself, table_row
 from specformer.graphs import Graph
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import AnySpectrum
 from specformer.training.progress import Progress
 

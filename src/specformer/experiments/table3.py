@@ -22,7 +22,7 @@ from specformer.experiments.molecules import graph_spectra, graph_splits, learn_
 from specformer.experiments.paper import PCQM4MV2, TABLE_3
 from specformer.experiments.recipe_book import START, contests
 from specformer.experiments.tables import at_end, by_itself, table_row
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import ManySpectra
 from specformer.training.progress import Progress
 

@@ -15,7 +15,7 @@ from specformer.experiments.paper import TABLE_4
 from specformer.experiments.table2 import table2
 from specformer.experiments.table3 import table3
 from specformer.experiments.tables import VARIANT_NAMES
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.training.progress import Progress
 
 #: What a variant changes in the recipe ``paper``.

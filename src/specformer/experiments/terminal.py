@@ -16,9 +16,9 @@ from rich.text import Text
 
 from specformer.errors import SpecformerError
 from specformer.experiments.tables import caption, interval, plain_interval, table_grid
+from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
-from specformer.reports.style import look
-from specformer.reports.tables import by_target
+from specformer.reports.sections.report_tables import by_target
 from specformer.training.graph_metrics import metric_named
 from specformer.training.progress import Progress, Silent, Update
 

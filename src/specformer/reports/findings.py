@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specformer.reports import numbers
-from specformer.reports.contestants import Entry, contestant, contestant_looks
-from specformer.reports.tables import interval
+from specformer.reports.sections.report_tables import interval
+from specformer.reports.variants import Entry, contestant, contestant_looks
 from specformer.training.graph_metrics import metric_named
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from specformer.experiments.recorded_tables import markdown_lines, newest_rows
 from specformer.experiments.tables import interval
+from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, scientific
-from specformer.reports.style import look
 
 SCHEMA = "specformer.bench/1"
 #: Header and cells.

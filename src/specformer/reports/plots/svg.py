@@ -10,7 +10,8 @@ from html import escape
 import matplotlib
 from matplotlib.figure import Figure
 
-from specformer.reports.style import RC, VARIABLES
+from specformer.reports.looks import VARIABLES
+from specformer.reports.plots.panels import RC
 
 _TAG = re.compile(r"<[^>]+>")
 _STYLE = re.compile(r'\bstyle="([^"]*)"')

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from specformer.reports.drawing import draw_cells, draw_line, label_width, spaced, styled
-from specformer.reports.style import MUTED, RULE, Look, in_order, panels, titled
+from specformer.reports.looks import MUTED, RULE, Look, in_order
+from specformer.reports.plots.drawing import draw_cells, draw_line, label_width, spaced, styled
+from specformer.reports.plots.panels import panels, titled
 
 #: Inches; about square within the margins.
 _PANEL = (3.0, 2.9)

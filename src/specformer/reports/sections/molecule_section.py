@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specformer.reports import figures, molecule_figures, numbers, tables
-from specformer.reports.contestants import (
-    Arrays,
-    Entry,
-    contestant,
-    contestant_looks,
-    entries_by,
-)
-from specformer.reports.sections import (
+from specformer.reports import numbers
+from specformer.reports.sections import figures, molecule_figures, report_tables
+from specformer.reports.sections.report_tables import Table
+from specformer.reports.sections.section import (
     Figure,
     Section,
     confusions,
@@ -25,7 +20,13 @@ from specformer.reports.sections import (
     present,
     took,
 )
-from specformer.reports.tables import Table
+from specformer.reports.variants import (
+    Arrays,
+    Entry,
+    contestant,
+    contestant_looks,
+    entries_by,
+)
 from specformer.training.graph_metrics import metric_named
 
 
@@ -78,7 +79,7 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
                 f"Loss over the training graphs by epoch, on a logarithmic scale{over}.",
                 tuple(molecule_figures.losses(entries, arrays)),
             ),
-            tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
+            report_tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )
 
@@ -126,7 +127,7 @@ def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
     if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
         rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
     for key, at in rules.items():
-        yield tables.comparison(
+        yield report_tables.comparison(
             f"Test {metric.label}{at}{over}. {better} is better{bold}.",
             measured,
             across="dataset",
@@ -140,10 +141,10 @@ def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
 def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:
     """Test figures of the targets one by one, where a set has several, a table a set."""
     looks = contestant_looks(entries)
-    for name, own in entries_by(tables.by_target(entries), "dataset").items():
+    for name, own in entries_by(report_tables.by_target(entries), "dataset").items():
         metric = metric_named(str(own[0]["metric"]))
         over = mean_over(most(own, "runs"), "runs")
-        yield tables.comparison(
+        yield report_tables.comparison(
             f"Test {metric.label} of each target of {name}{over}.",
             own,
             across="target",

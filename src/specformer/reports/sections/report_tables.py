@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specformer.reports import numbers
-from specformer.reports.contestants import Contestant, Entry, contestant, contestant_looks
-from specformer.reports.style import Look
+from specformer.reports.looks import Look
+from specformer.reports.variants import Contestant, Entry, contestant, contestant_looks
 
 #: More targets of one set than these are not told one by one.
 MOST_TARGETS = 24

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from specformer.reports.drawing import label_width, power, styled
-from specformer.reports.style import INK, RULE, Named, in_order, keyed, look, panels, titled
+from specformer.reports.looks import INK, RULE, Named, in_order, look
+from specformer.reports.plots.drawing import label_width, power, styled
+from specformer.reports.plots.panels import keyed, panels, titled
 
 #: Inches: the width of a panel of :mod:`specformer.reports.plots`.
 _WIDTH = 3.6

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specformer.reports import figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, contestant_looks
-from specformer.reports.sections import (
+from specformer.reports import numbers
+from specformer.reports.sections import figures, report_tables
+from specformer.reports.sections.section import (
     Figure,
     Section,
     confusions,
@@ -19,6 +19,7 @@ from specformer.reports.sections import (
     present,
     took,
 )
+from specformer.reports.variants import Arrays, Entry, contestant_looks
 
 
 def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
@@ -44,7 +45,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 + ("; each faint dot is a run." if runs > 1 else "."),
                 tuple(figures.accuracies(entries)),
             ),
-            tables.comparison(
+            report_tables.comparison(
                 f"Test accuracy{mean_over(runs, 'runs')}."
                 + (" The best of a data set is bold." if many else ""),
                 entries,
@@ -72,6 +73,6 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 f"Validation accuracy by epoch{median_over(runs, 'runs')}.",
                 tuple(figures.node_curves(entries, arrays)),
             ),
-            tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
+            report_tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )

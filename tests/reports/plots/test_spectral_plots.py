@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from specformer.reports import plots
-from specformer.reports.style import OURS, look
+from specformer.reports.looks import OURS, look
 
 EIGENVALUES = np.linspace(0, 2, 50)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from specformer.reports.drawing import spaced
-from specformer.reports.prediction_plots import (
+from specformer.reports.looks import look
+from specformer.reports.plots.drawing import spaced
+from specformer.reports.plots.prediction_plots import (
     agreement_plot,
     confusion_plot,
     parted,
     parting_plot,
 )
-from specformer.reports.style import look
 
 OURS = look("specformer")
 

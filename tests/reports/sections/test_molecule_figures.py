@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specformer.reports import figures, molecule_figures
 from specformer.reports.findings import summary
+from specformer.reports.sections import figures, molecule_figures
 
 CURVE = np.abs(np.random.default_rng(0).standard_normal((5, 2, 3))) + 0.1
 ARRAYS = {"molecules/zinc/specformer/curve": CURVE, "molecules/hiv/specformer/curve": CURVE}

@@ -14,7 +14,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from specformer.reports import numbers
-from specformer.reports.style import HEAT, INK, MUTED, RC, RULE, Look, Named
+from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
+from specformer.reports.plots.panels import RC
 
 _Parameters = ParamSpec("_Parameters")
 #: Of either edge of a tint.

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from tests.reports.example_run import statistics, write_run
 
-from specformer.reports import figures, render_report
-from specformer.reports.style import look
+from specformer.reports import render_report
+from specformer.reports.looks import look
+from specformer.reports.sections import figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 RECIPES = ("paper", "best")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from specformer.reports.style import Look, in_order, look
+from specformer.reports.looks import Look, in_order, look
 
 Entry = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specformer.reports import figures, numbers
-from specformer.reports.contestants import Arrays, Entry, contestant_looks, entries_by
-from specformer.reports.figures import Picture
-from specformer.reports.style import Look, in_order
-from specformer.reports.tables import Table
+from specformer.reports import numbers
+from specformer.reports.looks import Look, in_order
+from specformer.reports.sections import figures
+from specformer.reports.sections.figures import Picture
+from specformer.reports.sections.report_tables import Table
+from specformer.reports.variants import Arrays, Entry, contestant_looks, entries_by
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specformer.reports.contestants import array_name, arrays_of, contestant_looks
-from specformer.reports.style import _LOOKS, look
+from specformer.reports.looks import _LOOKS, look
+from specformer.reports.variants import array_name, arrays_of, contestant_looks
 
 PAIR = [{"model": "specformer", "recipe": recipe} for recipe in ("paper", "best")]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specformer.reports import figures, numbers, tables
-from specformer.reports.contestants import Arrays, Entry, arrays_by, contestant_looks
-from specformer.reports.sections import (
+from specformer.reports import numbers
+from specformer.reports.sections import figures, report_tables
+from specformer.reports.sections.section import (
     Figure,
     Section,
     mean_over,
@@ -16,6 +16,7 @@ from specformer.reports.sections import (
     present,
     took,
 )
+from specformer.reports.variants import Arrays, Entry, arrays_by, contestant_looks
 
 
 def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
@@ -43,7 +44,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 "logarithmic: a step from one line to the next is a factor of ten or more.",
                 tuple(figures.overview(entries)),
             ),
-            tables.comparison(
+            report_tables.comparison(
                 f"Sum of squared errors{mean_over(images, 'images')}. "
                 f"Lower is better{'; the best of a filter is bold' if many else ''}.",
                 entries,
@@ -52,7 +53,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 lower_is_better=True,
                 write=numbers.error,
             ),
-            tables.comparison(
+            report_tables.comparison(
                 "R², the share of the outcome’s variance that is explained. 1 is perfect.",
                 entries,
                 across="filter",
@@ -89,7 +90,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 + (" A line ends where the last of them stopped training." if images > 1 else ""),
                 tuple(figures.filter_curves(entries, arrays)),
             ),
-            tables.costs(took(entries, "filter", "filters"), entries, "images"),
+            report_tables.costs(took(entries, "filter", "filters"), entries, "images"),
         ),
     )
 

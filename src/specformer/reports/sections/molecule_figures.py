@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from specformer.reports import plots
-from specformer.reports.contestants import Arrays, Entry, arrays_by
-from specformer.reports.figures import Picture, by_epoch, model_names, picture
-from specformer.reports.style import Look
+from specformer.reports.looks import Look
+from specformer.reports.sections.figures import Picture, by_epoch, model_names, picture
+from specformer.reports.variants import Arrays, Entry, arrays_by
 from specformer.training.graph_metrics import Metric, metric_named
 
 

@@ -1,8 +1,4 @@
-r"""Pictures of filters, images, attention, training and spectra: arrays in, a Figure out.
-
-No function touches pyplot, so that none needs a display or leaves a figure open. Titles are short
-headings; a legend is drawn unless the page has one for all pictures.
-"""
+r"""Pictures of filters, images, attention, training and spectra."""
 
 from __future__ import annotations
 
@@ -17,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from specformer.files import replacing
 from specformer.reports import numbers
-from specformer.reports.drawing import (
+from specformer.reports.looks import INK, MUTED, RULE, Look, Named, head_looks, in_order, look
+from specformer.reports.plots.drawing import (
     above_hills,
     draw_cells,
     draw_density,
@@ -34,43 +31,7 @@ from specformer.reports.drawing import (
     styled,
     thin,
 )
-from specformer.reports.prediction_plots import agreement_plot, confusion_plot, parting_plot
-from specformer.reports.ranking_plots import accuracy_plot, errors_plot
-from specformer.reports.style import (
-    INK,
-    MUTED,
-    RC,
-    RULE,
-    Look,
-    Named,
-    head_looks,
-    in_order,
-    keyed,
-    look,
-    panels,
-    subtitled,
-    titled,
-)
-from specformer.reports.svg import figure_svg
-
-__all__ = [
-    "BANDS",
-    "accuracy_plot",
-    "agreement_plot",
-    "attention_heatmap",
-    "confusion_plot",
-    "curves_plot",
-    "encoding_plot",
-    "errors_plot",
-    "figure_svg",
-    "filter_plot",
-    "heads_plot",
-    "image_grid",
-    "parting_plot",
-    "save_png",
-    "spectrum_plot",
-    "thin",
-]
+from specformer.reports.plots.panels import RC, keyed, panels, subtitled, titled
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")

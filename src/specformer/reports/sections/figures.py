@@ -11,7 +11,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from specformer.reports import plots
-from specformer.reports.contestants import (
+from specformer.reports.looks import Look
+from specformer.reports.variants import (
     Arrays,
     Contestant,
     Entry,
@@ -20,7 +21,6 @@ from specformer.reports.contestants import (
     contestant_looks,
     entries_by,
 )
-from specformer.reports.style import Look
 
 #: More classes have no room for their names.
 _MOST_CLASSES = 20

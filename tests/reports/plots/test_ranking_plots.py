@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from specformer.reports.ranking_plots import accuracy_plot, errors_plot
-from specformer.reports.style import OURS, look
+from specformer.reports.looks import OURS, look
+from specformer.reports.plots.ranking_plots import accuracy_plot, errors_plot
 
 
 def test_accuracy_plot_ranks_models_with_intervals():
