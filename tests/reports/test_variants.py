@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from specformer.reports.looks import _LOOKS, look
-from specformer.reports.variants import array_name, arrays_of, contestant_looks
+from specformer.reports.variants import array_name, arrays_of, variant_looks
 
 PAIR = [{"model": "specformer", "recipe": recipe} for recipe in ("paper", "best")]
 
 
 def test_a_recipe_is_told_where_a_model_has_several():
-    alone = contestant_looks([{"model": "gcn", "recipe": "default"}, {"model": "specformer"}])
+    alone = variant_looks([{"model": "gcn", "recipe": "default"}, {"model": "specformer"}])
     assert alone == {("gcn", "default"): look("gcn"), ("specformer", ""): look("specformer")}
 
-    several = contestant_looks([*PAIR, {"model": "gcn", "recipe": "default"}])
+    several = variant_looks([*PAIR, {"model": "gcn", "recipe": "default"}])
     assert [style.label for style in several.values()] == [
         "GCN",
         "Specformer (paper)",
@@ -26,17 +26,17 @@ def test_a_recipe_is_told_where_a_model_has_several():
 
 def test_an_entry_may_say_what_it_is_called():
     named = [PAIR[0] | {"label": "Small"}, PAIR[1]]
-    assert [style.label for style in contestant_looks(named).values()] == [
+    assert [style.label for style in variant_looks(named).values()] == [
         "Small",
         "Specformer (best)",
     ]
-    (alone,) = contestant_looks(named[:1]).values()
+    (alone,) = variant_looks(named[:1]).values()
     assert (alone.label, alone.recipe, alone.hue) == ("Small", "", look("specformer").hue)
 
 
 def test_no_two_lines_of_a_hue_have_the_same_dashes():
     entries = [{"model": model, "recipe": recipe} for model in _LOOKS for recipe in "abcde"]
-    looks = contestant_looks(entries).values()
+    looks = variant_looks(entries).values()
     assert len({(style.hue, style.dashes) for style in looks}) == 5 * len(_LOOKS)
 
 
@@ -49,7 +49,7 @@ def test_recipes_share_a_hue_and_differ_in_their_marks(model):
 
 
 def test_arrays_go_to_their_own_recipe():
-    looks = contestant_looks(PAIR)
+    looks = variant_looks(PAIR)
     paper, best = looks.values()
     arrays = {f"a/{array_name('specformer', recipe)}/x": np.array([recipe]) for recipe in
               ("best", "paper")}  # fmt: skip
@@ -63,7 +63,7 @@ def test_arrays_go_to_their_own_recipe():
 
 
 def test_a_bare_name_is_never_two_recipes():
-    looks = contestant_looks(PAIR)
+    looks = variant_looks(PAIR)
     bare = {"a/specformer/x": np.zeros(1)}
     assert len(arrays_of(bare, "a", PAIR, "x", looks)) == 1
     beside = bare | {"a/specformer (best)/x": np.ones(1)}

@@ -14,7 +14,7 @@ Entry = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 
 #: A model and its recipe, which is empty where a result names none.
-Contestant = tuple[str, str]
+Variant = tuple[str, str]
 
 
 def array_name(model: str, recipe: str) -> str:
@@ -27,27 +27,27 @@ def array_name(model: str, recipe: str) -> str:
     return f"{model} ({recipe})"
 
 
-def contestant(entry: Entry) -> Contestant:
+def variant(entry: Entry) -> Variant:
     """Whose entry it is."""
     return str(entry["model"]), str(entry.get("recipe") or "")
 
 
-def contestant_looks(entries: Sequence[Entry]) -> dict[Contestant, Look]:
-    """How each contestant is drawn and called, ours last; the recipe is told if there are several.
+def variant_looks(entries: Sequence[Entry]) -> dict[Variant, Look]:
+    """How each variant is drawn and called, ours last; with its recipe if there are several.
 
     An entry with a ``label`` is called by that.
 
     Example:
         >>> recipes = [("specformer", "paper"), ("specformer", "best"), ("gcn", "paper")]
-        >>> looks = contestant_looks([{"model": m, "recipe": r} for m, r in recipes])
+        >>> looks = variant_looks([{"model": m, "recipe": r} for m, r in recipes])
         >>> [look.label for look in looks.values()]
         ['GCN', 'Specformer (paper)', 'Specformer (best)']
     """
     recipes: dict[str, list[str]] = {}
-    for model, recipe in dict.fromkeys(map(contestant, entries)):
+    for model, recipe in dict.fromkeys(map(variant, entries)):
         recipes.setdefault(model, []).append(recipe)
-    labels = {contestant(entry): str(entry["label"]) for entry in entries if "label" in entry}
-    looks: dict[Contestant, Look] = {}
+    labels = {variant(entry): str(entry["label"]) for entry in entries if "label" in entry}
+    looks: dict[Variant, Look] = {}
     for model in in_order(recipes):
         for number, recipe in enumerate(recipes[model]):
             alone = len(recipes[model]) == 1
@@ -63,15 +63,15 @@ def arrays_of(
     where: str,
     group: Sequence[Entry],
     what: str,
-    looks: Mapping[Contestant, Look],
+    looks: Mapping[Variant, Look],
 ) -> dict[Look, np.ndarray]:
-    """The array of that kind of every contestant of a group that has one.
+    """The array of that kind of every variant of a group that has one.
 
-    A run with one recipe a model keeps them under the model's bare name.
+    A run with one recipe per model keeps them under the model's bare name.
     """
-    found: dict[Contestant, np.ndarray] = {}
-    bare: dict[str, Contestant] = {}
-    for who in map(contestant, group):
+    found: dict[Variant, np.ndarray] = {}
+    bare: dict[str, Variant] = {}
+    for who in map(variant, group):
         key = f"{where}/{array_name(*who)}/{what}"
         if key in arrays:
             found[who] = arrays[key]
@@ -95,7 +95,7 @@ def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
 def arrays_by(
     entries: Sequence[Entry], arrays: Arrays, kind: str, what: str
 ) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
-    """Of every filter or data set its name, its entries, and its contestants' arrays of a kind."""
-    looks = contestant_looks(entries)
+    """Of every filter or data set its name, its entries, and its variants' arrays of a kind."""
+    looks = variant_looks(entries)
     for name, group in entries_by(entries, "filter" if kind == "filters" else "dataset").items():
         yield name, group, arrays_of(arrays, f"{kind}/{name}", group, what, looks)

@@ -9,7 +9,7 @@ from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm
 
 from specformer.baselines.graphs import GatedGCN
-from specformer.baselines.graphs.gatedgcn import GatedGCNLayer, Places
+from specformer.baselines.graphs.gatedgcn import GatedGCNLayer, WalkPlaces
 from specformer.baselines.graphs.parts.bonds import Bonds
 
 
@@ -61,7 +61,7 @@ def test_layer_against_the_formula(placed: bool) -> None:
 
 def test_places_end_centred_and_of_unit_norm() -> None:
     batch = pack(MOLECULES)
-    module = scrambled(Places(5, 3))
+    module = scrambled(WalkPlaces(5, 3))
     nodes, places = random(len(batch.graph), 5), random(len(batch.graph), 5, seed=1)
     found = module.mixed(nodes, places, Bonds.of(batch, torch.float64))
     start = 0

@@ -1,4 +1,4 @@
-r"""Table 3's other models, one a file: each called as ``model(batch)``, like ours."""
+r"""Table 3's other models, one per file: each called as ``model(batch)``, like ours."""
 
 from specformer.baselines.graphs.cin import CIN
 from specformer.baselines.graphs.dgn import DGN

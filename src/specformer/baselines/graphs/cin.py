@@ -34,7 +34,7 @@ class Cells(NamedTuple):
 
 
 class CellLayer(nn.Module):
-    """A linear map, batch normalisation and ReLU; what is no cell becomes zero.
+    """A linear map, batch normalisation and ReLU; rows that are not cells become zero.
 
     Shapes: ``[cells, in_channels]`` to ``[cells, out_channels]``.
     """
@@ -91,7 +91,7 @@ class CINLayer(nn.Module):
         m_\uparrow(v) = \sum_{u \succ v} \sum_{\substack{w \prec u \\ w \ne v}}
         \mathrm{ReLU}(W_d [h_w \,\Vert\, h_u] + b_d)
 
-    They go into a :class:`CellUpdate` a dimension. A ring sends a bond the sum over all of its
+    They go into one :class:`CellUpdate` per dimension. A ring sends a bond the sum over all of its
     bonds less the bond's own.
 
     Shapes: cells as :class:`Cells` says, of which some atoms count; output alike.
@@ -135,12 +135,9 @@ class CIN(GraphBaseline):
     twice as wide within, and with dropout before the last map.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> CIN([28], [4], 16, 1).readout

@@ -77,12 +77,7 @@ class DGN(PooledBaseline):
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{DGNConv}(h^{(l)}, e, F)))
 
-    Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
-
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> DGN([28], [4], 16, 1).convs[0].post

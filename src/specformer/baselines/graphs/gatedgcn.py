@@ -85,7 +85,7 @@ class GatedGCNLayer(nn.Module):
         return nodes + self.dropout(update.relu()), states + self.dropout(change), places
 
 
-class Places(nn.Module):
+class WalkPlaces(nn.Module):
     """Where places come from and how they end.
 
     Shapes: nodes and places ``[N, channels]``.
@@ -124,12 +124,9 @@ class GatedGCN(PooledBaseline):
     norm in each graph, are mixed into the nodes.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         walk_steps: lengths of random walks, and width of the places in the end; None for no places.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> for model in (
@@ -162,7 +159,7 @@ class GatedGCN(PooledBaseline):
             GatedGCNLayer(hidden_channels, dropout, places=walk_steps is not None)
             for _ in range(num_layers)
         )
-        self.places = None if walk_steps is None else Places(hidden_channels, walk_steps)
+        self.places = None if walk_steps is None else WalkPlaces(hidden_channels, walk_steps)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch)

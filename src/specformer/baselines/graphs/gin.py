@@ -64,12 +64,7 @@ class GIN(PooledBaseline):
         (1 + \epsilon_l) h_i^{(l)} + \sum_{j \sim i} \mathrm{ReLU}(h_j^{(l)} + e_{ij}^{(l)})
         \bigr)\Bigr)
 
-    Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
-
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> len(GIN([28], [4], 16, 1, num_layers=3).layers)

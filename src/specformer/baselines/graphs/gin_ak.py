@@ -115,12 +115,9 @@ class GINAK(PooledBaseline):
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{GINAKLayer}(h^{(l)}, e^{(l)})))
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         hops: bonds to the rim of the surroundings.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> GINAK([28], [4], 16, 1, hops=3).layers[0].within.weight.shape

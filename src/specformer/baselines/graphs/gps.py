@@ -79,14 +79,11 @@ class GPS(PooledBaseline):
     its :func:`~specformer.baselines.graphs.parts.random_walks.return_probabilities`.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         num_heads, attention_dropout: see :class:`GPSLayer`.
         walk_steps: lengths of random walks.
         walk_channels: how many of the channels encode them.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> model = GPS([28], [4], 64, 1, 10)  # its authors' for ZINC

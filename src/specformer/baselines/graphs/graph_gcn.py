@@ -41,12 +41,7 @@ class GraphGCN(PooledBaseline):
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\bigl(\mathrm{BN}(\hat A h^{(l)} W_l + b_l)\bigr)
 
-    Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
-
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> model = GraphGCN([28], [4], 172, 1, 16)  # the benchmark's

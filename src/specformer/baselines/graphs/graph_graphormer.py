@@ -57,16 +57,13 @@ class GraphGraphormer(GraphBaseline):
     does not depend on how nodes are numbered. The graph's token is what is predicted from.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, num_heads: as the names say.
         max_degree: larger degrees share one vector.
         max_distance: pairs farther apart count as not connected.
         max_hops: bonds of a path that count.
         dropout: on the tokens and every update.
         attention_dropout: on the attention's shares.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> GraphGraphormer([28], [4], 16, 1, num_heads=2, max_distance=5).distance_bias.shape

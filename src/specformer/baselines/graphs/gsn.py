@@ -89,12 +89,9 @@ class GSN(PooledBaseline):
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{GSNLayer}(h^{(l)}, e^{(l)}, c)))
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> GSN([28], [4], 16, 1, max_ring=6).layers[0].rings

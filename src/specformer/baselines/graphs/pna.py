@@ -17,12 +17,12 @@ from specformer.nn.pretrained import given
 from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 
-#: Variances up to this one count as none: a root has no slope at zero.
+#: Variances up to this one count as zero: the square root has no slope there.
 _LEAST_VARIANCE = 1e-5
 
 
 class TowerLinear(nn.Module):
-    """One affine map a tower, ``[rows, towers, in]`` to ``[rows, towers, out]``."""
+    """One affine map per tower, ``[rows, towers, in]`` to ``[rows, towers, out]``."""
 
     def __init__(self, towers: int, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -117,12 +117,9 @@ class PNA(PooledBaseline):
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{PNAConv}(h^{(l)}, e)))
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         towers, average_log_degree: see :class:`PNAConv`; 1.1 is the mean of usual molecules.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> PNA([28], [4], 16, 1, towers=2).convs[0].post.weight.shape

@@ -24,8 +24,7 @@ from specformer.nn.pretrained import given
 from specformer.nn.segments import segment_softmax, widened
 from specformer.spectrum.packed import PackedGraphs
 
-#: A score that leaves no share beside any usual one, yet a number: minus infinity less itself is
-#: none.
+#: Finite stand-in for minus infinity, because minus infinity less itself is not a number.
 _NEVER = -1e4
 #: Heads of the Transformer over the spectrum.
 _SPECTRUM_HEADS = 4
@@ -185,14 +184,11 @@ class SAN(PooledBaseline):
     eigenspace; batches must hold spectra of the Laplacian.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling, dropout: as the names say.
         num_heads, gamma: see :class:`SANLayer`.
         frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
             the encoding.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> SAN([28], [4], 16, 1, num_heads=4, spectrum_channels=8).atoms.weight.shape

@@ -115,15 +115,12 @@ class SpecGN(PooledBaseline):
     (A + I)\tilde D^\epsilon` with :math:`-\tfrac{1}{2} < \epsilon \le 0`, is left out.
 
     Args:
-        node_cardinalities, edge_cardinalities: values of each column of the atoms and the bonds.
-        in_channels: numbers that an atom has beside those.
-        hidden_channels, out_channels, num_layers, pooling: as the names say.
         order, exponent: see :class:`ChannelFilters`.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
             :class:`~specformer.nn.graph_bases.GraphBases`; the authors use both on MolPCBA.
         dropout: on the sum of messages and on the output of FFN.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> model = SpecGN([28], [4], 160, 1, 6)  # its authors' for ZINC

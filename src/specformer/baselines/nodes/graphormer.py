@@ -53,7 +53,7 @@ class DistanceAttention:
     .. math::
         \mathrm{softmax}\bigl(Q_h K_h^\top / \sqrt{d_h} + b_{h, \phi(i, j)}\bigr) V_h
 
-    A fused kernel holds no scores. Where there is none, one run comes after the other, and again
+    A fused kernel holds no scores. Without such a kernel runs come one after the other, and again
     in the backward pass: of the [n, n] scores, those of a single run and block are held at a time,
     0.5 or 0.9 GB on Photo rather than ten runs' times as many copies as autograd keeps.
 

@@ -58,7 +58,7 @@ def agreement_plot(
 def parting_plot(
     classes: Mapping[Look, tuple[np.ndarray, np.ndarray]], *, precision: bool, title: str = ""
 ) -> Figure:
-    """How well scores part ones from zeros, a line a model: its classes ``[n]`` and scores ``[n]``.
+    """How well scores part ones from zeros, by model: its classes ``[n]`` and scores ``[n]``.
 
     True over false positives, or with ``precision`` that over recall, at every threshold. Where
     all known are of one class there is nothing to part: no line, and a note instead.

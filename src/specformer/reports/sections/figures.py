@@ -14,12 +14,12 @@ from specformer.reports import plots
 from specformer.reports.looks import Look
 from specformer.reports.variants import (
     Arrays,
-    Contestant,
     Entry,
+    Variant,
     arrays_by,
-    contestant,
-    contestant_looks,
     entries_by,
+    variant,
+    variant_looks,
 )
 
 #: More classes have no room for their names.
@@ -45,19 +45,19 @@ def picture(figure: Figure, alt: str, *, wide: bool = False, key: Iterable[Look]
 
 def overview(entries: Sequence[Entry]) -> Iterator[Picture]:
     """All errors on all filters, if there is more than one model to compare."""
-    looks = contestant_looks(entries)
+    looks = variant_looks(entries)
     errors: dict[str, dict[Look, float]] = {}
     for entry in entries:
         mean = (entry.get("sse") or {}).get("mean")
         if mean is not None:
-            errors.setdefault(str(entry["filter"]), {})[looks[contestant(entry)]] = float(mean)
+            errors.setdefault(str(entry["filter"]), {})[looks[variant(entry)]] = float(mean)
     if len({model for row in errors.values() for model in row}) > 1:
         alt = "Squared error of each model on each filter."
         yield picture(plots.errors_plot(errors), alt, wide=True)
 
 
 def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Responses over the true ones, one picture a filter."""
+    """Responses over the true ones, one picture per filter."""
     eigenvalues = arrays.get("filters/eigenvalues")
     if eigenvalues is None:
         return
@@ -79,9 +79,9 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 
 def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Images as filtered by each model: one a filter, each another; of a single filter all."""
+    """Images as each model filters them: another one for each filter; of a single filter all."""
     raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
-    looks = contestant_looks(entries)
+    looks = variant_looks(entries)
     groups = list(arrays_by(entries, arrays, "filters", "image"))
     for number, (name, group, learned) in enumerate(groups):
         true = arrays.get(f"filters/{name}/true")
@@ -101,17 +101,17 @@ def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
 
 
 def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Training losses, one picture a filter."""
+    """Training losses, one picture per filter."""
     for name, _, curves in arrays_by(entries, arrays, "filters", "curve"):
         yield from by_epoch(curves, name, "training loss")
 
 
 def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
-    """Test accuracies with intervals, one picture a data set."""
-    looks = contestant_looks(entries)
+    """Test accuracies with intervals, one picture per data set."""
+    looks = variant_looks(entries)
     for name, group in entries_by(entries, "dataset").items():
         results = {
-            looks[contestant(entry)]: entry["test"]
+            looks[variant(entry)]: entry["test"]
             for entry in group
             if (entry.get("test") or {}).get("mean") is not None
         }
@@ -123,7 +123,7 @@ def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
 def heads(
     entries: Sequence[Entry], arrays: Arrays, kind: str, *, points: bool = False
 ) -> Iterator[Picture]:
-    """What Specformer's heads learned, one picture a data set and recipe.
+    """What Specformer's heads learned, one picture per data set and recipe.
 
     With points where there are many graphs.
     """
@@ -142,7 +142,7 @@ def heads(
 def confusions(
     entries: Sequence[Entry], arrays: Arrays, kind: str, things: str
 ) -> Iterator[Picture]:
-    """Which classes are taken for which by ours, or by the only model; a picture a data set."""
+    """Which classes are taken for which by ours, or by the only model; one picture per data set."""
     for name, group, found in arrays_by(entries, arrays, kind, "confusion"):
         for style, counts in found.items():
             if len(counts) > _MOST_CLASSES or not (style.ours or len(found) == 1):
@@ -157,7 +157,7 @@ def confusions(
 
 
 def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Validation accuracies, one picture a data set."""
+    """Validation accuracies, one picture per data set."""
     for name, _, found in arrays_by(entries, arrays, "nodes", "curve"):
         curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
         yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", log=False)
@@ -166,7 +166,7 @@ def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
 def by_epoch(
     curves: Mapping[Look, np.ndarray], name: str, what: str, *, unit: str = "", log: bool = True
 ) -> Iterator[Picture]:
-    """What models had after every epoch, ``[epochs]`` or ``[epochs, runs]``; if there are any."""
+    """Readings after every epoch, ``[epochs]`` or ``[epochs, runs]``, if there are any."""
     if curves:
         figure = plots.curves_plot(
             curves, ylabel=f"{what}{unit}", log=log, title=name, legend=False
@@ -195,7 +195,7 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
 def attention(
     entries: Sequence[Entry], arrays: Arrays, kind: str, *, by_head: bool = False
 ) -> Iterator[Picture]:
-    """Condensed attention, one picture a filter or data set and recipe.
+    """Condensed attention, one picture per filter or data set, and recipe.
 
     It shows the mean over heads; with ``by_head`` each has a picture of its own.
     """
@@ -229,10 +229,10 @@ def _in_words(matrix: np.ndarray) -> str:
 
 
 def _errors_on(
-    group: Sequence[Entry], index: int, looks: Mapping[Contestant, Look]
+    group: Sequence[Entry], index: int, looks: Mapping[Variant, Look]
 ) -> dict[Look, float]:
     values = {
-        looks[contestant(entry)]: (entry.get("sse") or {}).get("values") or [] for entry in group
+        looks[variant(entry)]: (entry.get("sse") or {}).get("values") or [] for entry in group
     }
     return {style: float(found[index]) for style, found in values.items() if index < len(found)}
 

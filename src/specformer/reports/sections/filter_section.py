@@ -16,7 +16,7 @@ from specformer.reports.sections.section import (
     present,
     took,
 )
-from specformer.reports.variants import Arrays, Entry, arrays_by, contestant_looks
+from specformer.reports.variants import Arrays, Entry, arrays_by, variant_looks
 
 
 def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
@@ -24,7 +24,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     entries: Sequence[Entry] = result.get("filters") or ()
     if not entries:
         return
-    images, many = most(entries, "images"), len(contestant_looks(entries)) > 1
+    images, many = most(entries, "images"), len(variant_looks(entries)) > 1
     drawn = _drawn(images, arrays)
     ours = (
         f", a line the median over {drawn} and the tint around it their range" if images > 1 else ""

@@ -14,13 +14,13 @@ from specformer.training.graph_metrics import Metric, metric_named
 
 
 def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Training losses, one picture a data set."""
+    """Training losses, one picture per data set."""
     for name, _, curves in _curves(entries, arrays, column=0):
         yield from by_epoch(curves, name, "training loss")
 
 
 def validation(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Validation figures, one picture a data set."""
+    """Validation figures, one picture per data set."""
     for name, metric, curves in _curves(entries, arrays, column=2):
         yield from by_epoch(curves, name, f"validation {metric.label}", log=metric.lower)
 
@@ -35,7 +35,7 @@ def _curves(
 
 
 def predictions(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
-    """Numbers: a picture a model and target. Classes: one a target, with all models."""
+    """Numbers: one picture per model and target. Classes: one per target, with all models."""
     for name, group, found in arrays_by(entries, arrays, "molecules", "tested"):
         targets = [str(target) for target in group[0].get("targets") or ()]
         count = min((tested.shape[-1] for tested in found.values()), default=0)

@@ -23,9 +23,9 @@ from specformer.reports.sections.section import (
 from specformer.reports.variants import (
     Arrays,
     Entry,
-    contestant,
-    contestant_looks,
     entries_by,
+    variant,
+    variant_looks,
 )
 from specformer.training.graph_metrics import metric_named
 
@@ -86,10 +86,10 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
 
 def _started(entries: Sequence[Entry]) -> Iterable[tuple[str, str]]:
     """Whose models had learned from other graphs before, and where they start from."""
-    looks = contestant_looks(entries)
+    looks = variant_looks(entries)
     for entry in entries:
         if "start" in entry:
-            who = f"{looks[contestant(entry)].label} on {entry['dataset']}"
+            who = f"{looks[variant(entry)].label} on {entry['dataset']}"
             yield who, f"models start from those of {entry['start']}"
 
 
@@ -118,11 +118,11 @@ def _told_by_predictions(entries: Sequence[Entry]) -> str:
 
 def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
     """Test figures and, where some differ, those at the epochs of the best validation figure."""
-    metric, looks = metric_named(name), contestant_looks(entries)
+    metric, looks = metric_named(name), variant_looks(entries)
     measured = [entry for entry in entries if entry["metric"] == name]
     over = mean_over(most(measured, "runs"), "runs")
     better = "Lower" if metric.lower else "Higher"
-    bold = "; the best of a data set is bold" if len(contestant_looks(measured)) > 1 else ""
+    bold = "; the best of a data set is bold" if len(variant_looks(measured)) > 1 else ""
     rules = {"test": ""}
     if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
         rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
@@ -139,8 +139,8 @@ def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
 
 
 def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:
-    """Test figures of the targets one by one, where a set has several, a table a set."""
-    looks = contestant_looks(entries)
+    """Test figures of the targets one by one, where a set has several: one table per set."""
+    looks = variant_looks(entries)
     for name, own in entries_by(report_tables.by_target(entries), "dataset").items():
         metric = metric_named(str(own[0]["metric"]))
         over = mean_over(most(own, "runs"), "runs")

@@ -19,7 +19,7 @@ from specformer.reports.sections.section import (
     present,
     took,
 )
-from specformer.reports.variants import Arrays, Entry, contestant_looks
+from specformer.reports.variants import Arrays, Entry, variant_looks
 
 
 def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
@@ -27,7 +27,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
     entries: Sequence[Entry] = result.get("nodes") or ()
     if not entries:
         return
-    runs, many = most(entries, "runs"), len(contestant_looks(entries)) > 1
+    runs, many = most(entries, "runs"), len(variant_looks(entries)) > 1
     of_first = first_of(runs)
     yield Section(
         anchor="nodes",

@@ -8,7 +8,7 @@ from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
-from specformer.reports.variants import Contestant, Entry, contestant, contestant_looks
+from specformer.reports.variants import Entry, Variant, variant, variant_looks
 
 #: More targets of one set than these are not told one by one.
 MOST_TARGETS = 24
@@ -48,14 +48,14 @@ def comparison(
     metric: str,
     lower_is_better: bool,
     write: Callable[..., str],
-    looks: Mapping[Contestant, Look] | None = None,
+    looks: Mapping[Variant, Look] | None = None,
 ) -> Table:
     """One metric of every model (down) in every filter or data set (across).
 
     ``looks``: those of more entries than these, where models shall look the same as there.
     """
     columns = tuple(dict.fromkeys(str(entry[across]) for entry in entries))
-    found = {(contestant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
+    found = {(variant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
     sign = 1 if lower_is_better else -1
     best: dict[str, str] = {}
     for column in columns:
@@ -67,7 +67,7 @@ def comparison(
         if len(means) > 1:
             best[column] = write(min(means, key=lambda mean: sign * mean))
 
-    def cell(who: Contestant, column: str) -> Cell:
+    def cell(who: Variant, column: str) -> Cell:
         value = found.get((who, column), {})
         mean = value.get("mean")
         if mean is None:
@@ -77,10 +77,10 @@ def comparison(
         # Numbers that print alike are equally good to the reader.
         return Cell(text, spread, best=text == best.get(column))
 
-    present = {contestant(entry) for entry in entries}
+    present = {variant(entry) for entry in entries}
     rows = tuple(
         Row(style, tuple(cell(who, column) for column in columns))
-        for who, style in (looks or contestant_looks(entries)).items()
+        for who, style in (looks or variant_looks(entries)).items()
         if who in present
     )
     return Table(caption, columns, rows)
@@ -99,8 +99,8 @@ def by_target(entries: Sequence[Entry]) -> list[Entry]:
 def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
     """What each model took: its size, and epochs and time over all it was trained on."""
     rows = []
-    for who, style in contestant_looks(entries).items():
-        own = [entry for entry in entries if contestant(entry) == who]
+    for who, style in variant_looks(entries).items():
+        own = [entry for entry in entries if variant(entry) == who]
         sizes = sorted({entry["parameters"] for entry in own if entry.get("parameters")})
         size = " to ".join(numbers.count(value) for value in dict.fromkeys(sizes[:1] + sizes[-1:]))
         epochs = [entry["epochs"] for entry in own if entry.get("epochs") is not None]

@@ -10,7 +10,7 @@ from specformer.reports.looks import Look, in_order
 from specformer.reports.sections import figures
 from specformer.reports.sections.figures import Picture
 from specformer.reports.sections.report_tables import Table
-from specformer.reports.variants import Arrays, Entry, contestant_looks, entries_by
+from specformer.reports.variants import Arrays, Entry, entries_by, variant_looks
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:
 
 def confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str) -> Figure:
     """Which classes were taken for which."""
-    many, runs = len(contestant_looks(entries)) > 1, most(entries, "runs")
+    many, runs = len(variant_looks(entries)) > 1, most(entries, "runs")
     return Figure(
         "Which classes are taken for which",
         f"Of the test {things} of each class (row), the percentage put into each (column)"

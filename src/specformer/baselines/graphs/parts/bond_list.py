@@ -19,7 +19,7 @@ from specformer.spectrum.packed import PackedGraphs
 
 @dataclass(frozen=True)
 class BondList:
-    """E bonds, each once, with padding at the end. A loop is none.
+    """E bonds, each once, with padding at the end. A loop is not a bond.
 
     Args:
         counted: which rows are bonds.

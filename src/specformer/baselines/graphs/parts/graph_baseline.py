@@ -20,7 +20,7 @@ from specformer.spectrum.packed import PackedGraphs, check_packed
 
 
 class GraphBaseline(Pretrained, ABC):
-    r"""Embedded atoms, a vector for each graph, an MLP, one output row a graph.
+    r"""Embedded atoms, a vector for each graph, an MLP, one output row per graph.
 
     A model says in :meth:`pooled` how it comes to a vector for each graph. The MLP has two hidden
     layers of half and a quarter of the width, as in `"Benchmarking Graph Neural
@@ -30,10 +30,19 @@ class GraphBaseline(Pretrained, ABC):
         arguments: those of the model's constructor, from :func:`~specformer.nn.pretrained.given`.
         atom_channels: width of the embedded atoms; None for ``hidden_channels``.
 
+    All models take these arguments:
+
+    - ``node_cardinalities``, ``edge_cardinalities``: how many values each column of the atoms and
+      of the bonds may take;
+    - ``hidden_channels``, ``out_channels``, ``num_layers``: widths and depth;
+    - ``pooling``: how the nodes of a graph become one vector;
+    - ``dropout``: on what each layer adds;
+    - ``in_channels``: how many numbers an atom has beside its columns.
+
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
     """
 
-    #: Batches must hold rings of up to so many atoms; None for a model that asks for none.
+    #: Batches must hold rings of up to so many atoms; None if the model needs no rings.
     max_ring: int | None = None
 
     def __init__(self, arguments: Mapping[str, Any], atom_channels: int | None = None) -> None:
@@ -56,7 +65,7 @@ class GraphBaseline(Pretrained, ABC):
 
     @abstractmethod
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        """One vector a graph, ``[B, hidden_channels]``."""
+        """One vector per graph, ``[B, hidden_channels]``."""
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         check_packed(batch)
@@ -73,7 +82,7 @@ class PooledBaseline(GraphBaseline):
         """The nodes after all layers, ``[N, hidden_channels]``."""
 
     def updated(self, nodes: Tensor, norm: nn.Module, out: Tensor, counted: CountedRows) -> Tensor:
-        r"""The nodes with what a layer put out, :math:`h + \mathrm{ReLU}(\mathrm{BN}(o))`."""
+        r"""The nodes and what a layer adds, :math:`h + \mathrm{ReLU}(\mathrm{BN}(o))`."""
         return nodes + cast(Tensor, self.dropout(norm(widened(out), counted).relu()))
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
@@ -81,7 +90,7 @@ class PooledBaseline(GraphBaseline):
 
 
 class BondEmbedding(FeatureEmbedding):
-    """Vectors for kinds of bonds alone: the row of "no bond" has no meaning here.
+    """Vectors for kinds of bonds; the row of "no bond" is not used.
 
     Shapes: the table of kinds ``[kinds, columns]`` as batches have it, output
     ``[kinds, channels]``.
@@ -97,7 +106,7 @@ def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
 
 
 def check_max_ring(max_ring: int) -> int:
-    """Refuse rings that are none."""
+    """Refuse rings of fewer than three atoms."""
     check_counts({"max_ring": max_ring}, "max_ring", least=3)
     return max_ring
 
