@@ -13,7 +13,7 @@ from specformer.reports.looks import Look, in_order, look
 Entry = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 
-#: A model and its recipe, which is empty where a result names none.
+#: A model and its recipe, which is empty if the result does not name one.
 Variant = tuple[str, str]
 
 

@@ -18,7 +18,7 @@ from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
 from specformer.reports.plots.panels import RC
 
 _Parameters = ParamSpec("_Parameters")
-#: Of either edge of a tint.
+#: Most points of either edge of a tint.
 _EDGE_POINTS = 160
 #: Below this ratio of its ends an axis may hold only one of 1, 2, 5, 10, ….
 _FEW_ROUND = 5.0

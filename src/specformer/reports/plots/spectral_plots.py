@@ -35,7 +35,7 @@ from specformer.reports.plots.panels import RC, keyed, panels, subtitled, titled
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")
-#: Of all heads together; more only make a report heavy.
+#: Most points of all heads together; more only make a report heavy.
 _MOST_POINTS = 2400
 
 #: Inches. Three fit beside each other on a page without their text becoming small.
@@ -161,7 +161,7 @@ def image_grid(
     # A tile is too narrow for a model's name and its recipe's side by side.
     names = ["\n(".join(look(model).label.rsplit(" (", 1)) for model in models]
     columns, tall = 2 + len(models), true.shape[0] / true.shape[1]
-    # One panel holds all tiles, a tile being 1 wide: ten times faster than a panel a tile.
+    # One panel holds all tiles, a tile being 1 wide: ten times faster than one panel per tile.
     head = (0.46 if title else 0.2) + (0.14 if any("\n" in name for name in names) else 0.0)
     upper, lower = (head, head + tall), (head + 0.1 + tall, head + 0.1 + 2 * tall)
     width, height = columns + 0.07 * (columns - 1), lower[1] + 0.22
@@ -192,7 +192,7 @@ def image_grid(
 def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = "") -> Figure:
     """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
 
-    A band without eigenvalues, whose row is of zeros, draws on none.
+    A band without eigenvalues has a row of zeros.
 
     Example:
         >>> figure = attention_heatmap(np.diag([1.0, 0.0, 1.0]))

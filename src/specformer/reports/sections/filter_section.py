@@ -40,7 +40,7 @@ def filter_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
         blocks=present(
             Figure(
                 "Errors at a glance",
-                "One row a filter, one mark a model; further left is better. The scale is "
+                "One row per filter, one mark per model; further left is better. The scale is "
                 "logarithmic: a step from one line to the next is a factor of ten or more.",
                 tuple(figures.overview(entries)),
             ),

@@ -10,7 +10,7 @@ from specformer.reports import numbers
 from specformer.reports.looks import Look
 from specformer.reports.variants import Entry, Variant, variant, variant_looks
 
-#: More targets of one set than these are not told one by one.
+#: A set with more targets than this has no table of its targets.
 MOST_TARGETS = 24
 
 
@@ -119,6 +119,6 @@ def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
 
 
 def interval(value: Mapping[str, Any]) -> float | None:
-    """The 95% interval, unless a single run leaves none to speak of."""
+    """The 95% interval; a single run has none."""
     ci95 = value.get("ci95")
     return None if len(value.get("values") or (0, 0)) < 2 else ci95
