@@ -3,12 +3,14 @@
 #   make test VENV=/somewhere/else      another place for the environment
 #   make test PYTHON=python3.13         another interpreter
 #   make test ARGS='-k lanczos -x'      more arguments for pytest (or for `specformer demo`)
+#   make bench SUITE=node ARGS='--datasets cora'
 
 VENV    ?= .venv
 PYTHON  ?= python3
 EXTRAS  ?= dev
 WORKERS ?= 2
 ARGS    ?=
+SUITE   ?= node
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(EXTRAS)
@@ -23,7 +25,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m py
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help install hooks demo test test-all cov tables docs lint format types contract check wheel clean distclean
+.PHONY: help install hooks demo test test-all cov bench walks tables docs lint format types contract check wheel clean distclean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [VENV=$(VENV)] [PYTHON=$(PYTHON)] [ARGS=...]'
@@ -61,6 +63,12 @@ test-all: $(STAMP) ## Run every test, the slow ones too
 
 cov: $(STAMP) ## Run the fast tests and report what they cover
 	$(PYTEST) --cov --cov-report=term --cov-report=html $(ARGS)
+
+bench: $(STAMP) ## Measure speed and memory: SUITE=node, graph, spectrum, decompose, overhead or same
+	$(BIN)/python -m benchmarks $(SUITE) $(ARGS)
+
+walks: $(STAMP) ## Count the files, functions and room changes on the way through `train`
+	$(BIN)/python -m benchmarks.walks $(ARGS)
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 	$(BIN)/specformer results tables
@@ -100,7 +108,7 @@ wheel: $(STAMP) ## Build the wheel and try it in an empty environment
 clean: ## Remove what building and testing leave behind
 	rm -rf build dist site htmlcov .coverage .coverage.* src/*.egg-info
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environment as well
 	@for env in $(VENV) $(VENV)-wheel; do \

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from benchmarks.__main__ import app as bench
 from specformer.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -71,9 +72,9 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-def parse(words: list[str]) -> None:
+def parse(words: list[str], program: typer.Typer = app) -> None:
     """Let the command line's own parser read the words; nothing is run."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(program)
     name, *words = words
     context = None
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
@@ -115,6 +116,9 @@ def test_commands_exist(page: Path) -> None:
             parse(words)
         elif words[0] == "make":
             assert {word for word in words[1:] if "=" not in word} <= targets, shlex.join(words)
+            if words[1] == "bench":
+                given = dict(word.split("=", 1) for word in words[2:])
+                parse(["bench", given["SUITE"], *shlex.split(given.get("ARGS", ""))], bench)
         else:
             assert words[0] in OTHERS, shlex.join(words)
 

@@ -86,7 +86,7 @@ def test_every_folder_with_code_is_a_package():
 
 def test_an_sdist_holds_the_whole_checkout(tmp_path):
     """Also the tests with what they read, or none of them could be run from it."""
-    kept = {"src", "tests", "docs", "examples", "results", ".ci"}
+    kept = {"src", "tests", "benchmarks", "docs", "examples", "results", ".ci"}
     folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
     left_out = shutil.ignore_patterns("__pycache__", "*.egg-info", *(folders - kept))
     checkout = Path(shutil.copytree(ROOT, tmp_path / "checkout", ignore=left_out))

@@ -11,24 +11,26 @@ import torch
 from tests.training.small_graphs import small_set
 from typer.testing import CliRunner
 
-from specformer import decompose
-from specformer.benchmarks.decompose_suite import (
-    Case,
+from benchmarks.__main__ import app
+from benchmarks.decompose_suite import (
+    DecomposeCase,
     DecomposePlan,
     _timed,
     arpack_seconds,
     bench_decompositions,
 )
-from specformer.benchmarks.sized_graph import Sizes, sized_graph
-from specformer.cli import app
+from specformer import decompose
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
-from specformer.paper.bench_tables import bench_grids
+from specformer.paper.timing.bench_tables import bench_grids
+from specformer.paper.timing.measure import Setting
+from specformer.paper.timing.sized_graph import GraphSizes, sized_graph
 from specformer.spectrum import decompose_many
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
+SETTING = Setting(CPU, Silent())
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def folder(tmp_path_factory):
     ],
 )
 def test_a_case_as_it_is_written(text, k, solver):
-    case = Case.of(text)
+    case = DecomposeCase.of(text)
     assert (case.name, case.k, case.solver) == ("cora", k, solver)
 
 
@@ -71,15 +73,13 @@ def test_no_repeat_finds_the_result_of_the_last_in_memory():
 @pytest.mark.parametrize("pairs", ["few", "0", "3+", "3+0", "1+2+3"])
 def test_wrong_pairs_are_told_before_anything_runs(pairs):
     with pytest.raises(ConfigError, match="give eigenpairs as"):
-        bench_decompositions(
-            ["cora", f"cora:{pairs}"], device=CPU, plan=DecomposePlan(), progress=Silent()
-        )
+        bench_decompositions(["cora", f"cora:{pairs}"], SETTING, DecomposePlan())
 
 
 def test_a_row_is_that_of_the_decomposition(folder):
     source = str(folder / "blocks.npz")
     cases = [f"{source}:6+4:dense", f"{source}:all"]
-    rows = bench_decompositions(cases, device=CPU, plan=DecomposePlan(2), progress=Silent())
+    rows = bench_decompositions(cases, SETTING, DecomposePlan(2))
     ends, whole = rows
     found = decompose(folder / "blocks.npz", k=(6, 4), solver="dense")
     assert ends["eigenpairs"] == found.num_eigenpairs
@@ -105,7 +105,7 @@ def test_a_set_of_graphs_is_decomposed_as_one(tmp_path):
     graphs = small_set(40, seed=3)
     write_graph_set(tmp_path / "few.npz", graphs)
     source = str(tmp_path / "few.npz")
-    (row,) = bench_decompositions([source], device=CPU, plan=DecomposePlan(2), progress=Silent())
+    (row,) = bench_decompositions([source], SETTING, DecomposePlan(2))
     found = decompose_many(graphs)
     assert row["graphs"] == 40
     assert row["eigenpairs"] == row["nodes"] == len(found.eigenvalues)
@@ -118,7 +118,7 @@ def test_a_set_of_graphs_is_decomposed_as_one(tmp_path):
 
 
 def test_a_sized_graph_is_always_the_same():
-    sizes = Sizes(nodes=300, edges=900, features=40)
+    sizes = GraphSizes(nodes=300, edges=900, features=40)
     one, other = sized_graph(sizes), sized_graph(sizes)
     assert (one.adjacency != other.adjacency).nnz == 0
     assert (one.num_nodes, one.x.shape[1]) == (300, 40)
@@ -129,10 +129,10 @@ def test_a_sized_graph_is_always_the_same():
 def test_on_the_command_line(folder, tmp_path):
     out = tmp_path / "decompose.json"
     source = f"{folder / 'blocks.npz'}:5"
-    arguments = ["bench", "decompose", "--datasets", source, "--device", "cpu", "--json"]
+    arguments = ["decompose", "--datasets", source, "--device", "cpu", "--json"]
     done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"][0]["asked"] == "5"
     assert json.loads(out.read_text(encoding="utf-8"))["suite"] == "decompose"
-    refused = CliRunner().invoke(app, ["bench", "decompose", "--epochs", "3"])
+    refused = CliRunner().invoke(app, ["decompose", "--epochs", "3"])
     assert "use --repeats" in str(refused.exception)

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from benchmarks.floor import EpochWork, Peaks, graph_work, measure_peaks, node_work
 from specformer import GraphSpecformer, Specformer, decompose
-from specformer.benchmarks.floor import Peaks, Work, graph_work, measure_peaks, node_work
 from specformer.graphs import Graph
 
 #: A star of four: eigenvalues 0, 1, 1, 2, so three are distinct.
@@ -56,8 +56,8 @@ def test_graph_work() -> None:
 
 def test_the_slower_of_memory_and_arithmetic() -> None:
     peaks = Peaks(bandwidth=1e6, float32=1e6, tf32=2e6, bfloat16=4e6)
-    assert Work(5e3, 1e3, 1e3).floor_ms(peaks, "highest") == 5.0
-    work = Work(0.0, 8e3, 8e3)
+    assert EpochWork(5e3, 1e3, 1e3).floor_ms(peaks, "highest") == 5.0
+    work = EpochWork(0.0, 8e3, 8e3)
     floors = [work.floor_ms(peaks, level) for level in ("highest", "high", "medium", "bf16")]
     assert floors == [16.0, 8.0, 6.0, 4.0]
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.plain_node import PlainSpecformer
 from specformer import Specformer, decompose
-from specformer.benchmarks.plain_loop import PlainTask, fit_plainly
-from specformer.benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
+from specformer.paper.timing.plain_loop import PlainTask, fit_plainly
 from specformer.spectrum import Spectrum
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule

@@ -14,13 +14,14 @@ from scipy import stats
 from tests.tasks.jobs import classify
 from typer.testing import CliRunner
 
-from specformer.benchmarks import same_suite, suites
-from specformer.benchmarks.node_suite import NodeCase
-from specformer.benchmarks.plain_loop import PlainTask, fit_plainly
-from specformer.benchmarks.plain_node import PlainSpecformer
-from specformer.cli import app
+from benchmarks import same_suite, suites
+from benchmarks.__main__ import app
+from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
+from specformer.paper.timing.measure import Setting
+from specformer.paper.timing.plain_loop import PlainTask, fit_plainly
+from specformer.paper.timing.timed_nodes import NodeCase
 from specformer.spectrum import decompose
 from specformer.tasks.nodes.recipe import NodeModel, NodeRecipe
 from specformer.tasks.nodes.work import fresh_models
@@ -177,10 +178,9 @@ def test_every_row_is_kept_as_it_ends(files: list[Path]) -> None:
     result = suites.bench(
         "same",
         [str(path) for path in files],
-        device=CPU,
+        Setting(CPU, Silent()),
         epochs=3,
         runs=2,
-        progress=Silent(),
         keep=lambda result: kept.append([row["case"] for row in result["rows"]]),
     )
     assert kept == [["first"], ["first", "second"]]
@@ -190,7 +190,7 @@ def test_every_row_is_kept_as_it_ends(files: list[Path]) -> None:
 
 def test_the_command_records_what_it_prints(files: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "same-first.json"
-    words = ["bench", "same", "--datasets", str(files[0]), "--runs", "1", "--epochs", "2"]
+    words = ["same", "--datasets", str(files[0]), "--runs", "1", "--epochs", "2"]
     words += ["--device", "cpu", "--cache", str(tmp_path), "--out", str(out)]
     shown = CliRunner().invoke(app, [*words, "--json"])
     assert shown.exit_code == 0, shown.output
@@ -215,6 +215,6 @@ def test_the_command_records_what_it_prints(files: list[Path], tmp_path: Path) -
     ],
 )
 def test_options_of_another_suite_are_refused(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["bench", *arguments, "--device", "cpu"])
+    result = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception)

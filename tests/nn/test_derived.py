@@ -7,7 +7,7 @@ from collections.abc import Callable
 import networkx as nx
 import pytest
 import torch
-from tests.baselines.graph_level.small_models import SMALL
+from tests.baselines.graphs.small_models import SMALL
 from tests.drawn import random
 from tests.nn.molecules import MAX_RING
 from tests.training.small_graphs import small_set
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from specformer import GraphSpecformer, Specformer, decompose
 from specformer.baselines import BASELINES, Propagation
-from specformer.baselines.graph_level import GRAPH_BASELINES
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import pack
 
 STAR = nx.star_graph(4)

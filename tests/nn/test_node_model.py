@@ -17,8 +17,8 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 from tests.spectrum.known_graphs import SMALL, graphs, hypercube
 
 from specformer import Specformer, Spectrum, approximate, decompose
-from specformer.baselines.gprgnn import GPRGNN
-from specformer.baselines.propagation import Propagation
+from specformer.baselines.nodes.gprgnn import GPRGNN
+from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.errors import ConfigError
 from specformer.nn.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant

@@ -17,7 +17,7 @@ from specformer.paper.results import add, check, recorded_rows, rendered
 from specformer.paper.table2 import DATASETS, table2
 from specformer.paper.table_rows import contestant_name
 from specformer.reports import render_report
-from specformer.reports.style import look
+from specformer.reports.looks import look
 from specformer.tasks.nodes.recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

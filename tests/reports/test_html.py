@@ -14,7 +14,7 @@ from tests.reports.example_run import DATASETS, MODELS, NODE_MODELS, write_run
 
 from specformer.errors import RunError
 from specformer.reports import html, numbers, render_report, write_report
-from specformer.reports.style import look
+from specformer.reports.looks import look
 from specformer.training.runs.folder import OUTPUTS
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}

@@ -1,21 +1,21 @@
-r"""The paper's other models, one a file: each called as ``model(x, propagation)``."""
+r"""The paper's other models, one per file. These take single graphs, those of ``graphs`` many."""
 
-from specformer.baselines.bernnet import BernNet
-from specformer.baselines.chebnet import ChebNet
-from specformer.baselines.chebnetii import ChebNetII
-from specformer.baselines.gat import GAT
-from specformer.baselines.gcn import GCN
-from specformer.baselines.gcnii import GCNII
-from specformer.baselines.gprgnn import GPRGNN
-from specformer.baselines.graphormer import Graphormer
-from specformer.baselines.h2gcn import H2GCN
-from specformer.baselines.jacobiconv import JacobiConv
-from specformer.baselines.lanczosnet import LanczosNet
-from specformer.baselines.mlp import MLP
-from specformer.baselines.node_baseline import NodeBaseline, node_baseline
-from specformer.baselines.propagation import Propagation
-from specformer.baselines.registry import BASELINES, signal_baseline
-from specformer.baselines.transformer import Transformer
+from specformer.baselines.nodes.bernnet import BernNet
+from specformer.baselines.nodes.chebnet import ChebNet
+from specformer.baselines.nodes.chebnetii import ChebNetII
+from specformer.baselines.nodes.gat import GAT
+from specformer.baselines.nodes.gcn import GCN
+from specformer.baselines.nodes.gcnii import GCNII
+from specformer.baselines.nodes.gprgnn import GPRGNN
+from specformer.baselines.nodes.graphormer import Graphormer
+from specformer.baselines.nodes.h2gcn import H2GCN
+from specformer.baselines.nodes.jacobiconv import JacobiConv
+from specformer.baselines.nodes.lanczosnet import LanczosNet
+from specformer.baselines.nodes.mlp import MLP
+from specformer.baselines.nodes.node_baseline import NodeBaseline, node_baseline
+from specformer.baselines.nodes.node_registry import BASELINES, signal_baseline
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.transformer import Transformer
 
 __all__ = [
     "BASELINES",

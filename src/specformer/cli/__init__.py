@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import benching, inspecting, learning, ledger, tables, tuning
+from specformer.cli import inspecting, learning, ledger, tables, tuning
 from specformer.cli.options import Ended
 from specformer.errors import ConfigError, SpecformerError, system_sentence
 
@@ -42,19 +42,18 @@ for command in (
     tables.table,
     inspecting.spectrum,
     inspecting.report,
-    benching.bench,
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="results")
 
 
-def main() -> None:
-    """Run the command line; an error a user can cause is one sentence and exit status 2."""
+def main(program: typer.Typer = app) -> None:
+    """Run a command line; an error a user can cause is one sentence and exit status 2."""
     _open_standard_streams()
     try:
         _refuse_undecodable(sys.argv[1:])
         with _ending_in_order():
-            app()
+            program()
     except SpecformerError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)

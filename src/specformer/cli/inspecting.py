@@ -61,7 +61,7 @@ def spectrum(
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
     from specformer.cli.terminal import progress_bars, show_table
     from specformer.datasets.graph_source import graph_source
-    from specformer.reports.plots import save_png, spectrum_plot
+    from specformer.reports.plots.spectral_plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
     from specformer.training.runs.environment import choose_device
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.benching import bench, show_bench
 from specformer.cli.options import (
     Assignments,
     Cache,
@@ -110,8 +109,7 @@ def table(
         if recorded:
             _show_recorded_overhead(results, split_names(datasets), json_output)
         else:
-            options: dict[str, Any] = {"data": data, "cache": cache, "device": device, "out": out}
-            bench("overhead", datasets, json_output=json_output, quiet=quiet, **options)
+            _measure_overhead(split_names(datasets), data, cache, device, out, json_output, quiet)
         return
     number = _table_number(name, given)
     if recorded:
@@ -233,10 +231,41 @@ def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: boo
         typer.echo(f"Nothing is recorded of table {number}.")
 
 
+def _measure_overhead(
+    names: Sequence[str] | None,
+    data: Path | None,
+    cache: Path | None,
+    device: str,
+    out: Path | None,
+    json_output: bool,
+    quiet: bool,
+) -> None:
+    """Measure the paper's times and memory; record them if a file is given."""
+    from specformer.cli.terminal import progress_bars, show_bench
+    from specformer.paper.timing.measure import Plan, Setting
+    from specformer.paper.timing.overhead import DATASETS, overhead_rows
+    from specformer.paper.timing.record import bench_result, record
+    from specformer.training.runs.environment import choose_device
+
+    target = choose_device(device)
+    plan = Plan.on(target)
+    with progress_bars(quiet or json_output) as progress:
+        setting = Setting(target, progress, data, spectra_folder(cache))
+        rows = overhead_rows(names or DATASETS, setting, plan)
+    result = bench_result("overhead", target, plan, rows)
+    if out:
+        record(out, result, repeat_command(), target)
+    if json_output:
+        print_json(result)
+    else:
+        show_bench(result)
+
+
 def _show_recorded_overhead(
     results: Path | None, cases: Sequence[str] | None, json_output: bool
 ) -> None:
-    """What is recorded of the paper's times and memory, a suite of ``specformer bench``."""
+    """What is recorded of the paper's times and memory."""
+    from specformer.cli.terminal import show_bench
     from specformer.paper.results import recorded_bench, results_folder
 
     found = [

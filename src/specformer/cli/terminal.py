@@ -3,7 +3,7 @@ r"""What people see on the terminal: bars while they wait, tables at the end."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -16,9 +16,10 @@ from rich.text import Text
 
 from specformer.errors import SpecformerError
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
+from specformer.paper.timing.bench_tables import bench_grids
+from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
-from specformer.reports.style import look
-from specformer.reports.tables import by_target
+from specformer.reports.sections.report_tables import by_target
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.runs.progress import Progress, Silent, Update
 
@@ -226,3 +227,10 @@ SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
     "nodes": show_nodes,
     "molecules": show_molecules,
 }
+
+
+def show_bench(result: Mapping[str, Any]) -> None:
+    """The tables of measured speed and memory."""
+    for header, lines in bench_grids(result):
+        cells = [[escape(cell) for cell in line] for line in lines]
+        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)

@@ -12,9 +12,9 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
-from specformer.paper import bench_tables
 from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
+from specformer.paper.timing import bench_tables
 from specformer.tasks.recipes.book import START
 from specformer.training.runs.folder import RunFolder
 
@@ -81,7 +81,7 @@ def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
 
 
 def recorded_bench(folder: Path, suite: str) -> list[dict[str, Any]]:
-    """What is recorded of one suite of ``specformer bench``, a case measured again but once."""
+    """What is recorded of one suite of benchmarks, every case once."""
     found = [entry for _, entry in entries(folder / "bench") if entry.get("suite") == suite]
     return bench_tables.newest_cases(found)
 

@@ -13,7 +13,7 @@ from specformer.datasets import FILTERS, paper_images, target_filter
 from specformer.errors import check_known
 from specformer.paper.published import TABLE_1
 from specformer.paper.table_rows import table_row
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import decompose
 from specformer.tasks.signals.fit import Contestant, learn_filters
 from specformer.tasks.signals.recipe import MODELS, recipe_settings, signal_recipe

@@ -14,7 +14,7 @@ from specformer.errors import check_known
 from specformer.graphs import Graph
 from specformer.paper.published import TABLE_2
 from specformer.paper.table_rows import by_itself, table_row
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import AnySpectrum
 from specformer.tasks.nodes.fit import classify_nodes
 from specformer.tasks.nodes.recipe import (

@@ -14,7 +14,7 @@ from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, check_known
 from specformer.paper.published import PCQM4MV2, TABLE_3
 from specformer.paper.table_rows import at_end, by_itself, table_row
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.spectrum import ManySpectra
 from specformer.tasks.graphs.first_training import check_start, first_work
 from specformer.tasks.graphs.models import GRAPH_MODELS

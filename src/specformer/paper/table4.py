@@ -14,7 +14,7 @@ from specformer.paper.published import TABLE_4
 from specformer.paper.table2 import table2
 from specformer.paper.table3 import table3
 from specformer.paper.table_rows import VARIANT_NAMES
-from specformer.reports.contestants import array_name
+from specformer.reports.variants import array_name
 from specformer.tasks.workplace import Workplace
 
 #: What a variant changes in the recipe ``paper``.

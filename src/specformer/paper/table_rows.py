@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3
+from specformer.reports.looks import look
 from specformer.reports.numbers import error, r_squared
-from specformer.reports.style import look
 
 #: Models as the paper's tables have them, Graphormer where Table 3 does, Specformer last.
 _OTHERS = dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3, *PCQM4MV2])

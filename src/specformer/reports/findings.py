@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from specformer.reports import numbers
-from specformer.reports.contestants import Entry, contestant, contestant_looks
-from specformer.reports.tables import interval
+from specformer.reports.sections.report_tables import interval
+from specformer.reports.variants import Entry, variant, variant_looks
 from specformer.training.evaluation.graph_metrics import metric_named
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant's place: its model, what it is called, and what it reached.
+    """A variant's place: its model, what it is called, and what it reached.
 
     ``together`` is what its runs reach by the mean of their predictions.
     """
@@ -53,12 +53,12 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def _ranked(entries: Sequence[Entry] | None, key: str, metric: str, *, lower: bool) -> Ranking:
-    looks = contestant_looks(entries or ())
+    looks = variant_looks(entries or ())
     groups: Ranking = {}
     for entry in entries or ():
         reached = entry.get(metric) or {}
         if reached.get("mean") is not None:
-            who = contestant(entry)
+            who = variant(entry)
             together = entry.get("test_together")
             standing = Standing(who[0], looks[who].label, reached, together)
             groups.setdefault(str(entry[key]), []).append(standing)
@@ -92,7 +92,7 @@ def _on_filters(ranking: Ranking) -> str:
 
 
 def _on_graphs(entries: Sequence[Entry]) -> list[str]:
-    """A sentence a data set: the best of the models, or the only one."""
+    """One sentence per data set: the best of the models, or the only one."""
     sentences = []
     for name in dict.fromkeys(str(entry["metric"]) for entry in entries):
         metric = metric_named(name)

@@ -8,13 +8,14 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from specformer.files import write_text
-from specformer.reports import figures, numbers
-from specformer.reports.filter_section import filter_section
+from specformer.reports import numbers
 from specformer.reports.findings import summary
-from specformer.reports.molecule_section import molecule_section
-from specformer.reports.node_section import node_section
-from specformer.reports.style import theme_css
-from specformer.reports.tables import Table
+from specformer.reports.looks import theme_css
+from specformer.reports.sections import figures
+from specformer.reports.sections.filter_section import filter_section
+from specformer.reports.sections.molecule_section import molecule_section
+from specformer.reports.sections.node_section import node_section
+from specformer.reports.sections.report_tables import Table
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import TypeGuard
 
 NONE = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -25,7 +26,6 @@ def error(value: float | None, like: float | None = None) -> str:
     """
     if not _known(value):
         return NONE
-    assert value is not None
     leading = value if like is None else like
     exponent = int(f"{leading:.2e}".split("e")[1])  # of the rounded number: 9.999 is 10.0
     if not -3 <= exponent < 7:
@@ -44,7 +44,6 @@ def r_squared(value: float | None, like: float | None = None) -> str:
     """
     if not _known(value):
         return NONE
-    assert value is not None
     leading = value if like is None else like
     gap = abs(1.0 - leading)
     decimals = 4 if gap < 1e-9 else min(9, max(4, math.ceil(-math.log10(gap)) + 1))
@@ -62,7 +61,6 @@ def percent(value: float | None, like: float | None = None) -> str:
     """
     if not _known(value):
         return NONE
-    assert value is not None
     if like is not None and value > 1:
         return "over 100"
     return f"{100 * value:.1f}" + ("%" if like is None else "")
@@ -112,7 +110,6 @@ def duration(seconds: float | None) -> str:
     """
     if not _known(seconds):
         return NONE
-    assert seconds is not None
     if seconds < 1:
         return f"{seconds:.2g} s"
     if seconds < 59.95:
@@ -135,7 +132,7 @@ def date(created: str | None) -> str:
     return f"{time.day} {time:%B %Y, %H:%M} {time.tzname() or ''}".strip()
 
 
-def _known(value: float | None) -> bool:
+def _known(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 

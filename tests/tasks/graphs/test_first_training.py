@@ -20,7 +20,7 @@ from specformer.graphs import GraphSet
 from specformer.graphs.formats.graph_set_npz import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.paper.table3 import table3
-from specformer.reports.molecule_section import molecule_section
+from specformer.reports.sections.molecule_section import molecule_section
 from specformer.tasks.graphs import recipe as recipes
 from specformer.tasks.graphs.first_training import first_work, trained_first
 from specformer.tasks.graphs.recipe import graph_recipe

@@ -10,7 +10,7 @@ from tests.nn.plain_twin import state_of
 from tests.training.small_graphs import small_set
 
 from specformer import GraphSpecformer
-from specformer.baselines.graph_level import GRAPH_BASELINES
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.spectrum import decompose_many
 from specformer.tasks.graphs.pictures import filter_pictures
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.training.small_graphs import small_model, small_set, small_task
 
-from specformer.baselines.graph_level import GraphGraphormer
+from specformer.baselines.graphs import GraphGraphormer
 from specformer.datasets.batches import Batches
 from specformer.errors import ConfigError
 from specformer.nn.batch_norm import BatchNorm

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from specformer.baselines.graph_level import GRAPH_BASELINES
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.graphs import GraphSet

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from specformer.baselines.graph_level import GRAPH_BASELINES
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
@@ -69,7 +69,7 @@ class GraphModel:
 
 @dataclass(frozen=True)
 class BaselineModel:
-    """A baseline's settings, see :mod:`specformer.baselines.graph_level`; None for its own."""
+    """A baseline's settings, see :mod:`specformer.baselines.graphs`; None for its own."""
 
     hidden_channels: int = 64
     num_layers: int = 4

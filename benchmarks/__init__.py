@@ -1,0 +1,1 @@
+"""Speed, memory and size, measured from a checkout: ``make bench``, ``make walks``."""

@@ -1,0 +1,84 @@
+"""The command line of the benchmarks: ``python -m benchmarks node --datasets cora``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from specformer.cli import main
+from specformer.cli.options import (
+    Cache,
+    Data,
+    Device,
+    Json,
+    Quiet,
+    print_json,
+    repeat_command,
+    spectra_folder,
+    split_names,
+)
+
+app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def bench(
+    suite: Annotated[
+        str, typer.Argument(help="node, graph, spectrum, decompose, overhead or same.")
+    ] = "node",
+    datasets: Annotated[
+        str | None, typer.Option(help="Comma-separated. (default: the suite's own)")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Epochs or steps per repeat; same: at most. (default: by device)"),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Interleaved repeats. (default: by device)")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Splits of the suite same. (default: ten)")
+    ] = None,
+    data: Data = None,
+    cache: Cache = None,
+    json_output: Json = False,
+    quiet: Quiet = False,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="File to record the result in, results/bench/NAME.json.")
+    ] = None,
+) -> None:
+    """Measure speed and memory: ours beside the plain version, the peers, and the floor.
+
+    The suite same compares results instead: accuracies and losses of ours and the plain loop.
+    The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
+    """
+    from benchmarks.suites import bench as run
+    from specformer.cli.terminal import progress_bars, show_bench
+    from specformer.paper.timing.measure import Setting
+    from specformer.paper.timing.record import record
+    from specformer.training.runs.environment import choose_device
+
+    target = choose_device(device)
+    command = f"python -m benchmarks{repeat_command().removeprefix('specformer')}"
+
+    def keep(result: dict[str, Any]) -> None:
+        if out:
+            record(out, result, command, target)
+
+    with progress_bars(quiet or json_output) as progress:
+        setting = Setting(target, progress, data, spectra_folder(cache))
+        cases = split_names(datasets)
+        options = {"epochs": epochs, "repeats": repeats, "runs": runs}
+        result = run(suite, cases, setting, **options, keep=keep)
+    keep(result)
+    if json_output:
+        print_json(result)
+    else:
+        show_bench(result)
+
+
+if __name__ == "__main__":
+    main(app)

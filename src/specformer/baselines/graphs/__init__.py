@@ -1,0 +1,33 @@
+r"""Table 3's other models, one per file: each called as ``model(batch)``, like ours."""
+
+from specformer.baselines.graphs.cin import CIN
+from specformer.baselines.graphs.dgn import DGN
+from specformer.baselines.graphs.gatedgcn import GatedGCN
+from specformer.baselines.graphs.gin import GIN
+from specformer.baselines.graphs.gin_ak import GINAK
+from specformer.baselines.graphs.gps import GPS
+from specformer.baselines.graphs.graph_gcn import GraphGCN
+from specformer.baselines.graphs.graph_graphormer import GraphGraphormer
+from specformer.baselines.graphs.graph_registry import GRAPH_BASELINES
+from specformer.baselines.graphs.gsn import GSN
+from specformer.baselines.graphs.parts.graph_baseline import GraphBaseline
+from specformer.baselines.graphs.pna import PNA
+from specformer.baselines.graphs.san import SAN
+from specformer.baselines.graphs.specgn import SpecGN
+
+__all__ = [
+    "CIN",
+    "DGN",
+    "GIN",
+    "GINAK",
+    "GPS",
+    "GRAPH_BASELINES",
+    "GSN",
+    "PNA",
+    "SAN",
+    "GatedGCN",
+    "GraphBaseline",
+    "GraphGCN",
+    "GraphGraphormer",
+    "SpecGN",
+]

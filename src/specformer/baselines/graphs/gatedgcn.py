@@ -1,0 +1,172 @@
+r"""GatedGCN with states of bonds and perhaps of places, for many small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graphs.parts.bonds import Bonds, spread
+from specformer.baselines.graphs.parts.graph_baseline import (
+    BondEmbedding,
+    PooledBaseline,
+    normalised,
+)
+from specformer.baselines.graphs.parts.random_walks import return_probabilities
+from specformer.nn.argument_checks import check_counts
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.pooling import Pooling, pool
+from specformer.nn.pretrained import given
+from specformer.nn.segments import segment_sum, widened
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+_EPS = 1e-6
+
+
+class GatedGCNLayer(nn.Module):
+    r"""One layer over nodes and bonds, both with residuals.
+
+    .. math::
+        \hat e_{ij} &= C e_{ij} + D h_i + E h_j, \qquad
+        \eta_{ij} = \frac{\sigma(\hat e_{ij})}{\sum_{k \sim i} \sigma(\hat e_{ik}) + 10^{-6}} \\
+        h_i' &= h_i + \mathrm{ReLU}\Bigl(\mathrm{BN}\bigl(A h_i + \sum_{j \sim i}
+        \eta_{ij} \odot B h_j\bigr)\Bigr), \qquad
+        e_{ij}' = e_{ij} + \mathrm{ReLU}(\mathrm{BN}(\hat e_{ij}))
+
+    With places p of the nodes, A and B take :math:`[h \,\Vert\, p]`, and
+
+    .. math::
+        p_i' = p_i + \tanh\Bigl(G p_i + \sum_{j \sim i} \eta_{ij} \odot H p_j\Bigr)
+
+    Args:
+        channels: width of nodes, bonds and places.
+        dropout: on the updates of nodes and bonds.
+        places: whether nodes have them.
+
+    Shapes: nodes ``[N, channels]``, states ``[P, channels]``, zeros but for bonds, places
+    ``[N, channels]`` or None; output as all three.
+    """
+
+    def __init__(self, channels: int, dropout: float = 0.0, *, places: bool = False) -> None:
+        super().__init__()
+        wide = 2 * channels if places else channels
+        self.own = nn.Linear(wide, channels)
+        self.value = nn.Linear(wide, channels)
+        self.place_own = nn.Linear(channels, channels) if places else None
+        self.place_value = nn.Linear(channels, channels) if places else None
+        self.bond = nn.Linear(channels, channels)
+        self.target = nn.Linear(channels, channels)
+        self.source = nn.Linear(channels, channels)
+        self.node_norm = BatchNorm(channels)
+        self.bond_norm = BatchNorm(channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, nodes: Tensor, states: Tensor, places: Tensor | None, bonds: Bonds
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        by_target = bonds.layout.by_target
+        mixed = widened(
+            self.bond(states)
+            + spread(self.target(nodes), by_target)
+            + spread(self.source(nodes), bonds.by_source)
+        )
+        gates = mixed.sigmoid() * bonds.weight
+        total = segment_sum(gates, by_target) + _EPS
+        placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
+        summed = bonds.sum(self.value(placed), gates) / total
+        update = normalised(self.node_norm, self.own(placed) + summed, bonds.layout.nodes)
+        # Pairs without a bond keep their zeros: nothing would hold them in bounds.
+        change = normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.weight
+        if places is not None and self.place_own is not None and self.place_value is not None:
+            moved = bonds.sum(self.place_value(places), gates) / total
+            places = places + (self.place_own(places) + moved).tanh()
+        return nodes + self.dropout(update.relu()), states + self.dropout(change), places
+
+
+class WalkPlaces(nn.Module):
+    """Where places come from and how they end.
+
+    Shapes: nodes and places ``[N, channels]``.
+    """
+
+    def __init__(self, channels: int, walk_steps: int) -> None:
+        super().__init__()
+        self.walk_steps = walk_steps
+        self.lift = nn.Linear(walk_steps, channels)
+        self.lower = nn.Linear(channels, walk_steps)
+        self.mix = nn.Linear(channels + walk_steps, channels)
+
+    def first(self, bonds: Bonds) -> Tensor:
+        """From the probabilities that a random walk returns."""
+        return cast(Tensor, self.lift(return_probabilities(bonds, self.walk_steps)))
+
+    def mixed(self, nodes: Tensor, places: Tensor, bonds: Bonds) -> Tensor:
+        """The nodes with their places, these centred and of unit norm in each graph."""
+        by_graph = bonds.layout.by_graph
+        lowered = widened(self.lower(places))
+        centred = lowered - spread(pool(lowered, by_graph, "mean"), by_graph)
+        # The root of zero has no slope: a graph of one node is all centre.
+        norm = (segment_sum(centred.square(), by_graph) + _EPS).sqrt()
+        unit = centred / spread(norm, by_graph).clamp_min(_EPS)
+        return cast(Tensor, self.mix(torch.cat([nodes, unit], dim=-1)))
+
+
+class GatedGCN(PooledBaseline):
+    r"""Gated graph convolutions, with a state for every bond.
+
+    From `"Residual Gated Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_ as in `"Benchmarking
+    Graph Neural Networks" <https://arxiv.org/abs/2003.00982>`_. With ``walk_steps`` it is
+    GatedGCN-LSPE, of `"Graph Neural Networks with Learnable Structural and Positional
+    Representations" <https://arxiv.org/abs/2110.07875>`_ without its additional loss: places
+    start from the probabilities that a random walk returns, and in the end, centred and of unit
+    norm in each graph, are mixed into the nodes.
+
+    Args:
+        walk_steps: lengths of random walks, and width of the places in the end; None for no places.
+
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+
+    Example:
+        >>> for model in (
+        ...     GatedGCN([28], [4], 78, 1, 16),
+        ...     GatedGCN([28], [4], 59, 1, 16, walk_steps=20),
+        ... ):
+        ...     sum(parameter.numel() for parameter in model.parameters())
+        504309
+        522870
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        *,
+        walk_steps: int | None = None,
+        pooling: Pooling = "mean",
+        dropout: float = 0.0,
+        in_channels: int = 0,
+    ) -> None:
+        super().__init__(given(locals()))
+        if walk_steps is not None:
+            check_counts(self.config, "walk_steps")
+        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
+        self.layers = nn.ModuleList(
+            GatedGCNLayer(hidden_channels, dropout, places=walk_steps is not None)
+            for _ in range(num_layers)
+        )
+        self.places = None if walk_steps is None else WalkPlaces(hidden_channels, walk_steps)
+
+    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        nodes: Tensor = self.atoms(batch)
+        states = bonds.of_kinds(self.bonds(batch.bond_table))
+        places = None if self.places is None else self.places.first(bonds)
+        for layer in self.layers:
+            nodes, states, places = layer(nodes, states, places, bonds)
+        if self.places is None or places is None:
+            return nodes
+        return self.places.mixed(nodes, places, bonds)

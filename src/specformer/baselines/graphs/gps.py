@@ -1,0 +1,135 @@
+r"""GPS: local messages beside global attention, with random-walk encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graphs.gin import gine_sum
+from specformer.baselines.graphs.parts.bonds import Bonds
+from specformer.baselines.graphs.parts.graph_baseline import (
+    BondEmbedding,
+    PooledBaseline,
+    normalised,
+)
+from specformer.baselines.graphs.parts.pair_attention import PairAttention
+from specformer.baselines.graphs.parts.random_walks import return_probabilities
+from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+
+class GPSLayer(nn.Module):
+    r"""Messages of neighbours and attention among all nodes, added, then an MLP of width 2d.
+
+    .. math::
+        h^M &= \mathrm{BN}\bigl(h + \mathrm{MLP}_M(h_i + \textstyle\sum_{j \sim i}
+        \mathrm{ReLU}(h_j + e_{ij}))\bigr), \qquad
+        h^T = \mathrm{BN}(h + \mathrm{Attention}(h)) \\
+        h' &= \mathrm{BN}\bigl(h^M + h^T + \mathrm{MLP}(h^M + h^T)\bigr)
+
+    Args:
+        channels: width d.
+        num_heads: of attention.
+        dropout: on all three updates.
+        attention_dropout: on the attention's shares.
+
+    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
+    """
+
+    def __init__(
+        self, channels: int, num_heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.local = nn.Sequential(
+            nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels)
+        )
+        self.attention = PairAttention(channels, num_heads, attention_dropout)
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, 2 * channels),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(2 * channels, channels),
+        )
+        self.local_norm = BatchNorm(channels)
+        self.attention_norm = BatchNorm(channels)
+        self.norm = BatchNorm(channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
+        rows = bonds.layout.nodes
+        local = self.dropout(self.local(nodes + gine_sum(nodes, kinds, bonds)))
+        attended = bonds.rows(self.attention(bonds.dense(nodes), bonds.token_bias))
+        mixed = normalised(self.local_norm, nodes + local, rows) + normalised(
+            self.attention_norm, nodes + self.dropout(attended), rows
+        )
+        return normalised(self.norm, mixed + self.dropout(self.mlp(mixed)), rows)
+
+
+class GPS(PooledBaseline):
+    r"""General, powerful, scalable graph transformer: GINE beside attention.
+
+    From `"Recipe for a General, Powerful, Scalable Graph
+    Transformer" <https://arxiv.org/abs/2205.12454>`_. Part of each node's vector is an encoding of
+    its :func:`~specformer.baselines.graphs.parts.random_walks.return_probabilities`.
+
+    Args:
+        num_heads, attention_dropout: see :class:`GPSLayer`.
+        walk_steps: lengths of random walks.
+        walk_channels: how many of the channels encode them.
+
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+
+    Example:
+        >>> model = GPS([28], [4], 64, 1, 10)  # its authors' for ZINC
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        423717
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        *,
+        num_heads: int = 4,
+        walk_steps: int = 20,
+        walk_channels: int = 28,
+        pooling: Pooling = "sum",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        in_channels: int = 0,
+    ) -> None:
+        arguments = given(locals())
+        check_counts(arguments, "hidden_channels", "walk_steps")
+        check_counts(arguments, "walk_channels", least=0)
+        if not 0 < walk_channels < hidden_channels:
+            raise ConfigError(
+                f"walk_channels={walk_channels} must lie between 0 and "
+                f"hidden_channels={hidden_channels}."
+            )
+        super().__init__(arguments, hidden_channels - walk_channels)
+        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
+        self.walk_steps = walk_steps
+        self.walk_norm = BatchNorm(walk_steps)
+        self.walks = nn.Linear(walk_steps, walk_channels)
+        self.layers = nn.ModuleList(
+            GPSLayer(hidden_channels, num_heads, dropout, attention_dropout)
+            for _ in range(num_layers)
+        )
+
+    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        walks = return_probabilities(bonds, self.walk_steps)
+        encoded = self.walks(normalised(self.walk_norm, walks, bonds.layout.nodes))
+        nodes = torch.cat([self.atoms(batch), encoded], dim=-1)
+        kinds = self.bonds(batch.bond_table)
+        for layer in self.layers:
+            nodes = layer(nodes, kinds, bonds)
+        return nodes

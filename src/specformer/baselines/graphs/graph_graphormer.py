@@ -1,0 +1,139 @@
+r"""Graphormer for many small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graphs.parts.bonds import Bonds
+from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, GraphBaseline
+from specformer.baselines.graphs.parts.pair_attention import PairAttention
+from specformer.baselines.graphs.parts.shortest_paths import ShortestPaths
+from specformer.nn.argument_checks import check_counts
+from specformer.nn.pretrained import given
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+_INIT_STD = 0.02
+
+
+class GraphormerLayer(nn.Module):
+    r"""Attention and a feed-forward network of width d, each on normalised input and added.
+
+    Shapes: tokens ``[B, n, channels]``, bias ``[B, heads, n, n]``, output as tokens.
+    """
+
+    def __init__(
+        self, channels: int, num_heads: int, dropout: float, attention_dropout: float
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(channels)
+        self.attention = PairAttention(channels, num_heads, attention_dropout)
+        self.norm = nn.LayerNorm(channels)
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, channels), nn.GELU(), nn.Linear(channels, channels)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
+        tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens), bias))
+        return tokens + cast(Tensor, self.dropout(self.mlp(self.norm(tokens))))
+
+
+class GraphGraphormer(GraphBaseline):
+    r"""Transformer over the nodes of a graph and one token for the graph itself.
+
+    From `"Do Transformers Really Perform Bad for Graph
+    Representation?" <https://arxiv.org/abs/2106.05234>`_. A node's degree has a vector of its own,
+    and a pair's score a number for its distance and the mean of numbers for the bonds on the way,
+
+    .. math::
+        A_{ij} = \frac{q_i^\top k_j}{\sqrt{d_h}} + b_{\phi(i, j)} +
+        \frac{1}{|p|} \sum_{k \le |p|} e_{p_k}^\top w_k, \qquad p \in SP_{ij}
+
+    Where there are several shortest paths, the mean over all of them is taken, so that the output
+    does not depend on how nodes are numbered. The graph's token is what is predicted from.
+
+    Args:
+        max_degree: larger degrees share one vector.
+        max_distance: pairs farther apart count as not connected.
+        max_hops: bonds of a path that count.
+        dropout: on the tokens and every update.
+        attention_dropout: on the attention's shares.
+
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+
+    Example:
+        >>> GraphGraphormer([28], [4], 16, 1, num_heads=2, max_distance=5).distance_bias.shape
+        torch.Size([7, 2])
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        *,
+        num_heads: int = 8,
+        max_degree: int = 16,
+        max_distance: int = 20,
+        max_hops: int = 5,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        in_channels: int = 0,
+    ) -> None:
+        super().__init__(given(locals()))
+        check_counts(self.config, "num_heads", "max_degree", "max_distance", "max_hops")
+        self.max_distance, self.num_heads = max_distance, num_heads
+        self.degrees = nn.Embedding(max_degree + 1, hidden_channels)
+        self.bonds = BondEmbedding(edge_cardinalities, num_heads)
+        self.distance_bias = nn.Parameter(torch.empty(max_distance + 2, num_heads))
+        self.hop_weights = nn.Parameter(torch.empty(max_hops, num_heads, num_heads))
+        self.graph_token = nn.Parameter(torch.empty(hidden_channels))
+        self.graph_bias = nn.Parameter(torch.empty(num_heads))
+        self.layers = nn.ModuleList(
+            GraphormerLayer(hidden_channels, num_heads, dropout, attention_dropout)
+            for _ in range(num_layers)
+        )
+        self.head = nn.LayerNorm(hidden_channels)
+        self.readout = nn.Linear(hidden_channels, out_channels)
+        for weight in (
+            self.degrees.weight,
+            self.distance_bias,
+            self.hop_weights,
+            self.graph_token,
+            self.graph_bias,
+        ):
+            nn.init.normal_(weight, std=_INIT_STD)
+
+    def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        degree = bonds.degree.squeeze(-1).long().clamp_max(self.degrees.num_embeddings - 1)
+        nodes = bonds.dense(self.atoms(batch) + self.degrees(degree))
+        token = self.graph_token.expand(len(nodes), 1, -1)
+        tokens = self.dropout(torch.cat([token, nodes], dim=1))
+        bias = self.bias(self.bonds(batch.bond_table), bonds)
+        for layer in self.layers:
+            tokens = layer(tokens, bias)
+        return cast(Tensor, tokens[:, 0].to(self.readout.weight.dtype))
+
+    def bias(self, kinds: Tensor, bonds: Bonds) -> Tensor:
+        """What is added to the scores, ``[B, heads, n + 1, n + 1]``; the graph's token is first."""
+        paths = ShortestPaths.of(bonds.adjacency(), self.max_distance)
+        buckets = torch.arange(self.max_distance + 2, device=kinds.device)
+        chosen = (paths.distance.unsqueeze(-1) == buckets).to(self.distance_bias.dtype)
+        between = (chosen @ self.distance_bias).movedim(-1, 1)
+        of_hops = torch.einsum("ka,hab->khb", kinds, self.hop_weights).flatten(1)
+        squares = bonds.square(bonds.of_kinds(of_hops.to(between.dtype)))
+        between = between + paths.mean_along(squares.unflatten(1, (-1, self.num_heads)))
+        # The token's number along its row and its column, by the square's own corner.
+        framed = nn.functional.pad(between, (1, 0, 1, 0))
+        frame = nn.functional.pad(torch.zeros_like(between[:1, :1]), (1, 0, 1, 0), value=1.0)
+        return (
+            framed
+            + frame * self.graph_bias[:, None, None]
+            + nn.functional.pad(bonds.token_bias, (1, 0))
+        )

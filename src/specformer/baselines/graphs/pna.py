@@ -1,0 +1,157 @@
+r"""Principal neighbourhood aggregation, for many small graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graphs.parts.bonds import Bonds, spread
+from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, PooledBaseline
+from specformer.nn.argument_checks import check_positive, check_split
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
+from specformer.nn.segments import widened
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+#: Variances up to this one count as zero: the square root has no slope there.
+_LEAST_VARIANCE = 1e-5
+
+
+class TowerLinear(nn.Module):
+    """One affine map per tower, ``[rows, towers, in]`` to ``[rows, towers, out]``."""
+
+    def __init__(self, towers: int, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(towers, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(towers, out_channels))
+        bound = 1.0 / math.sqrt(in_channels)
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("rti,tio->rto", x, self.weight) + self.bias
+
+
+class PNAConv(nn.Module):
+    r"""Four statistics of the neighbours' messages, each in three scales of the degree.
+
+    .. math::
+        h_i' = W \Bigl(\mathrm{post}\bigl[h_i \,\Vert\, (1, \tfrac{\log(d_i + 1)}{\delta},
+        \tfrac{\delta}{\log(d_i + 1)}) \otimes (\mathrm{mean}, \min, \max, \mathrm{std})_{j \sim i}
+        \; \mathrm{pre}[h_i \,\Vert\, h_j \,\Vert\, e_{ij}]\bigr]\Bigr) + b
+
+    pre is linear, so its parts of :math:`h_j` and :math:`e_{ij}` are computed for every node and
+    kind of bond, and that of :math:`h_i` is added to the statistics.
+
+    Args:
+        channels: width; each tower has an equal share of it.
+        towers: independent copies side by side.
+        average_log_degree: :math:`\delta`, the mean of :math:`\log(d + 1)` over training nodes.
+
+    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
+    """
+
+    def __init__(self, channels: int, towers: int, average_log_degree: float) -> None:
+        super().__init__()
+        self.towers, self.width = towers, channels // towers
+        self.average_log_degree = average_log_degree
+        self.bond = nn.Linear(channels, self.width)
+        self.pre = TowerLinear(towers, 3 * self.width, self.width)
+        self.post = TowerLinear(towers, 13 * self.width, self.width)
+        self.lin = nn.Linear(channels, channels)
+
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
+        split = nodes.unflatten(-1, (self.towers, self.width))
+        own, of_nodes = (
+            torch.einsum("rti,tio->rto", split, part)
+            for part in self.pre.weight.chunk(3, dim=1)[:2]
+        )
+        of_kinds = torch.einsum("ki,tio->kto", self.bond(kinds), self.pre.weight.chunk(3, dim=1)[2])
+        messages = widened(of_nodes).flatten(1).unsqueeze(1) + widened(of_kinds).flatten(1)
+        offset = widened(own + self.pre.bias).flatten(1)
+        found = self._statistics(messages, offset, bonds)
+        parts = [split, *(part.unflatten(-1, (self.towers, self.width)) for part in found)]
+        out: Tensor = self.lin(self.post(torch.cat(parts, dim=-1)).flatten(1))
+        return out
+
+    def _statistics(self, messages: Tensor, offset: Tensor, bonds: Bonds) -> list[Tensor]:
+        """Twelve times ``[N, channels]``; zeros for a node without bonds."""
+        count = bonds.degree.clamp_min(1.0)
+        mean = bonds.sum_by_kind(messages) / count
+        square = bonds.sum_by_kind(messages.square()) / count
+        variance = (square - mean.square()).clamp_min(_LEAST_VARIANCE)
+        std = variance.sqrt().masked_fill(variance <= _LEAST_VARIANCE, 0.0)
+        low, high = extremes(messages, bonds)
+        found = [(offset + part).masked_fill(bonds.lonely, 0.0) for part in (mean, low, high)]
+        found.append(std)
+        # The logarithm's least value is that of one bond; a node without has nothing to scale.
+        scale = (count + 1.0).log() / self.average_log_degree
+        return [*found, *(part * scale for part in found), *(part / scale for part in found)]
+
+    def extra_repr(self) -> str:
+        return f"towers={self.towers}, average_log_degree={self.average_log_degree}"
+
+
+def extremes(messages: Tensor, bonds: Bonds) -> tuple[Tensor, Tensor]:
+    """The least and the largest message of the neighbours, channel by channel.
+
+    Shapes: messages ``[N, kinds, channels]``, both ``[N, channels]``; zeros without neighbours.
+    """
+    sent = spread(messages.flatten(0, 1), bonds.layout.by_message)
+    both = torch.cat([-sent, sent], dim=-1).masked_fill(bonds.weight == 0, -torch.inf)
+    low, high = bonds.layout.by_target.max(both).masked_fill(bonds.lonely, 0.0).chunk(2, dim=-1)
+    return -low, high
+
+
+class PNA(PooledBaseline):
+    r"""Principal neighbourhood aggregation with features of bonds and residuals.
+
+    From `"Principal Neighbourhood Aggregation for Graph Nets"
+    <https://arxiv.org/abs/2004.05718>`_.
+
+    .. math::
+        h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{PNAConv}(h^{(l)}, e)))
+
+    Args:
+        towers, average_log_degree: see :class:`PNAConv`; 1.1 is the mean of usual molecules.
+
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+
+    Example:
+        >>> PNA([28], [4], 16, 1, towers=2).convs[0].post.weight.shape
+        torch.Size([2, 104, 8])
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        *,
+        towers: int = 1,
+        average_log_degree: float = 1.1,
+        pooling: Pooling = "mean",
+        dropout: float = 0.0,
+        in_channels: int = 0,
+    ) -> None:
+        super().__init__(given(locals()))
+        check_split(hidden_channels, towers, "towers")
+        check_positive(self.config, "average_log_degree")
+        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
+        self.convs = nn.ModuleList(
+            PNAConv(hidden_channels, towers, average_log_degree) for _ in range(num_layers)
+        )
+        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
+
+    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        nodes: Tensor = self.atoms(batch)
+        kinds = self.bonds(batch.bond_table)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            nodes = self.updated(nodes, norm, conv(nodes, kinds, bonds), bonds.layout.nodes)
+        return nodes

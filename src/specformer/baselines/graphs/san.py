@@ -1,0 +1,242 @@
+r"""SAN: attention over bonds and over all other pairs, with a learned encoding of the spectrum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.graphs.parts.bonds import Bonds, spread
+from specformer.baselines.graphs.parts.graph_baseline import (
+    PooledBaseline,
+    normalised,
+)
+from specformer.baselines.graphs.parts.pair_attention import PairAttention
+from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
+from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.embedding import FeatureEmbedding
+from specformer.nn.pooling import Pooling
+from specformer.nn.pretrained import given
+from specformer.nn.segments import segment_softmax, widened
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+#: Finite stand-in for minus infinity, because minus infinity less itself is not a number.
+_NEVER = -1e4
+#: Heads of the Transformer over the spectrum.
+_SPECTRUM_HEADS = 4
+
+
+class SpectrumEncoding(nn.Module):
+    r"""What a Transformer over a node's lowest pairs :math:`(\lambda_k, U_{ik})` makes of them.
+
+    .. math::
+        p_i = \sum_{k < m} \mathrm{Transformer}\bigl(W [\lambda_k, U_{ik}] + b\bigr)_k
+
+    Signs of eigenvectors are arbitrary: in training each is flipped at random.
+
+    Args:
+        channels: width of the encoding.
+        frequencies: m; all there are if a graph has fewer.
+        num_layers, num_heads: of the Transformer.
+
+    Shapes: output ``[N, channels]``.
+    """
+
+    def __init__(self, channels: int, frequencies: int, num_layers: int, num_heads: int) -> None:
+        super().__init__()
+        self.frequencies = frequencies
+        self.lift = nn.Linear(2, channels)
+        self.layers = nn.ModuleList(_EncodingLayer(channels, num_heads) for _ in range(num_layers))
+
+    def forward(self, batch: PackedGraphs) -> Tensor:
+        pairs, known = self.tokens(batch)
+        tokens = self.lift(pairs)
+        # A row without any, as padding is, attends to all: over nothing there is no attention.
+        bias = (known | ~known.any(dim=-1, keepdim=True)).to(tokens.dtype).log()[:, None, None]
+        for layer in self.layers:
+            tokens = layer(tokens, bias)
+        return cast(Tensor, (tokens * known.unsqueeze(-1)).sum(dim=1))
+
+    def tokens(self, batch: PackedGraphs) -> tuple[Tensor, Tensor]:
+        """Pairs ``[N, m, 2]`` and which of them exist ``[N, m]``."""
+        rows, most = len(batch.graph), self.frequencies
+        dtype = self.lift.weight.dtype
+        vectors = batch.eigenvectors.to(dtype)
+        if self.training:
+            # One coin an eigenvector: the rows of a graph are as many as those.
+            coins = torch.randint(0, 2, (rows,), device=vectors.device).to(dtype) * 2.0 - 1.0
+            vectors = vectors * coins.index_select(0, batch.source)
+        values = batch.eigenvalues.to(dtype).index_select(0, batch.source)
+        place = batch.position.index_select(0, batch.source)
+        kept = (place < most) & batch.pair_mask
+        slot = (batch.target * most + place).masked_fill(~kept, rows * most)
+        found = torch.stack([values, vectors, torch.ones_like(values)], dim=-1)
+        flat = found.new_zeros(rows * most + 1, 3).index_copy(0, slot, found)
+        dense = flat[:-1].view(rows, most, 3)
+        return dense[..., :2], dense[..., 2] > 0
+
+
+class _EncodingLayer(nn.Module):
+    """Attention and a feed-forward network of width 2d, each added and then normalised."""
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        self.attention = PairAttention(channels, num_heads)
+        self.first_norm = nn.LayerNorm(channels)
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels)
+        )
+        self.second_norm = nn.LayerNorm(channels)
+
+    def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
+        tokens = self.first_norm(tokens + self.attention(tokens, bias))
+        return cast(Tensor, self.second_norm(tokens + self.mlp(tokens)))
+
+
+class SANLayer(nn.Module):
+    r"""Attention with weights of their own for bonds and for all other pairs.
+
+    .. math::
+        s_{ij} = \frac{1}{\sqrt{d_h}} \sum_c (Q h_i \odot K h_j \odot E e_{ij})_c, \qquad
+        h_i' = \sum_{j \sim i} \frac{\mathrm{softmax}_{j \sim i}(s_{ij})}{1 + \gamma} V h_j +
+        \sum_{j \not\sim i} \frac{\gamma\,\mathrm{softmax}_{j \not\sim i}(s_{ij})}{1 + \gamma} V h_j
+
+    with other Q, K and E in the second sum; then a linear map, and a feed-forward network of width
+    2d, each added and batch-normalised.
+
+    Args:
+        channels: width d.
+        num_heads: heads.
+        gamma: how much pairs without a bond count against bonds.
+        dropout: on both updates.
+
+    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, "no bond" first; output as nodes.
+    """
+
+    def __init__(self, channels: int, num_heads: int, gamma: float, dropout: float) -> None:
+        super().__init__()
+        check_split(channels, num_heads)
+        self.num_heads, self.gamma = num_heads, gamma
+        self.real = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
+        self.fake = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
+        self.value = nn.Linear(channels, channels, bias=False)
+        self.out = nn.Linear(channels, channels)
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels)
+        )
+        self.first_norm, self.second_norm = BatchNorm(channels), BatchNorm(channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
+        rows = bonds.layout.nodes
+        shares = self.shares(nodes, kinds, bonds)
+        width = nodes.shape[1] // self.num_heads
+        gates = shares.unsqueeze(-1).expand(-1, -1, width).flatten(1)
+        update = self.dropout(self.out(bonds.sum(self.value(nodes), gates)))
+        nodes = normalised(self.first_norm, nodes + update, rows)
+        return normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
+
+    def shares(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
+        """How much of each source's value a target takes, ``[P, heads]``."""
+        scores = self._scores(nodes, kinds, bonds)
+        layout, real = bonds.layout, bonds.weight
+        fake = layout.pairs.share - real - layout.identity.unsqueeze(-1) * layout.pairs.share
+        masks = torch.stack([real, fake], dim=-1)  # [P, 1, 2]
+        both = scores.unsqueeze(-1).masked_fill(masks == 0, _NEVER)
+        found = segment_softmax(both.flatten(1), layout.by_target).view_as(both) * masks
+        return (found[..., 0] + self.gamma * found[..., 1]) / (1.0 + self.gamma)
+
+    def _scores(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
+        """By source and kind for the keys, so that no product is done for every pair."""
+        layout = bonds.layout
+        query, key, bond = self.real
+        other_query, other_key, other_bond = self.fake
+        keys = torch.cat(
+            [
+                (other_key(nodes) * other_bond(kinds[:1])).unsqueeze(1),
+                key(nodes).unsqueeze(1) * bond(kinds[1:]),
+            ],
+            dim=1,
+        )
+        sent = widened(spread(keys.flatten(0, 1), layout.by_message))
+        asked = widened(
+            torch.lerp(
+                spread(other_query(nodes), layout.by_target),
+                spread(query(nodes), layout.by_target),
+                bonds.weight.to(keys.dtype),
+            )
+        )
+        width = keys.shape[-1] // self.num_heads
+        products: Tensor = (sent * asked).unflatten(-1, (self.num_heads, width))
+        return products.sum(dim=-1) / math.sqrt(width)
+
+
+class SAN(PooledBaseline):
+    r"""Spectral attention network on the full graph.
+
+    From `"Rethinking Graph Transformers with Spectral
+    Attention" <https://arxiv.org/abs/2106.03893>`_. Part of each node's vector is its
+    :class:`SpectrumEncoding`, which depends on the signs of eigenvectors and on the basis of an
+    eigenspace; batches must hold spectra of the Laplacian.
+
+    Args:
+        num_heads, gamma: see :class:`SANLayer`.
+        frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
+            the encoding.
+
+    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+
+    Example:
+        >>> SAN([28], [4], 16, 1, num_heads=4, spectrum_channels=8).atoms.weight.shape
+        torch.Size([28, 8])
+    """
+
+    def __init__(
+        self,
+        node_cardinalities: Sequence[int],
+        edge_cardinalities: Sequence[int],
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 4,
+        *,
+        num_heads: int = 8,
+        gamma: float = 0.1,
+        frequencies: int = 10,
+        spectrum_channels: int = 16,
+        spectrum_layers: int = 2,
+        pooling: Pooling = "mean",
+        dropout: float = 0.0,
+        in_channels: int = 0,
+    ) -> None:
+        arguments = given(locals())
+        check_counts(arguments, "hidden_channels", "frequencies", "spectrum_layers")
+        check_counts(arguments, "spectrum_channels", least=0)
+        check_not_negative(arguments, "gamma")
+        if not 0 < spectrum_channels < hidden_channels:
+            raise ConfigError(
+                f"spectrum_channels={spectrum_channels} must lie between 0 and "
+                f"hidden_channels={hidden_channels}."
+            )
+        if spectrum_channels % _SPECTRUM_HEADS:
+            raise ConfigError(
+                f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."
+            )
+        super().__init__(arguments, hidden_channels - spectrum_channels)
+        self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
+        self.spectrum = SpectrumEncoding(
+            spectrum_channels, frequencies, spectrum_layers, _SPECTRUM_HEADS
+        )
+        self.layers = nn.ModuleList(
+            SANLayer(hidden_channels, num_heads, gamma, dropout) for _ in range(num_layers)
+        )
+
+    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
+        nodes = torch.cat([self.atoms(batch), self.spectrum(batch)], dim=-1)
+        kinds = self.bonds(batch.bond_table)
+        for layer in self.layers:
+            nodes = layer(nodes, kinds, bonds)
+        return nodes

@@ -1,0 +1,1 @@
+r"""The models for single graphs, one per file: each called as ``model(x, propagation)``."""

@@ -1,0 +1,92 @@
+r"""ChebNet: a full matrix of Chebyshev filters in every layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.conv_stack import ConvStack
+from specformer.baselines.nodes.parts.layer_widths import layer_widths
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.recurrence import chebyshev
+from specformer.nn.linear import Linear
+
+
+class ChebConv(nn.Module):
+    r"""One layer of ChebNet, :math:`\sum_{k=0}^K T_k(L - I) X W_k + b`.
+
+    The polynomial is taken on the narrower side: of :math:`X` (each :math:`T_k X`, then the
+    :math:`W_k`) or of the outputs (each :math:`X W_k`, then Clenshaw's rule).
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, order: int) -> None:
+        super().__init__()
+        self.polynomials = chebyshev(order)
+        self.widens = in_channels < out_channels
+        self.lins = nn.ModuleList(
+            Linear(in_channels, out_channels, bias=False) for _ in range(order + 1)
+        )
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in self.lins.parameters():
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        def shifted(h: Tensor) -> Tensor:
+            return -propagation.adjacency(h)  # L - I: the eigenvalues are in [-1, 1]
+
+        weights = [weight.mT for weight in self.lins.parameters()]
+        if self.widens:
+            basis = torch.cat(list(self.polynomials.basis(shifted, x)), dim=-1)
+            out = basis @ torch.cat(weights, dim=-2)
+        else:
+            terms = x @ torch.cat(weights, dim=-1)
+            out = self.polynomials.combine(shifted, terms.chunk(len(weights), dim=-1))
+        return out + self.bias.unsqueeze(-2)
+
+
+class ChebNet(ConvStack):
+    r"""Chebyshev graph convolutions.
+
+    From `"Convolutional Neural Networks on Graphs with Fast
+    Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_.
+
+    .. math::
+        X^{(l+1)} = \mathrm{ReLU}\Bigl(\sum_{k=0}^K T_k(L - I) X^{(l)} W_{l, k} + b_l\Bigr)
+
+    :math:`L - I` is the paper's scaled Laplacian :math:`2L/\lambda_{\max} - I` with the bound 2 for
+    :math:`\lambda_{\max}`. The last layer has no ReLU.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> import numpy as np
+        >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> ChebNet(3, 8, 2)(torch.zeros(2, 3), pair).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        order: int = 10,
+        dropout: float = 0.0,
+    ) -> None:
+        check_arguments(locals())
+        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
+        super().__init__((ChebConv(*width, order) for width in widths), torch.relu, dropout)
+        self.channels = in_channels, hidden_channels, out_channels
+        self.order = order
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_layers=len(self.convs), order=self.order)

@@ -1,0 +1,136 @@
+r"""GAT: neighbours weighted by attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu, leaky_relu
+
+from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.conv_stack import ConvStack
+from specformer.baselines.nodes.parts.layer_widths import layer_widths
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.errors import ConfigError
+from specformer.nn.linear import Linear
+
+
+class GATConv(nn.Module):
+    r"""One attention layer: each head mixes the neighbours of a node with weights of its own.
+
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i) \cup \{i\}} \, \mathrm{LeakyReLU}_{0.2}
+        \bigl(a_{\mathrm{dst}}^\top W x_i + a_{\mathrm{src}}^\top W x_j\bigr), \qquad
+        y_i = \sum_j \alpha_{ij} W x_j
+
+    The heads are concatenated, or averaged if ``concat`` is false. Edge weights are not used.
+    Messages are the narrower of :math:`x_j` and :math:`W x_j`.
+
+    Shapes:
+        - input: ``[..., n, in_channels]``
+        - output: ``[..., n, heads * channels]``, or ``[..., n, channels]`` averaged
+    """
+
+    def __init__(
+        self, in_channels: int, channels: int, heads: int, *, concat: bool, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.concat = concat
+        self.lin = Linear(in_channels, heads * channels, bias=False)
+        self.att_src = nn.Parameter(torch.empty(heads, channels))
+        self.att_dst = nn.Parameter(torch.empty(heads, channels))
+        self.bias = nn.Parameter(torch.empty(heads * channels if concat else channels))
+        self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in (self.lin.weight, self.att_src, self.att_dst):
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        weight = torch.unflatten(
+            self.lin.weight, -2, (self.heads, -1)
+        )  # [..., heads, channels, in]
+        attention = self._attention(x, weight, propagation)
+        if x.size(-1) < weight.size(-2):
+            mixed = _mix(attention, x.unsqueeze(-2), propagation)
+            out = torch.einsum("...nhi,...hci->...nhc", mixed, weight)
+        else:
+            values = self.lin(x).unflatten(-1, (self.heads, -1))
+            out = _mix(attention, values, propagation)
+        out = out.flatten(-2) if self.concat else out.mean(dim=-2)
+        return out + self.bias.unsqueeze(-2)
+
+    def _attention(self, x: Tensor, weight: Tensor, propagation: Propagation) -> Tensor:
+        """Weights of every edge and head, [..., edges, heads], that sum to 1 at each target."""
+        from torch_geometric.utils import softmax  # here: it takes as long to import as torch
+
+        source, target = propagation.edge_index_with_loops
+        from_source = x @ torch.einsum("...hc,...hci->...ih", self.att_src, weight)
+        from_target = x @ torch.einsum("...hc,...hci->...ih", self.att_dst, weight)
+        score = from_source.index_select(-2, source) + from_target.index_select(-2, target)
+        score = leaky_relu(score, negative_slope=0.2)
+        weights = softmax(score, target, num_nodes=propagation.num_nodes, dim=score.dim() - 2)
+        out: Tensor = self.dropout(weights)
+        return out
+
+
+def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:
+    """Sum [..., n, heads or 1, channels] over each target's edges: [..., n, heads, channels]."""
+    source, target = propagation.edge_index_with_loops
+    messages = attention.unsqueeze(-1) * values.index_select(-3, source)
+    shape = *messages.shape[:-3], propagation.num_nodes, *messages.shape[-2:]
+    return messages.new_zeros(shape).index_add(-3, target, messages)
+
+
+class GAT(ConvStack):
+    r"""Graph attention network.
+
+    From `"Graph Attention Networks"
+    <https://arxiv.org/abs/1710.10903>`_.
+
+    .. math::
+        X^{(l+1)} = \mathrm{ELU}\Bigl(
+        \big\Vert_{h} \alpha^{(l, h)} X^{(l)} W_{l, h}^\top + b_l\Bigr)
+
+    Hidden layers concatenate their heads, so ``hidden_channels`` counts the channels of all heads
+    together, as in PyG; the last layer averages them and has no ELU. Dropout also acts on the
+    attention :math:`\alpha`, as in the paper.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> import numpy as np
+        >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> GAT(3, 8, 2, heads=4)(torch.zeros(2, 3), pair).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        heads: int = 8,
+        dropout: float = 0.0,
+    ) -> None:
+        check_arguments(locals())
+        if hidden_channels % heads:
+            raise ConfigError(
+                f"GAT's hidden_channels must be a multiple of heads, not {hidden_channels} "
+                f"with {heads} heads."
+            )
+        *hidden, last = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
+        layers = [GATConv(i, o // heads, heads, concat=True, dropout=dropout) for i, o in hidden]
+        layers.append(GATConv(*last, heads, concat=False, dropout=dropout))
+        super().__init__(layers, elu, dropout)
+        self.channels = in_channels, hidden_channels, out_channels
+        self.heads = heads
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_layers=len(self.convs), heads=self.heads)

@@ -1,0 +1,76 @@
+r"""GCN: the first-order graph convolution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.conv_stack import ConvStack
+from specformer.baselines.nodes.parts.layer_widths import layer_widths
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.nn.linear import Linear
+
+
+class GCNConv(nn.Module):
+    r"""One layer of GCN, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`.
+
+    The graph's matrix multiplies the narrower of :math:`X` and :math:`XW`.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.lin = Linear(in_channels, out_channels, bias=False)
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.lin.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagate = propagation.adjacency_with_loops
+        widens = self.lin.in_channels < self.lin.out_channels
+        out: Tensor = self.lin(propagate(x)) if widens else propagate(self.lin(x))
+        return out + self.bias.unsqueeze(-2)
+
+
+class GCN(ConvStack):
+    r"""Graph convolutional network.
+
+    From `"Semi-Supervised Classification with Graph Convolutional
+    Networks" <https://arxiv.org/abs/1609.02907>`_.
+
+    .. math::
+        X^{(l+1)} = \mathrm{ReLU}\bigl(\hat A X^{(l)} W_l + b_l\bigr), \qquad
+        \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}
+
+    The last layer has no ReLU.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> import numpy as np
+        >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> GCN(3, 8, 2)(torch.zeros(2, 3), pair).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        check_arguments(locals())
+        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
+        super().__init__((GCNConv(*width) for width in widths), torch.relu, dropout)
+        self.channels = in_channels, hidden_channels, out_channels
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_layers=len(self.convs))

@@ -1,0 +1,103 @@
+r"""GCNII: deep graph convolutions that remember where they began."""
+
+from __future__ import annotations
+
+from math import log
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.nn.linear import Linear
+
+
+class GCN2Conv(nn.Module):
+    r"""One layer of GCNII.
+
+    .. math::
+        \bigl((1 - \alpha) \hat A H + \alpha H^{(0)}\bigr) \bigl((1 - \beta) I + \beta W\bigr)
+    """
+
+    def __init__(self, channels: int, alpha: float, beta: float) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.beta = beta
+        self.lin = Linear(channels, channels, bias=False)
+
+    def reset_parameters(self) -> None:
+        self.lin.reset_parameters()
+
+    def forward(self, h: Tensor, initial: Tensor, propagation: Propagation) -> Tensor:
+        around = propagation.adjacency_with_loops(h)
+        # Autocast gives them different precisions, and lerp wants one.
+        mixed = torch.lerp(around, initial.to(around.dtype), self.alpha)
+        return torch.lerp(mixed, self.lin(mixed).to(mixed.dtype), self.beta)
+
+
+class GCNII(nn.Module):
+    r"""Graph convolutions with initial residual and identity mapping.
+
+    From `"Simple and Deep Graph Convolutional Networks"
+    <https://arxiv.org/abs/2007.02133>`_.
+
+    .. math::
+        H^{(0)} = \mathrm{ReLU}(X W_{\mathrm{in}} + b_{\mathrm{in}}), \qquad
+        H^{(l)} = \mathrm{ReLU}\Bigl(\bigl((1 - \alpha) \hat A H^{(l-1)} + \alpha H^{(0)}\bigr)
+        \bigl((1 - \beta_l) I + \beta_l W_l\bigr)\Bigr), \qquad
+        Z = H^{(L)} W_{\mathrm{out}} + b_{\mathrm{out}}
+
+    :math:`\hat A` is the normalised adjacency with self-loops and
+    :math:`\beta_l = \log(\theta / l + 1)`, so that deeper layers are nearer to the identity.
+
+    Args:
+        num_layers: Graph convolutions, L.
+        alpha: Share of the initial features in each of them.
+        theta: Strength of the weights.
+        dropout: Rate of dropout before each map.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> [round(conv.beta, 3) for conv in GCNII(3, 8, 2, num_layers=3).convs]
+        [0.405, 0.223, 0.154]
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        alpha: float = 0.1,
+        theta: float = 0.5,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_arguments(locals())
+        self.channels = in_channels, hidden_channels, out_channels
+        self.lin_in = Linear(in_channels, hidden_channels)
+        self.convs = nn.ModuleList(
+            GCN2Conv(hidden_channels, alpha, log(theta / layer + 1))
+            for layer in range(1, num_layers + 1)
+        )
+        self.lin_out = Linear(hidden_channels, out_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for layer in (self.lin_in, *self.convs, self.lin_out):
+            layer.reset_parameters()
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
+        initial = h = self.lin_in(self.dropout(x)).relu()
+        for conv in self.convs:
+            h = conv(self.dropout(h), initial, propagation).relu()
+        out: Tensor = self.lin_out(self.dropout(h))
+        return out
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_layers=len(self.convs))

@@ -1,0 +1,83 @@
+r"""H2GCN: a node, its neighbours and theirs, kept apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.nn.linear import Linear
+
+
+class H2GCN(nn.Module):
+    r"""Ego and neighbours apart, two hops, all rounds kept.
+
+    From `"Beyond Homophily in Graph Neural Networks: Current
+    Limitations and Effective Designs" <https://arxiv.org/abs/2006.11468>`_.
+
+    .. math::
+        R^{(0)} = \mathrm{ReLU}(X W_e + b_e), \qquad
+        R^{(k)} = \bigl[\hat A_1 R^{(k-1)}, \hat A_2 R^{(k-1)}\bigr], \qquad
+        Z = \bigl[R^{(0)}, \dots, R^{(K)}\bigr] W_c + b_c
+
+    :math:`\hat A_i = D_i^{-1/2} A_i D_i^{-1/2}` are the normalised adjacencies of nodes one edge
+    apart and exactly two edges apart, without self-loops.
+
+    The rounds have no weights, so :math:`W_c` is applied first and the rounds to what it gives:
+    products are ``out_channels`` wide for each of the last round's :math:`2^K` blocks rather than
+    ``hidden_channels``. For that, dropout before :math:`W_c` acts on :math:`R^{(0)}`, not on
+    every round anew.
+
+    Args:
+        num_rounds: K.
+        dropout: Rate of dropout before both maps.
+
+    Shapes:
+        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
+        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+
+    Example:
+        >>> H2GCN(3, 8, 2).classify
+        Linear(56, 2, bias=True)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_rounds: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_arguments(locals(), num_rounds=0)
+        self.channels = in_channels, hidden_channels, out_channels
+        self.num_rounds = num_rounds
+        self.embed = Linear(in_channels, hidden_channels)
+        self.classify = Linear((2 ** (num_rounds + 1) - 1) * hidden_channels, out_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        self.embed.reset_parameters()
+        self.classify.reset_parameters()
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
+        r = self.dropout(self.embed(self.dropout(x)).relu())
+        # One block of W_c for each word of up to K hops, shorter words first, the last hop's
+        # letter changing fastest.
+        blocks = torch.unflatten(self.classify.weight, -1, (-1, r.size(-1)))  # [..., out, words, h]
+        terms = torch.einsum("...nh,...owh->...nwo", r, blocks)
+        *others, current = terms.split([2**k for k in range(self.num_rounds + 1)], dim=-2)
+        for term in reversed(others):
+            near, far = current[..., ::2, :], current[..., 1::2, :]
+            hops = propagation.one_hop(near.flatten(-2)) + propagation.two_hop(far.flatten(-2))
+            current = term + hops.view_as(term)
+        assert self.classify.bias is not None
+        out: Tensor = current.squeeze(-2) + self.classify.bias.unsqueeze(-2)
+        return out
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_rounds=self.num_rounds)

@@ -1,0 +1,54 @@
+r"""The network polynomial models put before their filter."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from specformer.baselines.nodes.parts.arguments import one_line
+from specformer.baselines.nodes.parts.layer_widths import layer_widths
+from specformer.nn.linear import Linear
+
+
+class FeatureMLP(nn.Module):
+    r"""Affine maps with a ReLU between them and dropout before each, node by node.
+
+    .. math::
+        \mathrm{MLP}(X) = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}
+
+    Shapes:
+        - input: ``[..., n, in_channels]``; output: ``[..., n, out_channels]``
+
+    Example:
+        >>> import torch
+        >>> FeatureMLP(3, 8, 2)(torch.zeros(5, 3)).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
+        self.channels = in_channels, hidden_channels, out_channels
+        self.lins = nn.ModuleList(Linear(*width) for width in widths)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for lin in self.lins:
+            lin.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor) -> Tensor:
+        *others, last = self.lins
+        for lin in others:
+            x = lin(self.dropout(x)).relu()
+        out: Tensor = last(self.dropout(x))
+        return out
+
+    def __repr__(self) -> str:
+        return one_line(self, self.channels, num_layers=len(self.lins))

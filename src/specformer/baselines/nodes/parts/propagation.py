@@ -1,0 +1,210 @@
+r"""Sparse products with a graph's matrices: what spatial and polynomial models are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.baselines.nodes.parts.hops import hop_distances, neighbour_pattern, two_hop_pattern
+from specformer.baselines.nodes.parts.ritz_pairs import ritz_pairs
+from specformer.errors import ConfigError
+from specformer.spectrum.kept import keeping, kept_property
+from specformer.spectrum.sparse import sparse_product, to_torch
+
+
+class _SymmetricProduct(torch.autograd.Function):
+    """``matrix @ dense`` for a constant symmetric matrix: its own backward, with no transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, dense: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        return sparse_product(matrix, dense)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        return None, sparse_product(ctx.matrix, gradients[0])
+
+
+def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
+    """Apply an [n, n] sparse matrix to [..., n, channels], every leading axis in one product.
+
+    The result keeps the product's node-major memory, so of a chain of products (a polynomial) only
+    the first one copies.
+    """
+    if h.dtype != matrix.dtype and not torch.is_autocast_enabled(h.device.type):
+        raise ConfigError(
+            f"the signal is {h.dtype}, the graph {matrix.dtype}: make it a "
+            f"Propagation(…, dtype={h.dtype})."
+        )
+    n, channels = h.shape[-2:]
+    columns = h.reshape(-1, n, channels).transpose(0, 1).reshape(n, -1)
+    out: Tensor = _SymmetricProduct.apply(matrix, columns).to(h.dtype)  # autocast's, if it is on
+    return out.reshape(n, -1, channels).transpose(0, 1).reshape(h.shape)
+
+
+class Propagation:
+    r"""A graph as message-passing models see it.
+
+    ``adjacency`` is a symmetric SciPy matrix of non-negative weights. Degree 0 counts as 1, as in
+    :func:`specformer.graphs.normalised_laplacian`.
+
+    Example:
+        >>> path = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> Propagation(path).laplacian(torch.tensor([[1.0], [0.0]])).flatten().tolist()
+        [1.0, -1.0]
+    """
+
+    def __init__(
+        self,
+        adjacency: sp.csr_array,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._adjacency = _checked(adjacency)
+        self.device = torch.device(device or "cpu")
+        self.dtype = dtype
+        self.num_nodes = int(self._adjacency.shape[0])
+        self._ritz_pairs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._distances: dict[int, Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what follows from the graph: PyTorch copies no matrix of compressed rows."""
+        kind = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(kind, name, None), kept_property)
+        }
+
+    def check(self, x: Tensor) -> None:
+        """Refuse features of other nodes than the graph's.
+
+        Example:
+            >>> Propagation(sp.csr_array((2, 2))).check(torch.ones(3, 4))
+            Traceback (most recent call last):
+            specformer.errors.ConfigError: x has shape [3, 4], but the graph has 2 nodes.
+        """
+        if x.dim() < 2 or x.shape[-2] != self.num_nodes:
+            shape = list(x.shape)
+            raise ConfigError(f"x has shape {shape}, but the graph has {self.num_nodes} nodes.")
+
+    def adjacency(self, h: Tensor) -> Tensor:
+        r""":math:`D^{-1/2} A D^{-1/2} h` for ``h`` of shape [..., n, channels]."""
+        return _symmetric_product(self._plain, h)
+
+    def laplacian(self, h: Tensor) -> Tensor:
+        r""":math:`h - D^{-1/2} A D^{-1/2} h`."""
+        return h - self.adjacency(h)
+
+    def adjacency_with_loops(self, h: Tensor) -> Tensor:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} h`, the matrix of GCN."""
+        return _symmetric_product(self._looped, h)
+
+    def one_hop(self, h: Tensor) -> Tensor:
+        r""":math:`D_1^{-1/2} A_1 D_1^{-1/2} h`, :math:`A_1` the adjacency without self-loops."""
+        return _symmetric_product(self._one_hop, h)
+
+    def two_hop(self, h: Tensor) -> Tensor:
+        r""":math:`D_2^{-1/2} A_2 D_2^{-1/2} h`, :math:`A_2` 1 for nodes exactly two edges apart.
+
+        Built at the first call, see :func:`specformer.baselines.nodes.parts.hops.two_hop_pattern`.
+        """
+        return _symmetric_product(self._two_hop, h)
+
+    def lanczos(self, steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+        r"""Ritz values [k] and vectors [n, k] of :math:`D^{-1/2} A D^{-1/2}`, computed once.
+
+        See :func:`specformer.baselines.nodes.parts.ritz_pairs.ritz_pairs`.
+        """
+        key = steps, seed
+        if key not in self._ritz_pairs:
+            values, vectors = ritz_pairs(_normalised(self._adjacency), steps, seed)
+            with keeping():
+                self._ritz_pairs[key] = self._tensor(values), self._tensor(vectors)
+        return self._ritz_pairs[key]
+
+    def distances(self, limit: int) -> Tensor:
+        r"""Edges between every two nodes, [n, n] uint8, or int32 for large limits, computed once.
+
+        More than ``limit`` count as ``limit``, no path at all as ``limit + 1``. See
+        :func:`specformer.baselines.nodes.parts.hops.hop_distances`.
+        """
+        if limit not in self._distances:
+            distances = hop_distances(self._adjacency, limit)
+            kind = torch.uint8 if limit < 255 else torch.int32
+            with keeping():
+                self._distances[limit] = torch.as_tensor(distances).to(self.device, kind)
+        return self._distances[limit]
+
+    @kept_property
+    def degrees(self) -> Tensor:
+        """How many neighbours each node has, itself not counted, [n] int64."""
+        degrees = np.diff(neighbour_pattern(self._adjacency).indptr).astype(np.int64)
+        return torch.as_tensor(degrees).to(self.device)
+
+    @kept_property
+    def edge_index(self) -> Tensor:
+        """Every directed edge once, [2, edges], without self-loops."""
+        coo = self._adjacency.tocoo()
+        rows, cols = coo.coords
+        keep = rows != cols
+        return torch.as_tensor(np.stack([rows[keep], cols[keep]]).astype(np.int64)).to(self.device)
+
+    @kept_property
+    def edge_index_with_loops(self) -> Tensor:
+        """:attr:`edge_index` followed by a self-loop at every node, [2, edges + n]."""
+        loops = torch.arange(self.num_nodes, device=self.device).expand(2, -1)
+        return torch.cat([self.edge_index, loops], dim=1)
+
+    @kept_property
+    def _plain(self) -> Tensor:
+        return self._sparse(_normalised(self._adjacency))
+
+    @kept_property
+    def _looped(self) -> Tensor:
+        loops = sp.eye_array(self.num_nodes, format="csr")
+        return self._sparse(_normalised(self._adjacency + loops))
+
+    @kept_property
+    def _one_hop(self) -> Tensor:
+        if not self._adjacency.diagonal().any():
+            return self._plain
+        loops = sp.diags_array(self._adjacency.diagonal(), format="csr")
+        return self._sparse(_normalised(sp.csr_array(self._adjacency - loops)))
+
+    @kept_property
+    def _two_hop(self) -> Tensor:
+        return self._sparse(_normalised(two_hop_pattern(self._adjacency).astype(np.float64)))
+
+    def _sparse(self, matrix: sp.csr_array) -> Tensor:
+        return to_torch(matrix, self.device, self.dtype)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.as_tensor(array).to(self.device, self.dtype)
+
+
+def _checked(given: Any) -> sp.csr_array:
+    """The matrix without repeats and stored zeros; one that is no adjacency is refused."""
+    adjacency = sp.csr_array(given, dtype=np.float64, copy=True)
+    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise ConfigError(f"adjacency must be square, but its shape is {list(adjacency.shape)}.")
+    adjacency.sum_duplicates()
+    adjacency.eliminate_zeros()
+    if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
+        raise ConfigError("adjacency has weights that are negative or not finite.")
+    if (adjacency - adjacency.T).count_nonzero():
+        raise ConfigError("adjacency must be symmetric: take adjacency.maximum(adjacency.T).")
+    return adjacency
+
+
+def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
+    degree = np.asarray(adjacency.sum(axis=1)).ravel()
+    scale = sp.diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
+    matrix = sp.csr_array(scale @ adjacency @ scale)
+    matrix.sort_indices()
+    return matrix

@@ -1,1 +1,0 @@
-"""How fast, beside what: plain versions of our models, the peers, measured in one process."""

@@ -1,0 +1,48 @@
+r"""Results of benchmarks: what they hold, and the files they are recorded in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specformer.files import write_json
+from specformer.paper.timing.bench_tables import SCHEMA
+from specformer.training.runs.environment import device_name, environment
+
+
+def bench_result(
+    suite: str,
+    device: torch.device,
+    plan: Any,
+    rows: Sequence[Mapping[str, Any]],
+    peaks: Any = None,
+) -> dict[str, Any]:
+    """Rows with where and how they were measured; ``plan`` and ``peaks`` are data classes."""
+    return {
+        "suite": suite,
+        "device": device_name(device),
+        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        "plan": asdict(plan),
+        "peaks": asdict(peaks) if peaks else None,
+        "rows": rows,
+    }
+
+
+def record(path: str | Path, result: Mapping[str, Any], command: str, device: torch.device) -> None:
+    """Write a result with what it was measured on, for ``results/bench/``."""
+    write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "name": Path(path).stem,
+            "command": command,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "environment": environment(device),
+            **result,
+        },
+    )

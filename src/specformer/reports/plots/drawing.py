@@ -1,0 +1,237 @@
+r"""Pieces that pictures are made of: the house style, lines, tiles, hills and axes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from specformer.reports import numbers
+from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
+from specformer.reports.plots.panels import RC
+
+_Parameters = ParamSpec("_Parameters")
+#: Most points of either edge of a tint.
+_EDGE_POINTS = 160
+#: Below this ratio of its ends an axis may hold only one of 1, 2, 5, 10, ….
+_FEW_ROUND = 5.0
+
+
+def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
+    """Draw in the house style, whatever the caller's settings are."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Figure:
+        with matplotlib.rc_context(RC):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
+    """At most about ``limit`` points of a line, no spike lost.
+
+    It keeps the ends, and the lowest and the highest of every stretch.
+
+    Example:
+        >>> x, y = thin(np.arange(10_000), np.eye(1, 10_000, 777).ravel(), limit=100)
+        >>> len(x) <= 102, float(y.max())
+        (True, 1.0)
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    if len(x) <= limit:
+        return x, y
+    kept = {0, len(x) - 1}
+    for part in np.array_split(np.arange(len(x)), limit // 2):
+        values = np.nan_to_num(y[part])
+        kept.update((int(part[values.argmin()]), int(part[values.argmax()])))
+    index = np.array(sorted(kept))
+    return x[index], y[index]
+
+
+def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """At most about ``limit`` points of a path, evenly along its length: both axes from 0 to 1.
+
+    Example:
+        >>> x, y = spaced(np.linspace(0, 1, 10_000) ** 9, np.zeros(10_000), limit=5)
+        >>> x.round(2).tolist()
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if len(x) <= limit:
+        return x, y
+    length = np.append(0.0, np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y))))
+    index = np.searchsorted(length, np.linspace(0.0, length[-1], limit + 1))
+    index = np.unique(np.append(index, len(x) - 1))
+    return x[index], y[index]
+
+
+def even(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The edge of a tint: evenly taken points, the same for both edges."""
+    index = np.unique(np.linspace(0, len(x) - 1, min(_EDGE_POINTS, len(x))).round().astype(int))
+    return np.asarray(x)[index], np.asarray(y)[index]
+
+
+def held(runs: np.ndarray) -> np.ndarray:
+    """Carry each run's last reading on to the end; drop epochs after the last run's."""
+    alive = np.isfinite(runs)
+    if not alive.any():
+        return runs[:0, :0]
+    runs = runs[: int(np.flatnonzero(alive.any(axis=1))[-1]) + 1, alive.any(axis=0)]
+    alive = np.isfinite(runs)
+    last = np.maximum.accumulate(np.where(alive, np.arange(len(runs))[:, None], -1), axis=0)
+    first = alive.argmax(axis=0)
+    rows = np.where(last < 0, first[None, :], last)
+    return np.take_along_axis(runs, rows, axis=0)
+
+
+def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
+    """A curve in a model's look; a single point, which has no curve, is a dot."""
+    axis.plot(
+        x,
+        y,
+        marker="o" if len(x) == 1 else "",
+        color=style.color,
+        lw=style.width,
+        ls=style.linestyle,
+        zorder=style.zorder,
+        label=style.label,
+    )
+
+
+def draw_tile(
+    axis: Axes,
+    image: np.ndarray,
+    column: int,
+    rows: tuple[float, float],
+    title: str = "",
+    weight: str = "normal",
+    **how: Any,
+) -> None:
+    """One image of a row, at its column, with a title."""
+    left, (top, bottom) = 1.07 * column, rows
+    axis.imshow(image, interpolation="none", extent=(left, left + 1, bottom, top), **how)
+    axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
+
+
+def draw_cells(axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+    """A square of cells, from the top left, as strong as their shares of one, with a text each.
+
+    Opacity, not a colour map: the same picture sits on light and on dark pages.
+    """
+    for (row, column), share in np.ndenumerate(shares):
+        corner = (column + 0.03, row + 0.03)
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor=HEAT, alpha=0.9 * share, lw=0))
+        axis.add_patch(Rectangle(corner, 0.94, 0.94, facecolor="none", edgecolor=RULE, lw=0.6))
+        axis.text(
+            column + 0.5, row + 0.5, texts[row][column], ha="center", va="center", fontsize=9,
+            color=INK,
+        )  # fmt: skip
+    axis.set(xlim=(0, len(shares)), ylim=(len(shares), 0), aspect="equal")
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def draw_points(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, most: int) -> None:
+    """A cloud, of very many a fixed random part."""
+    shown = np.arange(len(x))
+    if len(x) > most:
+        shown = np.random.default_rng(0).choice(len(x), most, replace=False)
+    axis.plot(
+        x[shown], y[shown], ls="", marker="o", ms=2.2, mew=0, color=style.color, alpha=0.5, zorder=2
+    )
+    # A key with larger dots.
+    axis.plot([], [], ls="", marker="o", ms=5, mew=0, color=style.color, label=style.label)
+
+
+def draw_density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:
+    """Grey hills at the foot of an axis where eigenvalues lie."""
+    heights, edges = histogram(eigenvalues, counts)
+    hills = 0.13 * heights / (heights.max() or 1.0)
+    where = axis.get_xaxis_transform()
+    axis.stairs(hills, edges, fill=True, color=MUTED, alpha=0.28, lw=0, transform=where, zorder=0)
+
+
+def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """How many eigenvalues lie in each of 64 bins, and the bins' edges."""
+    heights, edges = np.histogram(values, 64, range=eigenvalue_limits(values), weights=weights)
+    return heights.astype(float), edges
+
+
+def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
+    """[0, 2], or more where a value lies outside."""
+    low = min(0.0, float(np.min(values, initial=0.0)))
+    return low, max(2.0, float(np.max(values, initial=2.0)))
+
+
+def eigenvalue_axis(axis: Axes, values: np.ndarray) -> None:
+    """The x axis of everything drawn over eigenvalues."""
+    low, high = eigenvalue_limits(values)
+    axis.set_xlim(low - 0.01, high + 0.01)
+    if (low, high) == (0.0, 2.0):
+        axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2"])
+    axis.set_xlabel("eigenvalue λ")
+    axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+def response_limits(
+    target: np.ndarray | None, responses: Mapping[Named, np.ndarray]
+) -> tuple[float, float]:
+    """Room for everything, but a wild response may not flatten the true one."""
+    drawn = [np.nanmedian(np.atleast_2d(response), axis=0) for response in responses.values()]
+    everything = np.concatenate([*drawn, *([] if target is None else [target]), [0.0]])
+    low, high = float(np.nanmin(everything)), float(np.nanmax(everything))
+    if target is not None:
+        floor, top = float(np.min(target)), float(np.max(target))
+        room = 0.45 * ((top - floor) or 1.0)
+        low, high = max(low, floor - room), min(high, top + room)
+    return above_hills(low, high)
+
+
+def above_hills(low: float, high: float) -> tuple[float, float]:
+    """Limits that leave the bottom of the panel to the eigenvalues' density."""
+    height = (high - low) or 1.0
+    return low - 0.22 * height, high + 0.06 * height
+
+
+def logarithmic(axis: Axes) -> None:
+    """A logarithmic y axis that has more than one label, whatever its range."""
+    axis.set_yscale("log")
+    bottom, top = np.log10(axis.get_ylim())
+    narrow = np.floor(top) - np.ceil(bottom) < 1  # one power of ten, or none
+    if top - bottom < np.log10(_FEW_ROUND):
+        axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    else:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
+    axis.yaxis.set_major_formatter(FuncFormatter(plain if narrow else power))
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+
+
+def label_width(labels: Iterable[str]) -> float:
+    """Inches that the labels of rows need."""
+    return 0.2 + 0.083 * max(map(len, labels), default=0)
+
+
+def power(value: float, _: Any = None) -> str:
+    """A power of ten as a tick's label."""
+    return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""
+
+
+def plain(value: float, _: Any = None) -> str:
+    """A positive number as a tick's label.
+
+    Example:
+        >>> plain(0.02), plain(20_000), plain(2e-5)
+        ('0.02', '20,000', '2×10⁻⁵')
+    """
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.6g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{float(digits):g}×{numbers.power_of_ten(int(exponent))}"

@@ -1,0 +1,123 @@
+r"""The house style of every picture: bare panels, thin axes, headings and legends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from specformer.reports.looks import INK, MUTED
+
+#: In force while a figure is built and while it is written. A dollar sign in a user's title is a
+#: dollar sign, and text stays text in an SVG.
+RC: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "specformer",
+    "path.simplify": True,
+}
+
+
+def panels(
+    width: float, height: float, columns: int = 1, *, left: float = 0.56, bottom: float = 0.44
+) -> tuple[Figure, list[Axes]]:
+    """A figure (inches) of bare panels in a row, in the house style.
+
+    Margins are fixed: panels on a page line up, and a report is drawn in half the time that a
+    layout engine takes.
+    """
+    figure = Figure(figsize=(width, height))
+    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    inner = (width - columns * (left + 0.06)) / columns
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - 0.06 / width,
+        bottom=bottom / height,
+        top=1 - 0.3 / height,
+        wspace=(left + 0.06) / inner,
+    )
+    for axis in axes:
+        _bare(axis)
+    return figure, axes
+
+
+def _bare(axis: Axes) -> None:
+    axis.patch.set_visible(False)
+    for side, spine in axis.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(MUTED)
+        spine.set_linewidth(0.6)
+    axis.tick_params(which="both", color=MUTED, labelcolor=MUTED, labelsize=8.5, width=0.6)
+    axis.tick_params(which="major", length=3, pad=3)
+    axis.tick_params(which="minor", length=0)
+    axis.xaxis.label.set_color(MUTED)
+    axis.yaxis.label.set_color(MUTED)
+    axis.set_axisbelow(True)
+
+
+#: Inches that a line of text below a heading takes.
+_LINE = 0.17
+_HEADING: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "color": INK}
+
+
+def titled(axis: Axes, title: str, note: str = "") -> None:
+    """A small heading at the panel's left edge, and a note at its right."""
+    if note:
+        axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
+    if title:
+        axis.set_title(title, loc="left", pad=7, **_HEADING)
+
+
+def subtitled(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
+    """A heading and, if there is a subtitle, a line below it for which the figure grows."""
+    titled(axis, title)
+    if not subtitle:
+        return
+    _grow(figure, above=_LINE)
+    axis.set_title(title, loc="left", pad=7 + 72 * _LINE, **_HEADING)
+    axis.annotate(
+        subtitle,
+        (0, 1),
+        (0, 7),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8.5,
+        color=MUTED,
+    )
+
+
+def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
+    """A legend below the panel, for which the figure grows."""
+    handles, labels = axis.get_legend_handles_labels()
+    if not handles:
+        return
+    columns = min(columns, len(handles))
+    _grow(figure, below=0.06 + 0.19 * math.ceil(len(handles) / columns))
+    figure.legend(
+        handles,
+        labels,
+        loc="lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=8.5,
+        borderpad=0,
+        borderaxespad=0.2,
+        handlelength=handle,
+        handletextpad=0.6,
+        columnspacing=1.2,
+    )
+
+
+def _grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
+    """Make a figure taller (inches); its panels keep their size."""
+    width, height = figure.get_size_inches()
+    margins, tall = figure.subplotpars, height + above + below
+    bottom, top = margins.bottom * height + below, margins.top * height + below
+    figure.set_size_inches(width, tall)
+    figure.subplots_adjust(bottom=bottom / tall, top=top / tall)

@@ -1,0 +1,153 @@
+r"""Pictures of predictions beside what was measured: a cloud of numbers, or how classes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from specformer.reports.looks import MUTED, RULE, Look, in_order
+from specformer.reports.plots.drawing import draw_cells, draw_line, label_width, spaced, styled
+from specformer.reports.plots.panels import panels, titled
+
+#: Inches; about square within the margins.
+_PANEL = (3.0, 2.9)
+#: More points only make a report heavy.
+_MOST_POINTS = 800
+#: Up to so many are drawn large enough to be found.
+_FEW_POINTS = 100
+#: Letters of a name: a class's, or a target's below or above a panel.
+_LONGEST = 26
+
+
+@styled
+def agreement_plot(
+    measured: np.ndarray, predicted: np.ndarray, style: Look, *, title: str = "", target: str = ""
+) -> Figure:
+    """Predictions ``[n]`` over measured numbers ``[n]``, NaN where unknown, and where they agree.
+
+    Of very many a fixed random part is drawn, which the heading then says.
+    """
+    known = np.flatnonzero(np.isfinite(measured) & np.isfinite(predicted))
+    shown = known
+    if len(known) > _MOST_POINTS:
+        shown = np.random.default_rng(0).choice(known, _MOST_POINTS, replace=False)
+    figure, (axis,) = panels(*_PANEL)
+    both = np.concatenate([measured[known], predicted[known]])
+    low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+    room = 0.04 * ((high - low) or 1.0)
+    limits = (low - room, high + room)
+    axis.plot(limits, limits, color=MUTED, lw=0.8, zorder=1)
+    axis.plot(
+        measured[shown], predicted[shown], ls="", marker="o", mew=0, color=style.color,
+        ms=2.6 if len(shown) > _FEW_POINTS else 4.2, alpha=0.45, zorder=2,
+    )  # fmt: skip
+    axis.set(xlim=limits, ylim=limits)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.set_xlabel(f"measured {_short(target)}".strip())
+    axis.set_ylabel("predicted")
+    note = f"{len(shown):,} of {len(known):,}" if len(shown) < len(known) else ""
+    titled(axis, _short(title), note)
+    return figure
+
+
+@styled
+def parting_plot(
+    classes: Mapping[Look, tuple[np.ndarray, np.ndarray]], *, precision: bool, title: str = ""
+) -> Figure:
+    """How well scores part ones from zeros, by model: its classes ``[n]`` and scores ``[n]``.
+
+    True over false positives, or with ``precision`` that over recall, at every threshold. Where
+    all known are of one class there is nothing to part: no line, and a note instead.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    if not precision:
+        axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
+    shares = {style: parted(*pair) for style, pair in classes.items()}
+    both = [style for style, (found, false, _) in shares.items() if found[-1] and false[-1]]
+    for style in in_order(both):
+        found, false, exact = shares[style]
+        if precision:  # between two ones it only falls: the saw's teeth say nothing
+            rises = np.flatnonzero(np.diff(found)) + 1
+            path = np.append(0.0, found[rises]), np.append(exact[rises[:1]], exact[rises])
+        else:
+            path = false, found
+        draw_line(axis, *spaced(*path), style)
+    axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
+    axis.set_xlabel("recall" if precision else "false positive rate")
+    axis.set_ylabel("precision" if precision else "true positive rate")
+    axis.grid(color=RULE, lw=0.5)
+    titled(axis, _short(title), "" if both else "one class alone")
+    return figure
+
+
+@styled
+def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "") -> Figure:
+    """Of the true class (row), the share that was given each class (column).
+
+    Args:
+        counts: ``[classes, classes]``, true by predicted; a class without any has an empty row.
+        names: of the classes.
+        title: a heading.
+
+    Example:
+        >>> figure = confusion_plot(np.array([[3, 1], [0, 0]]), ["a", "b"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['75', '25', '', '']
+    """
+    names = [_short(name) for name in names]
+    size, side = len(counts), label_width(names)
+    slanted = max(map(len, names)) > 3
+    foot = 0.62 * side if slanted else 0.25
+    inner = size * max(0.3, min(0.46, 3.2 / size))
+    figure, (axis,) = panels(inner + side + 0.06, inner + foot + 0.3, left=side, bottom=foot)
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
+    texts = [
+        [f"{100 * share:.0f}" if total else "" for share in row]
+        for row, (total,) in zip(shares, totals, strict=True)
+    ]
+    draw_cells(axis, shares, texts)
+    centres = np.arange(size) + 0.5
+    axis.set_yticks(centres, names)
+    axis.set_xticks(centres, names)
+    if slanted:
+        for label in axis.get_xticklabels():
+            label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
+    titled(axis, title)
+    return figure
+
+
+def _short(name: str) -> str:
+    """A name cut in the middle: long ones of a table often begin, or end, alike.
+
+    Example:
+        >>> _short("solubility in water at 25 degrees (mol/l)")
+        'solubility in…rees (mol/l)'
+    """
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 + half - _LONGEST :]}"
+
+
+def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """At every threshold, from the highest: true and false positive rate, and precision.
+
+    Classes are 0, 1 or NaN, which is left out. Equal scores pass a threshold together.
+
+    Example:
+        >>> found, false, exact = parted(np.array([1, 0, 1.0]), np.array([0.9, 0.5, 0.2]))
+        >>> found.tolist(), false.tolist(), exact[1:].round(2).tolist()
+        ([0.0, 0.5, 0.5, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.5, 0.67])
+    """
+    known = np.isfinite(classes) & np.isfinite(scores)
+    order = np.argsort(-scores[known], kind="stable")
+    ones, ranked = classes[known][order], scores[known][order]
+    last = np.append(np.diff(ranked) != 0, True)[: len(ranked)]  # of those with the same score
+    true = np.append(0, np.cumsum(ones)[last])
+    taken = np.append(0, np.flatnonzero(last) + 1)
+    exact = np.divide(true, taken, out=np.ones(len(true)), where=taken > 0)
+    zeros = max(1, len(ones) - int(ones.sum()))
+    return true / max(1, int(ones.sum())), (taken - true) / zeros, exact

@@ -1,0 +1,294 @@
+r"""Pictures of filters, images, attention, training and spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from specformer.files import replacing
+from specformer.reports import numbers
+from specformer.reports.looks import INK, MUTED, RULE, Look, Named, head_looks, in_order, look
+from specformer.reports.plots.drawing import (
+    above_hills,
+    draw_cells,
+    draw_density,
+    draw_line,
+    draw_points,
+    draw_tile,
+    eigenvalue_axis,
+    eigenvalue_limits,
+    even,
+    held,
+    histogram,
+    logarithmic,
+    response_limits,
+    styled,
+    thin,
+)
+from specformer.reports.plots.panels import RC, keyed, panels, subtitled, titled
+
+#: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
+BANDS = ("Low", "Medium", "High")
+#: Most points of all heads together; more only make a report heavy.
+_MOST_POINTS = 2400
+
+#: Inches. Three fit beside each other on a page without their text becoming small.
+_PANEL = (3.6, 2.6)
+
+
+@styled
+def filter_plot(
+    eigenvalues: np.ndarray,
+    target: np.ndarray | None,
+    responses: Mapping[Named, np.ndarray],
+    *,
+    counts: np.ndarray | None = None,
+    title: str = "",
+    formula: str = "",
+    legend: bool = True,
+) -> Figure:
+    """Learned responses over the true one, as in the paper's figure of learned filters.
+
+    Args:
+        eigenvalues: distinct eigenvalues ``[p]``.
+        target: the true response ``[p]``, drawn as a broad grey band.
+        responses: model, or its look, to response, ``[p]`` or ``[images, p]``; of several the
+            median is the line and their range a tint.
+        counts: how often each eigenvalue occurs ``[p]``, for the hills along the bottom.
+        title: a heading.
+        formula: the true filter's, beside the heading.
+        legend: name the lines.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    draw_density(axis, eigenvalues, counts)
+    if target is not None:
+        true = thin(eigenvalues, target)
+        axis.plot(*true, color=INK, alpha=0.22, lw=6.5, solid_capstyle="round", label="true filter")
+    for model in in_order(responses):
+        style = look(model)
+        runs = np.atleast_2d(responses[model])
+        if len(runs) > 1:
+            low, high = np.nanmin(runs, axis=0), np.nanmax(runs, axis=0)
+            (x, lower), (_, upper) = even(eigenvalues, low), even(eigenvalues, high)
+            axis.fill_between(x, lower, upper, color=style.color, alpha=0.15, lw=0)
+        draw_line(axis, *thin(eigenvalues, np.nanmedian(runs, axis=0)), style)
+    axis.set_ylim(*response_limits(target, responses))
+    eigenvalue_axis(axis, eigenvalues)
+    axis.set_ylabel("response")
+    titled(axis, title, formula)
+    if legend:
+        keyed(figure, axis)
+    return figure
+
+
+@styled
+def encoding_plot(eigenvalues: np.ndarray, encodings: Mapping[float, np.ndarray]) -> Figure:
+    """What becomes of eigenvalues at several ε, as in the paper's figure of their encoding.
+
+    Args:
+        eigenvalues: ascending and evenly spaced, ``[q]``.
+        encodings: by ε, sines and cosines of them, ``[q, d]``.
+    """
+    figure, axes = panels(2.9 * len(encodings), 2.6, len(encodings))
+    ends = float(eigenvalues[0]), float(eigenvalues[-1])
+    for axis, (epsilon, waves) in zip(axes, encodings.items(), strict=True):
+        spread = (0.0, float(waves.shape[1]), *ends)
+        axis.imshow(
+            waves, cmap="RdBu_r", vmin=-1, vmax=1, origin="lower", aspect="auto", extent=spread
+        )
+        axis.set(xlabel="channel", ylabel="eigenvalue λ")
+        titled(axis, f"ε = {epsilon:g}")
+    return figure
+
+
+@styled
+def heads_plot(
+    eigenvalues: np.ndarray,
+    responses: np.ndarray,
+    *,
+    points: bool = False,
+    title: str = "",
+    subtitle: str = "",
+) -> Figure:
+    """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``.
+
+    With ``points`` no line is drawn: eigenvalues of many graphs, where a response depends on the
+    others of its graph too.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    draw_density(axis, eigenvalues, None)
+    for style, response in zip(head_looks(responses.shape[1]), responses.T, strict=True):
+        if points:
+            draw_points(axis, eigenvalues, response, style, _MOST_POINTS // responses.shape[1])
+        else:
+            draw_line(axis, *thin(eigenvalues, response), style)
+    eigenvalue_axis(axis, eigenvalues)
+    axis.set_ylabel("response")
+    axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
+    subtitled(figure, axis, title, subtitle)
+    keyed(figure, axis)
+    return figure
+
+
+@styled
+def image_grid(
+    raw: np.ndarray | None,
+    true: np.ndarray,
+    learned: Mapping[Named, np.ndarray],
+    *,
+    sse: Mapping[Named, float] | None = None,
+    title: str = "",
+) -> Figure:
+    """Raw, truly filtered and each model's image in a row, with the models' errors below.
+
+    The filtered images share one grey scale, the errors one colour scale (of square roots, so
+    that small errors show beside large ones).
+
+    Args:
+        raw: the photograph ``[h, w]``.
+        true: what the true filter makes of it ``[h, w]``.
+        learned: model, or its look, to its image ``[h, w]``.
+        sse: model to the error to print; measured from the images if not given.
+        title: a heading.
+    """
+    models = in_order(learned)
+    # A tile is too narrow for a model's name and its recipe's side by side.
+    names = ["\n(".join(look(model).label.rsplit(" (", 1)) for model in models]
+    columns, tall = 2 + len(models), true.shape[0] / true.shape[1]
+    # One panel holds all tiles, a tile being 1 wide: ten times faster than one panel per tile.
+    head = (0.46 if title else 0.2) + (0.14 if any("\n" in name for name in names) else 0.0)
+    upper, lower = (head, head + tall), (head + 0.1 + tall, head + 0.1 + 2 * tall)
+    width, height = columns + 0.07 * (columns - 1), lower[1] + 0.22
+    figure, (axis,) = panels(0.94 * width, 0.94 * height)
+    figure.subplots_adjust(left=0, right=1, bottom=0, top=1)
+    axis.set_axis_off()
+    grey = {"cmap": "gray", "vmin": np.nanmin(true), "vmax": np.nanmax(true)}
+    if raw is not None:
+        draw_tile(axis, raw, 0, upper, "raw", cmap="gray")
+    draw_tile(axis, true, 1, upper, "true", **grey)
+    gaps = {model: np.abs(learned[model] - true) for model in models}
+    scale = max((float(np.nanmax(gap)) for gap in gaps.values()), default=0.0) or 1.0
+    for column, (model, name) in enumerate(zip(models, names, strict=True), start=2):
+        shown = (sse or {}).get(model, float(np.nansum(gaps[model] ** 2)))
+        weight = "bold" if look(model).ours else "normal"
+        draw_tile(axis, learned[model], column, upper, name, weight, **grey)
+        draw_tile(axis, gaps[model], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
+        text = f"SSE {numbers.error(shown)}"
+        axis.text(1.07 * column + 0.5, lower[1] + 0.04, text, ha="center", va="top", fontsize=8)
+    text = f"absolute error\nblack 0, bright {numbers.error(scale)}"
+    axis.text(2.0, sum(lower) / 2, text, ha="right", va="center", fontsize=8, color=MUTED)
+    axis.text(0, 0.04, title, va="top", fontsize=10, fontweight="bold")
+    axis.set(xlim=(0, width), ylim=(height, 0), aspect="auto")
+    return figure
+
+
+@styled
+def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = "") -> Figure:
+    """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
+
+    A band without eigenvalues has a row of zeros.
+
+    Example:
+        >>> figure = attention_heatmap(np.diag([1.0, 0.0, 1.0]))
+        >>> [text.get_text() for text in figure.axes[0].texts][:6]
+        ['1.00', '0.00', '0.00', '–', '–', '–']
+    """
+    figure, (axis,) = panels(2.0, 2.12, left=0.4, bottom=0.42)
+    size = len(matrix)
+    shares = np.nan_to_num(matrix)
+    texts = [
+        [f"{x:.2f}" if np.isfinite(x) and drawn.any() else numbers.NONE for x in row]
+        for row, drawn in zip(matrix, shares, strict=True)
+    ]
+    draw_cells(axis, np.clip(shares, 0, 1), texts)
+    centres = np.arange(size) + 0.5
+    labels = BANDS if size == len(BANDS) else [str(index + 1) for index in range(size)]
+    axis.set_xticks(centres, labels)
+    axis.set_yticks(centres, labels, rotation=90, va="center")
+    axis.set_xlabel("draws on")
+    axis.set_ylabel("band")
+    subtitled(figure, axis, title, subtitle)
+    return figure
+
+
+@styled
+def curves_plot(
+    curves: Mapping[Named, np.ndarray],
+    *,
+    ylabel: str = "loss",
+    log: bool = True,
+    title: str = "",
+    legend: bool = True,
+) -> Figure:
+    """Readings by epoch, ``[epochs]`` or ``[epochs, runs]``, NaN after a run's end.
+
+    The line is the median over runs, a stopped run counting with its last reading; the tint is
+    their range.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # the tints of many add up to mud
+    longest = 0
+    for model in in_order(curves):
+        style = look(model)
+        runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
+        if not len(runs):
+            continue
+        longest = max(longest, len(runs))
+        epochs = np.arange(1, len(runs) + 1)
+        if runs.shape[1] > 1:
+            (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
+            axis.fill_between(x, low, high, color=style.color, alpha=faint, lw=0)
+        draw_line(axis, *thin(epochs, np.median(runs, axis=1)), style)
+    if log:
+        logarithmic(axis)
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.margins(x=0.01)
+    if longest == 1:
+        axis.set(xlim=(0.5, 1.5), xticks=[1])
+    axis.grid(axis="y", color=RULE, lw=0.5)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel(ylabel)
+    titled(axis, title)
+    if legend:
+        keyed(figure, axis)
+    return figure
+
+
+@styled
+def spectrum_plot(
+    eigenvalues: np.ndarray, *, counts: np.ndarray | None = None, title: str = ""
+) -> Figure:
+    """Where the eigenvalues lie: their density, and all of them in ascending order."""
+    figure, (left, right) = panels(7.2, 2.7, 2)
+    values = np.sort(eigenvalues if counts is None else np.repeat(eigenvalues, counts))
+    color = look("gprgnn").color
+    heights, edges = histogram(values, None)
+    left.stairs(heights, edges, fill=True, color=color, alpha=0.3, lw=0)
+    left.stairs(heights, edges, color=color, lw=1.1)
+    left.set_ylim(bottom=0)
+    eigenvalue_axis(left, values)
+    left.set_ylabel("eigenvalues in a bin")
+    draw_line(
+        right, *thin(np.arange(1, len(values) + 1), values), Look("sorted", "blue", width=1.6)
+    )
+    right.set(xlabel="rank", ylabel="eigenvalue λ", ylim=eigenvalue_limits(values))
+    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    right.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    right.grid(axis="y", color=RULE, lw=0.5)
+    titled(left, title or "Density")
+    titled(right, "Sorted")
+    return figure
+
+
+def save_png(figure: Figure, path: str | Path) -> Path:
+    """Write the figure on white, atomically."""
+    with matplotlib.rc_context(RC), replacing(path) as part:
+        figure.savefig(part, format="png", dpi=160, facecolor="white")
+    return Path(path)

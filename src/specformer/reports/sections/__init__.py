@@ -1,0 +1,1 @@
+"""The sections of a report: their tables, figures and words."""

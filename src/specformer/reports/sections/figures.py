@@ -1,0 +1,242 @@
+r"""Which pictures a run folder's arrays allow, each with what it shows in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from specformer.reports import plots
+from specformer.reports.looks import Look
+from specformer.reports.variants import (
+    Arrays,
+    Entry,
+    Variant,
+    arrays_by,
+    entries_by,
+    variant,
+    variant_looks,
+)
+
+#: More classes have no room for their names.
+_MOST_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An inline SVG, ready for the page."""
+
+    svg: Markup
+    wide: bool = False
+    key: tuple[Look, ...] = ()
+
+
+def picture(figure: Figure, alt: str, *, wide: bool = False, key: Iterable[Look] = ()) -> Picture:
+    """Draw the figure; Matplotlib and ``plots.figure_svg`` have escaped all text in it.
+
+    ``key``: the lines that need one beside the picture.
+    """
+    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(key))
+
+
+def overview(entries: Sequence[Entry]) -> Iterator[Picture]:
+    """All errors on all filters, if there is more than one model to compare."""
+    looks = variant_looks(entries)
+    errors: dict[str, dict[Look, float]] = {}
+    for entry in entries:
+        mean = (entry.get("sse") or {}).get("mean")
+        if mean is not None:
+            errors.setdefault(str(entry["filter"]), {})[looks[variant(entry)]] = float(mean)
+    if len({model for row in errors.values() for model in row}) > 1:
+        alt = "Squared error of each model on each filter."
+        yield picture(plots.errors_plot(errors), alt, wide=True)
+
+
+def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Responses over the true ones, one picture per filter."""
+    eigenvalues = arrays.get("filters/eigenvalues")
+    if eigenvalues is None:
+        return
+    for name, group, responses in arrays_by(entries, arrays, "filters", "response"):
+        target = arrays.get(f"filters/{name}/target")
+        if target is None and not responses:
+            continue
+        figure = plots.filter_plot(
+            eigenvalues,
+            target,
+            responses,
+            counts=arrays.get("filters/counts"),
+            title=name,
+            formula=str(group[0].get("formula") or ""),
+            legend=False,
+        )
+        alt = f"{name}: the responses of {model_names(responses)} over the true one."
+        yield picture(figure, alt, key=responses)
+
+
+def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Images as each model filters them: another one for each filter; of a single filter all."""
+    raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
+    looks = variant_looks(entries)
+    groups = list(arrays_by(entries, arrays, "filters", "image"))
+    for number, (name, group, learned) in enumerate(groups):
+        true = arrays.get(f"filters/{name}/true")
+        if true is None or not learned:
+            continue
+        for index in range(len(true)) if len(groups) == 1 else [number % len(true)]:
+            title = f"{name}, {titles[index]}" if titles is not None else name
+            figure = plots.image_grid(
+                None if raw is None else raw[index],
+                true[index],
+                {model: images[index] for model, images in learned.items()},
+                sse=_errors_on(group, index, looks),
+                title=title,
+            )
+            whose = f"filtered truly and by {model_names(learned)}"
+            yield picture(figure, f"{title}: the image, {whose}, and their errors.", wide=True)
+
+
+def filter_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Training losses, one picture per filter."""
+    for name, _, curves in arrays_by(entries, arrays, "filters", "curve"):
+        yield from by_epoch(curves, name, "training loss")
+
+
+def accuracies(entries: Sequence[Entry]) -> Iterator[Picture]:
+    """Test accuracies with intervals, one picture per data set."""
+    looks = variant_looks(entries)
+    for name, group in entries_by(entries, "dataset").items():
+        results = {
+            looks[variant(entry)]: entry["test"]
+            for entry in group
+            if (entry.get("test") or {}).get("mean") is not None
+        }
+        if results:
+            figure = plots.accuracy_plot(results, title=name)
+            yield picture(figure, f"{name}: test accuracy of {model_names(results)}.")
+
+
+def heads(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, *, points: bool = False
+) -> Iterator[Picture]:
+    """What Specformer's heads learned, one picture per data set and recipe.
+
+    With points where there are many graphs.
+    """
+    both = (arrays_by(entries, arrays, kind, what) for what in ("eigenvalues", "response"))
+    for (name, _, eigenvalues), (_, _, responses) in zip(*both, strict=True):
+        for style, response in responses.items():
+            if style not in eigenvalues:
+                continue
+            subtitle = style.label if style.recipe else ""
+            figure = plots.heads_plot(
+                eigenvalues[style], response, points=points, title=name, subtitle=subtitle
+            )
+            yield picture(figure, f"{name}: the response of each head of {style.label}.")
+
+
+def confusions(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, things: str
+) -> Iterator[Picture]:
+    """Which classes are taken for which by ours, or by the only model; one picture per data set."""
+    for name, group, found in arrays_by(entries, arrays, kind, "confusion"):
+        for style, counts in found.items():
+            if len(counts) > _MOST_CLASSES or not (style.ours or len(found) == 1):
+                continue
+            names = [str(label) for label in group[0]["classes"]]
+            heading = name if not style.recipe else f"{name} ({style.recipe})"
+            figure = plots.confusion_plot(counts, names, title=heading)
+            alt = (
+                f"{name}: the classes that {style.label} gives to the test {things} of each class."
+            )
+            yield picture(figure, alt)
+
+
+def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
+    """Validation accuracies, one picture per data set."""
+    for name, _, found in arrays_by(entries, arrays, "nodes", "curve"):
+        curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
+        yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", log=False)
+
+
+def by_epoch(
+    curves: Mapping[Look, np.ndarray], name: str, what: str, *, unit: str = "", log: bool = True
+) -> Iterator[Picture]:
+    """Readings after every epoch, ``[epochs]`` or ``[epochs, runs]``, if there are any."""
+    if curves:
+        figure = plots.curves_plot(
+            curves, ylabel=f"{what}{unit}", log=log, title=name, legend=False
+        )
+        alt = f"{name}: {what} of {model_names(curves)} by epoch."
+        yield picture(figure, alt, key=curves)
+
+
+def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
+    """Where the eigenvalues of the run's graphs lie."""
+    filters = arrays.get("filters/eigenvalues")
+    if filters is not None:
+        counts = arrays.get("filters/counts")
+        figure = plots.spectrum_plot(filters, counts=counts, title="image grid")
+        yield picture(figure, "Spectrum of the image grid.", wide=True)
+    nodes: Sequence[Entry] = result.get("nodes") or ()
+    for name, _, found in arrays_by(nodes, arrays, "nodes", "eigenvalues"):
+        # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
+        distinct = {values.tobytes(): (style, values) for style, values in found.items()}
+        for style, values in distinct.values():
+            whose = f"{name}, {style.label}" if len(distinct) > 1 else name
+            figure = plots.spectrum_plot(values, title=whose)
+            yield picture(figure, f"Spectrum of {whose}.", wide=True)
+
+
+def attention(
+    entries: Sequence[Entry], arrays: Arrays, kind: str, *, by_head: bool = False
+) -> Iterator[Picture]:
+    """Condensed attention, one picture per filter or data set, and recipe.
+
+    It shows the mean over heads; with ``by_head`` each has a picture of its own.
+    """
+    for name, _, found in arrays_by(entries, arrays, kind, "attention"):
+        for style, condensed in found.items():
+            if not condensed.size:
+                continue
+            every = condensed.reshape(-1, *condensed.shape[-2:])
+            subtitle = style.label if style.recipe else ""
+            drawn = (
+                {f"{name}, head {number}": matrix for number, matrix in enumerate(every, start=1)}
+                if by_head
+                else {name: every.mean(axis=0)}
+            )
+            for title, matrix in drawn.items():
+                figure = plots.attention_heatmap(matrix, title=title, subtitle=subtitle)
+                whose = f"{title}, {subtitle}" if subtitle else title
+                yield picture(figure, f"{whose}: {_in_words(matrix)}.")
+
+
+def _in_words(matrix: np.ndarray) -> str:
+    rows = (
+        ", ".join(f"{band} {value:.2f}" for band, value in zip(plots.BANDS, row, strict=False))
+        for row in matrix
+    )
+    drawn = (
+        f"{band} draws on {row}" if shares.any() else f"{band} has no eigenvalue"
+        for band, row, shares in zip(plots.BANDS, rows, matrix, strict=False)
+    )
+    return "; ".join(drawn)
+
+
+def _errors_on(
+    group: Sequence[Entry], index: int, looks: Mapping[Variant, Look]
+) -> dict[Look, float]:
+    values = {
+        looks[variant(entry)]: (entry.get("sse") or {}).get("values") or [] for entry in group
+    }
+    return {style: float(found[index]) for style, found in values.items() if index < len(found)}
+
+
+def model_names(looks: Iterable[Look]) -> str:
+    """Names in a row, for a picture's description."""
+    return ", ".join(style.label for style in looks) or "no model"

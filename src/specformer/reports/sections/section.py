@@ -1,0 +1,97 @@
+r"""What sections of a report are made of, and words they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specformer.reports import numbers
+from specformer.reports.looks import Look, in_order
+from specformer.reports.sections import figures
+from specformer.reports.sections.figures import Picture
+from specformer.reports.sections.report_tables import Table
+from specformer.reports.variants import Arrays, Entry, entries_by, variant_looks
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Pictures of one kind, under one caption."""
+
+    title: str
+    caption: str
+    pictures: tuple[Picture, ...]
+    small: bool = False
+    truth: bool = False
+
+    @property
+    def key(self) -> list[Look]:
+        """The lines of pictures that have no legend of their own."""
+        return in_order(line for item in self.pictures for line in item.key)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A task's tables and figures, in reading order."""
+
+    anchor: str
+    title: str
+    intro: str
+    blocks: tuple[Figure | Table, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+def most(entries: Sequence[Entry], key: str) -> int:
+    """The largest count of that key, 0 where none has it."""
+    return max(int(entry.get(key) or 0) for entry in entries)
+
+
+def described(entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+    """The data sets that have a description, with it."""
+    found = {str(entry["dataset"]): str(entry.get("description") or "") for entry in entries}
+    return tuple((name, text) for name, text in found.items() if text)
+
+
+def mean_over(count: int, what: str) -> str:
+    """What a table's figures are of several runs or images."""
+    return f", mean over {count} {what} ± 95% interval" if count > 1 else ""
+
+
+def median_over(count: int, what: str) -> str:
+    """What a picture's lines are of several runs or images."""
+    return f": the line is the median over {what}, the tint their range" if count > 1 else ""
+
+
+def first_of(count: int) -> str:
+    """Whose picture it is, where only one of several runs is drawn."""
+    return ", in the first run" if count > 1 else ""
+
+
+def took(entries: Sequence[Entry], key: str, what: str) -> str:
+    """The caption of costs."""
+    several = len(entries_by(entries, key)) > 1
+    return f"What it took, over all {what}." if several else "What it took."
+
+
+def present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:
+    """The blocks that have something to show."""
+    return tuple(
+        block
+        for block in blocks
+        if (
+            any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
+            if isinstance(block, Table)
+            else block.pictures
+        )
+    )
+
+
+def confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str) -> Figure:
+    """Which classes were taken for which."""
+    many, runs = len(variant_looks(entries)) > 1, most(entries, "runs")
+    return Figure(
+        "Which classes are taken for which",
+        f"Of the test {things} of each class (row), the percentage put into each (column)"
+        + (" by Specformer" if many else "")
+        + (", over all runs." if runs > 1 else "."),
+        tuple(figures.confusions(entries, arrays, kind, things)),
+    )

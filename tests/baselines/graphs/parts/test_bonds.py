@@ -1,0 +1,86 @@
+"""Sums over bonds and the ways between rows and squares, against loops over molecules."""
+
+from __future__ import annotations
+
+import torch
+from tests.drawn import random
+from tests.nn.molecules import MOLECULES, pack
+
+from specformer.baselines.graphs.parts.bonds import Bonds, spread
+from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding
+from specformer.nn.segments import contiguous_segments, scattered_segments
+
+PADDED = pack(MOLECULES, spare_nodes=3, spare_pairs=5, spare_graphs=1, max_nodes=8)
+BONDS = Bonds.of(PADDED, torch.float64)
+ADJACENCY = [(one.bonds.sum(dim=-1) > 0).double() for one in MOLECULES]
+ROWS = sum(len(one.nodes) for one in MOLECULES)
+
+
+def test_degrees_and_squares() -> None:
+    degrees = torch.cat([part.sum(dim=1) for part in ADJACENCY])
+    assert torch.equal(BONDS.degree[:ROWS, 0], degrees)
+    assert not BONDS.degree[ROWS:].any()
+    assert torch.equal(BONDS.lonely[:ROWS, 0], degrees == 0)
+    squares = BONDS.adjacency()
+    assert squares.shape == (7, 8, 8)
+    for square, part in zip(squares, [*ADJACENCY, torch.zeros(0, 0)], strict=True):
+        n = len(part)
+        assert torch.equal(square[:n, :n], part.double())
+        assert square.sum() == part.sum()
+    assert BONDS.counted.number == sum(part.sum() for part in ADJACENCY)
+
+
+def test_sums_over_neighbours() -> None:
+    messages, gates = random(ROWS + 3, 4), random(len(PADDED.target), 4, seed=1) * BONDS.weight
+    start = 0
+    plain, gated = [], []
+    for number, part in enumerate(ADJACENCY):
+        rows = messages[start : start + len(part)]
+        own = BONDS.square(gates)[number, :, : len(part), : len(part)]
+        plain.append(part @ rows)
+        gated.append(torch.einsum("cij,jc->ic", own, rows))
+        start += len(part)
+    torch.testing.assert_close(BONDS.sum(messages)[:ROWS], torch.cat(plain))
+    torch.testing.assert_close(BONDS.sum(messages, gates)[:ROWS], torch.cat(gated))
+    by_kind = messages.unsqueeze(1).expand(-1, len(PADDED.bond_table), -1)
+    torch.testing.assert_close(BONDS.sum_by_kind(by_kind, gates)[:ROWS], torch.cat(gated))
+
+
+def test_there_and_back() -> None:
+    rows = random(ROWS + 3, 4)
+    dense = BONDS.dense(rows)
+    assert torch.equal(dense[1, :6], rows[5:11])
+    assert not dense[1, 6:].any()
+    back = BONDS.rows(dense)
+    assert torch.equal(back[:ROWS], rows[:ROWS])
+    assert not back[ROWS:].any()
+    pairs = random(len(PADDED.target), 3)
+    again = BONDS.pairs(BONDS.square(pairs))
+    assert torch.equal(again[:-5], pairs[:-5])
+    assert not again[-5:].any()
+
+
+def test_values_by_kind() -> None:
+    kinds = random(len(PADDED.bond_table), 3).requires_grad_()
+    expected = kinds[PADDED.bond] * BONDS.weight
+    found = BONDS.of_kinds(kinds)
+    assert torch.equal(found, expected)
+    probe = random(*found.shape, seed=1)
+    (gradient,) = torch.autograd.grad((found * probe).sum(), kinds)
+    torch.testing.assert_close(gradient, torch.autograd.grad((expected * probe).sum(), kinds)[0])
+
+
+def test_gradient_of_spread() -> None:
+    values = random(3, 2).requires_grad_()
+    for segments in (
+        scattered_segments(torch.tensor([2, 0, 0, 1, 3]), 3),
+        contiguous_segments(torch.tensor([2, 0, 1]), 4),
+    ):
+        assert torch.autograd.gradcheck(lambda x, own=segments: spread(x, own), values)
+
+
+def test_bonds_are_embedded_by_their_own_values() -> None:
+    embedding = BondEmbedding([3, 2], 4)
+    found = embedding(torch.tensor([[0, 0], [1, 1], [3, 2]]))
+    assert torch.equal(found[1], embedding.weight[0] + embedding.weight[3])
+    assert torch.equal(found[2], embedding.weight[2] + embedding.weight[4])

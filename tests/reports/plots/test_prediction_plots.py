@@ -1,0 +1,160 @@
+"""Predictions beside what was measured: curves against scikit-learn, and what is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from specformer.reports.looks import look
+from specformer.reports.plots.drawing import spaced
+from specformer.reports.plots.prediction_plots import (
+    agreement_plot,
+    confusion_plot,
+    parted,
+    parting_plot,
+)
+
+OURS = look("specformer")
+
+
+def classes_and_scores(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    classes = (random.random(200) < 0.3).astype(float)
+    return classes, np.round(random.random(200) + 0.4 * classes, 1)  # many scores are equal
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_are_scikit_learns(seed: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    classes, scores = classes_and_scores(seed)
+    found, false, exact = parted(classes, scores)
+    false_rate, true_rate, _ = metrics.roc_curve(classes, scores, drop_intermediate=False)
+    np.testing.assert_allclose((false, found), (false_rate, true_rate))
+    precision, recall, _ = metrics.precision_recall_curve(classes, scores)
+    np.testing.assert_allclose(exact[1:], precision[:-1][::-1])
+    np.testing.assert_allclose(found[1:], recall[:-1][::-1])
+
+
+def test_unknown_classes_are_left_out() -> None:
+    classes, scores = classes_and_scores(0)
+    more = np.append(classes, [np.nan, np.nan]), np.append(scores, [0.1, 2.0])
+    for one, other in zip(parted(classes, scores), parted(*more), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_target_without_known_classes_is_a_point() -> None:
+    for share in parted(np.full(3, np.nan), np.arange(3.0)):
+        assert len(share) == 1
+    unknown = np.full(3, np.nan)
+    for precision in (True, False):
+        assert parting_plot({OURS: (unknown, np.arange(3.0))}, precision=precision).axes
+    assert agreement_plot(unknown, np.arange(3.0), OURS).axes
+
+
+def test_few_points_are_drawn_larger() -> None:
+    sizes = [
+        agreement_plot(np.arange(count), np.arange(count), OURS).axes[0].lines[-1].get_markersize()
+        for count in (1.0, 100.0, 101.0, 5000.0)
+    ]
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3]
+
+
+def test_rare_ones_are_all_drawn() -> None:
+    """Of many zeros and few ones, precision at every one of these."""
+    random = np.random.default_rng(0)
+    classes = (np.arange(40_000) % 2_000 == 7).astype(float)
+    scores = random.standard_normal(40_000) + 2.0 * classes
+    order = np.argsort(-scores)
+    ranks = np.flatnonzero(classes[order]) + 1
+    expected = np.arange(1, 21) / ranks
+    (line,) = parting_plot({OURS: (classes, scores)}, precision=True).axes[0].lines
+    np.testing.assert_allclose(line.get_xdata(), np.arange(21) / 20)
+    np.testing.assert_allclose(line.get_ydata(), np.append(expected[0], expected))
+
+
+def test_a_long_path_keeps_its_shape() -> None:
+    """The area below the points that are drawn is that below all."""
+    random = np.random.default_rng(0)
+    classes = (random.random(40_000) < 0.01).astype(float)
+    found, false, _ = parted(classes, random.standard_normal(40_000) + 3.0 * classes)
+    x, y = spaced(false, found)
+    assert len(x) <= 202
+    areas = [(np.diff(a) * (b[1:] + b[:-1]) / 2).sum() for a, b in ((x, y), (false, found))]
+    np.testing.assert_allclose(*areas, rtol=1e-3)
+
+
+def test_one_class_alone_is_no_error() -> None:
+    found, false, _ = parted(np.zeros(3), np.arange(3.0))
+    assert found.tolist() == [0.0] * 4
+    assert false[-1] == 1.0
+
+
+@pytest.mark.parametrize("only", [0.0, 1.0, np.nan])
+def test_one_class_alone_has_no_line_but_a_note(only: float) -> None:
+    classes = np.array([only, np.nan, only])
+    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=True).axes
+    assert not axis.lines
+    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=False).axes
+    (diagonal,) = axis.lines
+    np.testing.assert_array_equal(*diagonal.get_data())
+    assert axis.get_title(loc="right") == "one class alone"
+    unscored = np.array([np.nan, 0.5, 0.4])  # the only one has no score
+    pair = np.array([1.0, 0.0, 0.0]), unscored
+    assert not parting_plot({OURS: pair}, precision=True).axes[0].lines
+
+
+def test_points_are_the_known_pairs_within_equal_limits() -> None:
+    measured = np.array([0.0, 1.0, np.nan, 3.0])
+    figure = agreement_plot(measured, measured + 0.5, OURS, title="set", target="logS")
+    (axis,) = figure.axes
+    diagonal, points = axis.lines
+    np.testing.assert_array_equal(points.get_xydata(), [[0, 0.5], [1, 1.5], [3, 3.5]])
+    np.testing.assert_array_equal(*diagonal.get_data())
+    assert axis.get_xlim() == axis.get_ylim()
+    assert axis.get_xlabel() == "measured logS"
+
+
+def test_of_many_points_a_fixed_part_is_drawn() -> None:
+    measured = np.arange(5000.0)
+    drawn = [agreement_plot(measured, measured, OURS).axes[0] for _ in range(2)]
+    assert [len(axis.lines[1].get_xdata()) for axis in drawn] == [800, 800]
+    np.testing.assert_array_equal(*(axis.lines[1].get_xdata() for axis in drawn))
+    assert drawn[0].get_title(loc="right") == "800 of 5,000"
+
+
+def test_long_names_stay_within_their_panel() -> None:
+    name = "the mean solubility of target number 17 (mmol per litre)"
+    pair = np.arange(3.0), np.arange(3.0)
+    for figure in (
+        agreement_plot(*pair, OURS, title=name, target=name),
+        parting_plot({OURS: (np.array([0.0, 1, 1]), np.arange(3.0))}, precision=True, title=name),
+    ):
+        axis = figure.axes[0]
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for text in (axis.xaxis.label, axis._left_title):
+            extent = text.get_window_extent(renderer)
+            assert text.get_text()
+            assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("precision", [True, False])
+def test_a_line_a_model(precision: bool) -> None:
+    looks = [look("gin"), OURS]
+    figure = parting_plot(
+        {style: classes_and_scores(seed) for seed, style in enumerate(looks)}, precision=precision
+    )
+    lines = figure.axes[0].lines
+    assert len(lines) == 2 + (not precision)
+    assert [line.get_label() for line in lines[-2:]] == [style.label for style in looks]
+
+
+def test_a_class_without_nodes_has_an_empty_row() -> None:
+    counts = np.array([[8, 2, 0], [0, 0, 0], [1, 1, 2]])
+    (axis,) = confusion_plot(counts, ["one", "two", "t" * 40], title="set").axes
+    texts = [text.get_text() for text in axis.texts]
+    assert texts == ["80", "20", "0", "", "", "", "25", "25", "50"]
+    shown = [label.get_text() for label in axis.get_yticklabels()]
+    assert shown == ["one", "two", "t" * 13 + "…" + "t" * 12]
+    filled = [patch.get_alpha() for patch in axis.patches[::2]]
+    np.testing.assert_allclose(filled, 0.9 * np.array([0.8, 0.2, 0, 0, 0, 0, 0.25, 0.25, 0.5]))
