@@ -10,7 +10,7 @@ from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import chebyshev
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class ChebConv(nn.Module):

@@ -11,7 +11,7 @@ from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
 from specformer.errors import ConfigError
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class GATConv(nn.Module):

@@ -9,7 +9,7 @@ from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.conv_stack import ConvStack
 from specformer.baselines.layer_widths import layer_widths
 from specformer.baselines.propagation import Propagation
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class GCNConv(nn.Module):

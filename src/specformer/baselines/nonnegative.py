@@ -11,7 +11,7 @@ from specformer.baselines.arguments import check_arguments, one_line
 from specformer.baselines.feature_mlp import FeatureMLP
 from specformer.baselines.propagation import Propagation
 from specformer.baselines.recurrence import chebyshev
-from specformer.nn.derived import Derived
+from specformer.nn.layers.derived import Derived
 
 
 class NonNegativePolynomial(Derived):

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.kernels.segments import widened
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import widened
 from specformer.spectrum.packed import PackedGraphs
 
 _EPS = 1e-8

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from specformer.baselines.graph_level.bonds import Bonds
 from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bonds import Bonds, spread
 from specformer.baselines.graph_level.shortest_paths import ShortestPaths
 from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import segment_sum, widened
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import segment_sum, widened
 from specformer.spectrum.packed import PackedGraphs
 
 

@@ -14,8 +14,8 @@ from specformer.baselines.graph_level.random_walks import return_probabilities
 from specformer.baselines.graph_level.stem import BondEmbedding, PooledBaseline, normalised
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.packed import PackedGraphs
 

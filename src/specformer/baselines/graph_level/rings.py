@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from specformer.baselines.graph_level.bond_list import BondList
 from specformer.baselines.graph_level.bonds import spread
 from specformer.errors import ConfigError
-from specformer.nn.batch_norm import CountedRows
-from specformer.nn.segments import Segments, scattered_segments, segment_sum
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import Segments, scattered_segments, segment_sum
 from specformer.spectrum.packed import PackedGraphs
 
 

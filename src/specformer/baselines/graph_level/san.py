@@ -16,12 +16,12 @@ from specformer.baselines.graph_level.stem import (
     normalised,
 )
 from specformer.errors import ConfigError
+from specformer.kernels.segments import segment_softmax, widened
 from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.embedding import FeatureEmbedding
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.embedding import FeatureEmbedding
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import segment_softmax, widened
 from specformer.spectrum.packed import PackedGraphs
 
 #: A score that leaves no share beside any usual one, yet a number: minus infinity less itself is
