@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.plain_filter import PlainFilter, load, require
 from specformer.nn import GraphSpecformer
-from specformer.nn.activation import activation_module
+from specformer.nn.layers.activation import activation_module
 from specformer.spectrum import PackedGraphs
 
 
@@ -132,7 +132,6 @@ class PlainGraphSpecformer(nn.Module):
             attention=True,
             decoder="joint",
             pooling="mean",
-            filter_activation=None,
         )
         hidden, heads = config["hidden_channels"], config["num_heads"]
         layers, sharing = config["num_layers"], config["sharing"]

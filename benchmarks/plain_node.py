@@ -63,7 +63,6 @@ class PlainSpecformer(nn.Module):
             bases="linear",
             feature_layers=2,
             sharing=("small", "medium"),
-            filter_activation=None,
             transform=False,
             residual=False,
             norm=("batch", None),

@@ -8,7 +8,7 @@ With a small ε most channels are constant over [0, 2] and tell no two eigenvalu
 import torch
 
 import specformer as sf
-from specformer.reports.plots import encoding_plot, save_png
+from specformer.reports.plots.spectral_plots import encoding_plot, save_png
 
 values = torch.linspace(0, 2, 50)
 encodings = {}

@@ -8,8 +8,8 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import torch
-from tests.graph_reference import Molecule
 
+from specformer.reference import Molecule
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 NODE_CARDINALITIES = [5, 3]

@@ -1,4 +1,4 @@
-"""Compare a fast path with its plain twin in tests/reference.py, forward and gradients."""
+"""Compare a fast path with its plain twin in specformer.reference, forward and gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spectrum.known_graphs import SMALL, adjacency, union
 from torch import Tensor, nn
 
 from specformer import Spectrum, decompose
-from specformer.nn import segments
+from specformer.kernels import segments
 from specformer.spectrum import PackedGraphs
 
 BOTH_DTYPES = [torch.float32, torch.float64]

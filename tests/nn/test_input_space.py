@@ -12,7 +12,7 @@ from tests.spectrum.known_graphs import adjacency
 
 import specformer as sf
 from specformer.errors import ConfigError
-from specformer.nn.sparse_features import SparseFeatures
+from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 from specformer.training.engine.stacking import stack
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from tests.drawn import random
-from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA
+from tests.nn.molecules import MOLECULES, pack
+from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, state_of
 
-from specformer import Specformer
+from specformer import GraphSpecformer, Specformer, reference
 from specformer.errors import ConfigError, RunError
-from specformer.nn.pretrained import CONFIG, WEIGHTS, Pretrained
+from specformer.nn.pretrained import CONFIG, WEIGHTS, Pretrained, arguments
 
 
 @pytest.fixture
@@ -228,3 +229,32 @@ def test_a_config_no_longer_accepted_is_refused(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     with pytest.raises(RunError, match=r"do not match \(sharing='odd'"):
         Specformer.from_pretrained(tmp_path)
+
+
+# --- models that an earlier version saved -------------------------------------------------------
+
+SAVED = Path(__file__).parent / "saved"
+
+
+def test_a_node_model_of_an_earlier_version_loads_and_computes_the_equations() -> None:
+    """It was saved with an argument that is gone; names of weights must stay as they were."""
+    model = Specformer.from_pretrained(SAVED / "specformer").double()
+    spectrum, x = SPECTRA["weighted"], random(SPECTRA["weighted"].num_nodes, 3)
+    given = (model.config, x, spectrum.eigenvalues, spectrum.eigenvectors)
+    expected = reference.specformer(state_of(model), *given)
+    torch.testing.assert_close(model(x, spectrum), expected)
+
+
+def test_a_graph_model_of_an_earlier_version_loads_and_computes_the_equations() -> None:
+    model = GraphSpecformer.from_pretrained(SAVED / "graph_specformer").double()
+    expected = reference.graph_specformer(state_of(model), model.config, MOLECULES)
+    torch.testing.assert_close(model(pack(MOLECULES)), expected)
+
+
+def test_an_argument_that_is_gone_may_not_have_had_an_effect(folder: Path) -> None:
+    saved = Specformer.from_pretrained(folder)
+    saved.config = {**saved.config, "filter_activation": "relu"}
+    with pytest.raises(ConfigError, match="has 'filter_activation', which its"):
+        saved.save_pretrained(folder)
+    with pytest.raises(ConfigError, match="filter_activation='relu' is no longer supported"):
+        arguments(saved.config, Specformer.retired)

@@ -1,6 +1,6 @@
 """How products with few columns are cut into programs, and that their kernels compile.
 
-What they compute is tested in ``tests/nn/kernels/test_skinny.py``.
+What they compute is tested in ``tests/kernels/triton/test_skinny.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from specformer.spectrum import skinny
+from specformer.kernels.triton import skinny
 
 
 @pytest.mark.parametrize(("steps", "blocks"), [(1, 1), (43, 43), (41, 82), (1000, 1), (7, 999)])
@@ -26,7 +26,7 @@ def test_shares_cover_all_steps_in_few_programs(steps: int, blocks: int) -> None
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_kernels_compile(columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     triton = pytest.importorskip("triton", reason="Triton is not installed")
-    from tests.nn.kernels import test_compiled
+    from tests.kernels.triton import test_compiled
 
     monkeypatch.setitem(test_compiled.TYPES, torch.bfloat16, "*bf16")
     found: list[tuple[str, Any]] = []

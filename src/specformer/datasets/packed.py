@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specformer import fused
 from specformer.errors import GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
+from specformer.kernels.batch_cut import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.many.spectra import Matrix
 
@@ -165,12 +165,12 @@ class GraphStore:
         batch = self._of_all_models(index, num_nodes, num_pairs, max_nodes)
         if self.x is not None:
             start = self.node_start.index_select(0, index)
-            node, is_node = _places(start, batch.sizes, num_nodes)
+            node, is_node = stretches(start, batch.sizes, num_nodes)
             batch = replace(batch, x=self.x.index_select(0, node) * is_node.unsqueeze(1))
         if self.rings is None or self.ring_counts is None or self.ring_start is None:
             return batch
         counts = self.ring_counts.index_select(0, index)
-        ring, is_ring = _places(self.ring_start.index_select(0, index), counts, num_rings)
+        ring, is_ring = stretches(self.ring_start.index_select(0, index), counts, num_rings)
         atoms = self.rings.index_select(0, ring).long()
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
         return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
@@ -178,26 +178,6 @@ class GraphStore:
     def _of_all_models(
         self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int
     ) -> PackedGraphs:
-        if fused.runs_on(self.device):  # one kernel instead of some thirty
-            return self._cut(index, num_nodes, num_pairs, max_nodes)
-        sizes = self.sizes.index_select(0, index)
-        node, is_node = _places(self.node_start.index_select(0, index), sizes, num_nodes)
-        pair_start = self.pair_start.index_select(0, index)
-        pair, is_pair = _places(pair_start, sizes * sizes, num_pairs)
-        return PackedGraphs(
-            nodes=self.nodes.index_select(0, node).long() * is_node.unsqueeze(1),
-            bond=self.bond.index_select(0, pair).long() * is_pair,
-            bond_table=self.bond_table,
-            eigenvalues=self.eigenvalues.index_select(0, node) * is_node,
-            eigenvectors=self.eigenvectors.index_select(0, pair) * is_pair,
-            sizes=sizes,
-            max_nodes=max_nodes,
-        )
-
-    def _cut(self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int) -> PackedGraphs:
-        # Late: importing Triton takes a while and only helps on a GPU.
-        from specformer.datasets.cutting import cut
-
         arrays: dict[str, Any] = cut(
             index,
             self.sizes,
@@ -250,24 +230,6 @@ class GraphStore:
     def _tensors(self) -> dict[str, Tensor]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
-
-
-def _places(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The stretches of these starts and lengths one after another, and what is one of them.
-
-    Shapes: start and length ``[B]``, output ``[count]``; what remains points to 0.
-
-    Example:
-        >>> place, real = _places(torch.tensor([10, 30]), torch.tensor([2, 1]), 4)
-        >>> place.tolist(), real.tolist()
-        ([10, 11, 30, 0], [True, True, True, False])
-    """
-    end = length.cumsum(0)
-    number = torch.arange(count, device=start.device)
-    of = torch.searchsorted(end, number, right=True)
-    real = of < len(start)
-    shift = (start - end + length).index_select(0, of.clamp(max=len(start) - 1))
-    return (number + shift) * real, real
 
 
 def pack(

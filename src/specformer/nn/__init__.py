@@ -1,9 +1,9 @@
 """Neural building blocks: tensors and spectra in, tensors out."""
 
-from specformer.nn.encoding import EigenvalueEncoding
+from specformer.nn.conv.node_conv import SpectralConv
 from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter.encoding import EigenvalueEncoding
 from specformer.nn.graph_model import GraphSpecformer
-from specformer.nn.node_conv import SpectralConv
 from specformer.nn.node_model import Specformer
 
 __all__ = [

@@ -3,36 +3,32 @@ r"""Specformer for many small graphs with features of nodes and bonds: molecules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.activation import ACTIVATIONS, Activation
-from specformer.nn.argument_checks import (
-    check_choices,
-    check_counts,
-    check_flags,
-    check_rates,
-    check_std,
-)
-from specformer.nn.attention import PROJECTIONS, PackedTokens
-from specformer.nn.decoder import DecoderKind
-from specformer.nn.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
-from specformer.nn.filter import SpectralFilter, decode_together, model_filters
-from specformer.nn.graph_bases import BasesNorm, GraphBases, Layout, Normalisation, basis_entries
-from specformer.nn.graph_conv import GraphConv
-from specformer.nn.linear import Linear
+from specformer.kernels.weighted_attention import FlatSpectra
+from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
+from specformer.nn.conv.graph_bases import BasesNorm, GraphBases, Normalisation
+from specformer.nn.conv.graph_conv import GraphConv
+from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.nn.conv.pooling import Pooling, pool
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter.decoder import DecoderKind
+from specformer.nn.filter.together import decode_together, model_filters
+from specformer.nn.filter.tokens import EigenvalueSet
+from specformer.nn.initialise import draw_normal
+from specformer.nn.layers.activation import Activation
+from specformer.nn.layers.reset import reset_parts
+from specformer.nn.model_checks import check_graph_model
 from specformer.nn.node_model import Sharing
-from specformer.nn.pooling import POOLINGS, Pooling, pool
 from specformer.nn.pretrained import Pretrained, given
-from specformer.nn.reset import reset_parts
-from specformer.spectrum import Tokens
 from specformer.spectrum.many.packed_graphs import PackedGraphs, check_packed
 
 
 class GraphSpecformer(Pretrained):
-    r"""Embedded atoms and bonds, spectral convolutions, pooling, and one output row a graph.
+    r"""Embedded atoms and bonds, spectral convolutions, pooling, and one output row per graph.
 
     Args:
         node_cardinalities: how many values each integer column of the nodes may take.
@@ -40,16 +36,16 @@ class GraphSpecformer(Pretrained):
         hidden_channels: width d of everything.
         out_channels: targets, classes or tasks.
         num_layers: convolutions.
-        num_heads: bases M a filter.
+        num_heads: bases M per filter.
         sharing: ``"small"``: one filter and one network over the bases for all layers;
-            ``"medium"``: one filter, a network a layer; ``"large"``: both a layer.
+            ``"medium"``: one filter, a network per layer; ``"large"``: both per layer.
         pooling: ``"mean"``, ``"sum"`` or ``"max"`` over a graph's nodes.
         num_blocks: Transformer depth.
-        decoder, filter_activation, epsilon, encoding, attention: see :class:`SpectralFilter`.
+        decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
         bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
             filters, in the convolutions (:class:`GraphConv`) and on the bases.
-        in_channels: numbers a node has beside its categories.
+        in_channels: how many numbers a node has beside its categories.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
             projections, biases zero; None for PyTorch's own.
 
@@ -74,7 +70,6 @@ class GraphSpecformer(Pretrained):
         pooling: Pooling = "mean",
         num_blocks: int = 1,
         decoder: DecoderKind = "joint",
-        filter_activation: Activation = None,
         epsilon: float = 100.0,
         encoding: bool = True,
         attention: bool = True,
@@ -91,7 +86,7 @@ class GraphSpecformer(Pretrained):
         node_cardinalities = checked_cardinalities("node_cardinalities", node_cardinalities)
         edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
         self.config = given(locals())
-        _check(self.config)
+        check_graph_model(self.config)
         self.pooling = pooling
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
@@ -111,67 +106,35 @@ class GraphSpecformer(Pretrained):
             GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
         )
         self.readout = nn.Linear(hidden_channels, out_channels)
-        self._draw_linear()
+        draw_normal(self, init_std)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as the constructor does."""
         reset_parts(self)
-        self._draw_linear()
+        draw_normal(self, self.config["init_std"])
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         check_packed(batch)
-        layout = Layout(batch, self.readout.weight.dtype)
-        responses = self._responses(layout.spectra)
-        entries = [basis_entries(response, layout) for response in responses]
+        pairs = GraphPairs(batch, self.readout.weight.dtype)
+        entries = [basis_entries(response, pairs) for response in self._responses(pairs.spectra)]
         nodes, bonds = self.atoms(batch), self.bonds(batch.bond_table)
         for layer, conv in enumerate(self.convs):
-            if layer < len(self.filters):
-                moments = cast(GraphBases, self.bases[layer]).moments(entries[layer], layout)
             if layer < len(self.bases):
-                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], layout, moments)
-            nodes = conv(nodes, bonds, bases, layout)
+                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
+            nodes = conv(nodes, bonds, bases, pairs)
         with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
-            return cast(Tensor, self.readout(pool(nodes, layout.by_graph, self.pooling)))
+            return cast(Tensor, self.readout(pool(nodes, pairs.by_graph, self.pooling)))
 
     def responses(self, batch: PackedGraphs) -> list[Tensor]:
-        """New eigenvalues ``[B, max_nodes, heads]`` of every filter: one, or one a layer if large.
+        """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.
 
         Those beyond a graph's size mean nothing.
         """
         check_packed(batch)
-        return self._responses(Layout(batch, self.readout.weight.dtype).tokens)
+        return self._responses(GraphPairs(batch, self.readout.weight.dtype).tokens)
 
-    def _responses(self, tokens: Tokens | PackedTokens) -> list[Tensor]:
+    def _responses(self, tokens: EigenvalueSet) -> list[Tensor]:
         filters = [cast(SpectralFilter, filt) for filt in self.filters]
-        if len(filters) > 1 and isinstance(tokens, PackedTokens):
+        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
             return list(decode_together(filters, tokens).unbind(0))
         return [filt.decode(tokens) for filt in filters]
-
-    def _draw_linear(self) -> None:
-        """Draw embeddings and linear weights with ``init_std``, if there is one."""
-        std = self.config["init_std"]
-        if std is None:
-            return
-        for name, module in self.named_modules():
-            if name.rpartition(".")[2] in PROJECTIONS:
-                continue  # for the reason given in :class:`specformer.Specformer`
-            if isinstance(module, (Linear, FeatureEmbedding)):
-                module.reset_parameters(std)
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=std)
-                nn.init.zeros_(module.bias)
-
-
-def _check(config: dict[str, Any]) -> None:
-    """Refuse what no other module would."""
-    check_choices(
-        config,
-        sharing=("small", "medium", "large"),
-        pooling=POOLINGS,
-        filter_activation=ACTIVATIONS,
-        bases_activation=ACTIVATIONS,
-    )
-    check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
-    check_flags(config, "encoding", "attention")
-    check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
-    check_std(config)

@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ class Pretrained(nn.Module):
 
     #: Constructor arguments, all of them, as JSON can hold them.
     config: dict[str, Any]
+    #: Arguments that earlier versions had, and the only value that a saved model may have for them.
+    retired: ClassVar[Mapping[str, Any]] = {"filter_activation": None}
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration and weights into ``folder``, each file atomically.
@@ -83,8 +85,7 @@ class Pretrained(nn.Module):
                 f"{folder}: checksum differs; {WEIGHTS} or {CONFIG} was altered or damaged."
             )
         try:
-            arguments = {name: value for name, value in config.items() if name != "model"}
-            model = _filled(cls(**arguments), state)
+            model = _filled(cls(**arguments(config, cls.retired)), state)
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return (_changed(model, changes) if changes else model).eval()
@@ -102,6 +103,14 @@ def given(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _plain(value) for name, value in scope.items() if name not in ("self", "__class__")
     }
+
+
+def arguments(saved: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from a saved configuration, without those that are retired."""
+    for name, value in retired.items():
+        if saved.get(name, value) != value:
+            raise ConfigError(f"{name}={saved[name]!r} is no longer supported; train again without")
+    return {name: value for name, value in saved.items() if name not in ("model", *retired)}
 
 
 def _plain(value: Any) -> Any:

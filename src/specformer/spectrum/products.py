@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.fused import runs_on
+from specformer.kernels import runs_on
 from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
 
 #: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
@@ -50,7 +50,7 @@ class ResidentProduct:
         brief = self._is_brief(x)
         if self._is_skinny(x, forward, brief):
             # Late: importing Triton takes a while and only helps on a GPU.
-            from specformer.spectrum.skinny import skinny_product
+            from specformer.kernels.triton.skinny import skinny_product
 
             return skinny_product(self._brief_copy() if brief else self._lined_copy(), x, forward)
         if brief:
@@ -66,7 +66,7 @@ class ResidentProduct:
         )
 
     def _is_skinny(self, x: Tensor, forward: bool, brief: bool) -> bool:
-        """Whether :mod:`specformer.spectrum.skinny` multiplies, in bfloat16 if brief or in TF32."""
+        """Whether our own kernel (``skinny``) multiplies, in bfloat16 if brief or in TF32."""
         return (
             1 <= x.shape[1] <= _FEW
             and len(x) == self.vectors.shape[0 if forward else 1]
@@ -75,7 +75,7 @@ class ResidentProduct:
             and (brief or self.vectors.dtype == torch.float32)
             and x.device == self.vectors.device
             and torch.get_float32_matmul_precision() != "highest"
-            and runs_on(x.device)
+            and runs_on(x.device, "skinny")
             and (not x.is_cuda or torch.cuda.get_device_capability(x.device) >= (8, 0))
             and not torch.is_autocast_enabled(x.device.type)
             and not torch.compiler.is_compiling()

@@ -3,13 +3,12 @@ from __future__ import annotations
 import networkx as nx
 import torch
 from tests.baselines.graphs.small_models import model_of
-from tests.graph_reference import Molecule, embed
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 from tests.nn.plain_twin import assert_twins, state_of
-from tests.reference import part
 from torch.nn.functional import gelu, layer_norm
 
 from specformer.baselines.graphs import GraphGraphormer
+from specformer.reference import Molecule, embed, part
 
 
 def bias_of(model: GraphGraphormer, one: Molecule) -> torch.Tensor:

@@ -9,7 +9,7 @@ from tests.nn.plain_twin import assert_twins, scrambled
 
 from specformer.baselines.graphs.gsn import GSNLayer, ring_numbers
 from specformer.baselines.graphs.parts.ring_list import Rings
-from specformer.nn.batch_norm import CountedRows
+from specformer.kernels.masked_norm import CountedRows
 
 CAGES = [*MOLECULES, molecule(nx.hypercube_graph(3), seed=7), molecule(nx.complete_graph(7))]
 

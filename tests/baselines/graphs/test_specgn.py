@@ -6,15 +6,14 @@ import pytest
 import scipy.linalg
 import torch
 from tests.baselines.graphs.small_models import COLUMNS, fresh, model_of
-from tests.graph_reference import Molecule, combined_bases, convolution, embed
 from tests.nn.molecules import MOLECULES, molecule, pack
 from tests.nn.plain_twin import assert_twins, state_of
-from tests.reference import part
 
 from specformer.baselines.graphs import SpecGN
 from specformer.baselines.graphs.specgn import smoothed_powers
 from specformer.errors import ConfigError
-from specformer.nn.graph_bases import Layout, basis_entries
+from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.reference import Molecule, combined_graph_bases, embed, graph_convolution, part
 
 
 def with_loops(one: Molecule) -> np.ndarray:
@@ -34,7 +33,7 @@ LOOPED = [
 
 def powers(molecules: list[Molecule], order: int, exponent: float) -> list[torch.Tensor]:
     """[I ‖ S ‖ … ‖ S^K] of every molecule, n×n×(K + 1), as the model has them."""
-    layout = Layout(pack(molecules), torch.float64)
+    layout = GraphPairs(pack(molecules), torch.float64)
     entries = basis_entries(smoothed_powers(layout.tokens.values, order, exponent), layout)
     blocks = entries.split([len(one.nodes) ** 2 for one in molecules])
     pairs = zip(blocks, molecules, strict=True)
@@ -86,13 +85,13 @@ def test_model_against_the_formula(molecules, norm, normalise) -> None:
     def plain() -> torch.Tensor:
         state = state_of(model)
         raw = [literal(one) for one in molecules]
-        filters = combined_bases(part(state, "filters.bases"), raw, settings, training=True)
+        filters = combined_graph_bases(part(state, "filters.bases"), raw, settings, training=True)
         kinds = [count + 1 for count in COLUMNS[1]]
         hidden = [embed(part(state, "atoms"), one.nodes, COLUMNS[0]) for one in molecules]
         bonds = [embed(part(state, "bonds"), one.bonds, kinds) for one in molecules]
         for layer in range(2):
             own = part(state, f"convs.{layer}")
-            hidden = convolution(own, hidden, bonds, filters, training=True)
+            hidden = graph_convolution(own, hidden, bonds, filters, training=True)
         means = torch.stack([rows.mean(dim=0) for rows in hidden])
         return model.readout(model.head(means))
 

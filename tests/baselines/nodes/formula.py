@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.nn.linear import LayerNorm, Linear
+from specformer.nn.layers.linear import LayerNorm, Linear
 
 
 def assert_computes(

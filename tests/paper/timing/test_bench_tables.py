@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from specformer.paper import results as ledger
-
 from specformer.paper.timing.bench_tables import bench_grids, bench_markdown
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests import reference
 from tests.nn.plain_twin import state_of
 from tests.training.small_graphs import small_set
 
-from specformer import GraphSpecformer
+from specformer import GraphSpecformer, reference
 from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.spectrum import decompose_many
 from specformer.tasks.graphs.pictures import filter_pictures

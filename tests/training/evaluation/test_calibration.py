@@ -10,7 +10,7 @@ from tests.training.small_graphs import small_model, small_set, small_task
 from specformer.baselines.graphs import GraphGraphormer
 from specformer.datasets.batches import Batches
 from specformer.errors import ConfigError
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.training.evaluation.calibration import Calibration
 from specformer.training.evaluation.graphs import Work
 

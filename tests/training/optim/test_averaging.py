@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.training.optim.averaging import WeightAverage
 
 

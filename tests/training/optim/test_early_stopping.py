@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.linear import Linear
+from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.optim.early_stopping import EarlyStopping
 

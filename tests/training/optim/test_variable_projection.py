@@ -16,6 +16,7 @@ from tests.training.small_signals import (
 
 from specformer import Specformer
 from specformer.errors import ConfigError
+from specformer.nn.filter.tokens import encoded
 from specformer.training.engine.stacking import stack, unstack
 from specformer.training.loops.signals import fit_signals
 from specformer.training.optim.schedule import Schedule
@@ -39,7 +40,8 @@ def test_readout_is_numpys_least_squares(landmarks):
     readout = ProjectedReadout(model, energy, targets)
     points = SPECTRUM.landmarks(landmarks) if landmarks else None
     gains = readout.gains(TOKENS, points).detach().numpy()
-    hidden = model.filters[0].encoder(TOKENS, points)[0].detach().numpy()
+    filt = model.filters[0]
+    hidden = encoded(filt.encoder, filt.decoder, TOKENS, points, None)[0].detach().numpy()
     for run in range(RUNS):
         features = np.column_stack([np.ones(POINTS), hidden[run]])
         root = np.sqrt(energy[run].numpy())[:, None]
@@ -126,7 +128,6 @@ def test_the_loss_bounds_the_error_over_the_mask():
         {"num_layers": 2},
         {"num_heads": 2},
         {"decoder": "heads"},
-        {"filter_activation": "relu"},
         {"bias": True},
         {"activation": "relu"},
         {"norm": "layer"},

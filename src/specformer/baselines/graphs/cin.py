@@ -15,10 +15,11 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     check_max_ring,
 )
 from specformer.baselines.graphs.parts.ring_list import Rings
-from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.pooling import Pooling, pool
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import widened
+from specformer.nn.conv.pooling import Pooling, pool
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.parts.bonds import Bonds
 from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, PooledBaseline
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.kernels.segments import widened
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-8

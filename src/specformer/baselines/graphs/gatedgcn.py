@@ -15,11 +15,11 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     normalised,
 )
 from specformer.baselines.graphs.parts.random_walks import return_probabilities
+from specformer.kernels.segments import segment_sum, widened
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling, pool
+from specformer.nn.conv.pooling import Pooling, pool
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import segment_sum, widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-6

@@ -13,8 +13,8 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     PooledBaseline,
     normalised,
 )
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

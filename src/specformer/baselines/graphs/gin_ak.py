@@ -15,11 +15,12 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     normalised,
 )
 from specformer.baselines.graphs.parts.shortest_paths import ShortestPaths
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import segment_sum, widened
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import segment_sum, widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

@@ -16,10 +16,11 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     normalised,
 )
 from specformer.baselines.graphs.parts.ring_list import Rings
-from specformer.nn.batch_norm import BatchNorm, CountedRows
-from specformer.nn.pooling import Pooling
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import widened
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Numbers of rings of one length that are told apart: 0, 1, 2, 3, and 4 or more.

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.parts.bonds import Bonds, spread
 from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, PooledBaseline
+from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_positive, check_split
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Variances up to this one count as zero: the square root has no slope there.

@@ -16,12 +16,12 @@ from specformer.baselines.graphs.parts.graph_baseline import (
 )
 from specformer.baselines.graphs.parts.pair_attention import PairAttention
 from specformer.errors import ConfigError
+from specformer.kernels.segments import segment_softmax, widened
 from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
-from specformer.nn.batch_norm import BatchNorm
-from specformer.nn.embedding import FeatureEmbedding
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.embedding import FeatureEmbedding
+from specformer.nn.conv.pooling import Pooling
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
-from specformer.nn.segments import segment_softmax, widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Finite stand-in for minus infinity, because minus infinity less itself is not a number.

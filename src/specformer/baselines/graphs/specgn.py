@@ -11,18 +11,13 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.parts.bonds import Bonds
 from specformer.baselines.graphs.parts.graph_baseline import PooledBaseline
 from specformer.errors import ConfigError
+from specformer.kernels.messages import Logits
 from specformer.nn.argument_checks import check_counts, check_numbers
-from specformer.nn.embedding import FeatureEmbedding
-from specformer.nn.graph_bases import (
-    BasesNorm,
-    GraphBases,
-    Layout,
-    Logits,
-    Normalisation,
-    basis_entries,
-)
-from specformer.nn.graph_conv import GraphConv
-from specformer.nn.pooling import Pooling
+from specformer.nn.conv.embedding import FeatureEmbedding
+from specformer.nn.conv.graph_bases import BasesNorm, GraphBases, Normalisation
+from specformer.nn.conv.graph_conv import GraphConv
+from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.nn.conv.pooling import Pooling
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -64,7 +59,7 @@ class ChannelFilters(nn.Module):
         channels: d.
         order: K.
         exponent: :math:`\rho`, 1 for the matrix as it is.
-        norm, normalise: see :class:`~specformer.nn.graph_bases.GraphBases`.
+        norm, normalise: see :class:`~specformer.nn.conv.graph_bases.GraphBases`.
 
     Shapes: output ``[P, channels]``, before their softmax where kernels take that.
     """
@@ -86,7 +81,7 @@ class ChannelFilters(nn.Module):
         self.order, self.exponent = order, exponent
         self.bases = GraphBases(order, channels, norm=norm, activation="gelu", normalise=normalise)
 
-    def forward(self, layout: Layout) -> Tensor | Logits:
+    def forward(self, layout: GraphPairs) -> Tensor | Logits:
         with torch.no_grad():
             powers = smoothed_powers(layout.spectra.values, self.order, self.exponent)
             entries = basis_entries(powers, layout)
@@ -108,7 +103,7 @@ class SpecGN(PooledBaseline):
 
     with j over all nodes of the graph, "no bond" as a kind of bond, and one
     :class:`ChannelFilters` for all layers: Specformer's layer
-    (:class:`~specformer.nn.graph_conv.GraphConv`) over powers of a matrix in place of learned
+    (:class:`~specformer.nn.conv.graph_conv.GraphConv`) over powers of a matrix in place of learned
     functions of its eigenvalues. The authors take A + I as it is; here it is the matrix whose
     spectra batches hold, in the recipes :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`. On ZINC
     their FFN has GELU for ReLU. Their other way to smooth a spectrum, :math:`\tilde D^\epsilon
@@ -117,7 +112,7 @@ class SpecGN(PooledBaseline):
     Args:
         order, exponent: see :class:`ChannelFilters`.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
-            :class:`~specformer.nn.graph_bases.GraphBases`; the authors use both on MolPCBA.
+            :class:`~specformer.nn.conv.graph_bases.GraphBases`; the authors use both on MolPCBA.
         dropout: on the sum of messages and on the output of FFN.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.

@@ -10,7 +10,7 @@ from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class ChebConv(nn.Module):

@@ -9,7 +9,7 @@ from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class GCNConv(nn.Module):

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from specformer.baselines.nodes.parts.arguments import check_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.transformer import Attention, Transformer, working_type
-from specformer.nn import kernels
+from specformer.kernels import usable
 
 _INIT_STD = 0.02
 #: Pairs of nodes whose gradients are summed by bucket at a time: 0.4 GB of zeros and ones.
@@ -70,8 +70,10 @@ class DistanceAttention:
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         tables = self.table.expand(len(query), -1, -1)
-        if kernels.usable(query, self.table):
-            return kernels.distance_attention(query, key, value, tables, self.distances)
+        if usable("distance_attention", query, self.table):
+            from specformer.kernels.triton.attention.distance_attention import distance_attention
+
+            return distance_attention(query, key, value, tables, self.distances)
         runs = [
             # Nothing in it is random.
             checkpoint(self._one, *run, use_reentrant=False, preserve_rng_state=False)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class H2GCN(nn.Module):

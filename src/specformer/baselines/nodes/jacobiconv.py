@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import jacobi
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class JacobiConv(nn.Module):

@@ -15,7 +15,7 @@ from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import monomial
 from specformer.errors import ConfigError
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 _FILTER_CHANNELS = 32
 

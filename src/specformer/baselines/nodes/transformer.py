@@ -11,7 +11,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.nn.argument_checks import check_split
-from specformer.nn.linear import LayerNorm, Linear
+from specformer.nn.layers.linear import LayerNorm, Linear
 
 
 class Attention(Protocol):

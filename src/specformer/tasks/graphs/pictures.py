@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from specformer.nn import GraphSpecformer
-from specformer.nn.attention import band_of
 from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter.condensation import band_of, condensed_attention
 from specformer.spectrum import ManySpectra
 from specformer.spectrum.distinct import distinct
 from specformer.spectrum.many.spectra import Matrix
@@ -42,7 +42,7 @@ def filter_pictures(
         frequencies.append(_frequencies(values, matrix))
         responses.append(filt(values))
         own = _frequencies(tokens.values, matrix)
-        condensed = filt.encoder.condensed_attention(tokens, frequencies=own)
+        condensed = condensed_attention(filt.encoder, tokens, frequencies=own)
         in_bands = nn.functional.one_hot(band_of(own), 3).to(like).mT @ tokens.weights
         shares, mass = shares + in_bands[:, None] * condensed, mass + in_bands
     return {

@@ -54,7 +54,6 @@ class GraphModel:
     pooling: Literal["mean", "sum", "max"] = "mean"
     num_blocks: int = 1
     decoder: Literal["joint", "heads"] = "joint"
-    filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0
     encoding: bool = True
     attention: bool = True

@@ -41,7 +41,6 @@ class NodeModel:
     feature_layers: Literal[1, 2] = 2
     second_dropout: Literal["inside", "after"] = "inside"
     decoder: Literal["joint", "heads"] = "joint"
-    filter_activation: Literal["relu", "gelu", "tanh"] | None = None
     epsilon: float = 100.0
     encoding: bool = True
     attention: bool = True

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.batches import Batch, Batches
 from specformer.errors import ConfigError, RunError
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import BatchNorm
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 
 #: PyTorch's own levels (``torch.set_float32_matmul_precision``): float32, TF32, and TF32 with
-#: attention (:func:`specformer.nn.attention.carried_attention`) and products with large U
-#: (:meth:`specformer.Spectrum.gft`) in bfloat16.
+#: attention (:func:`specformer.kernels.weighted_attention.carried_attention`) and products with
+#: large U (:meth:`specformer.Spectrum.gft`) in bfloat16.
 Precision = Literal["highest", "high", "medium"]
 
 

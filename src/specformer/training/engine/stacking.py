@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import BatchNorm
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -38,7 +38,7 @@ def stack(models: Sequence[Model], runs: int | None = None) -> Model:
     ``runs``: how many models there have to be; any other number is refused.
 
     Example:
-        >>> from specformer.nn.linear import Linear
+        >>> from specformer.nn.layers.linear import Linear
         >>> stack([Linear(2, 3), Linear(2, 3)])(torch.zeros(5, 2)).shape
         torch.Size([2, 5, 3])
     """

@@ -9,7 +9,7 @@ import torch
 from specformer.datasets.batches import Batches, batch_stream
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError
-from specformer.nn.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.training.engine.capture import Repeated
 from specformer.training.evaluation.graphs import MOST_CAPTURED, WIDER, Work
 

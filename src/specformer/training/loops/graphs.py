@@ -21,7 +21,7 @@ from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, check_known
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
-from specformer.nn.embedding import NodeEmbedding
+from specformer.nn.conv.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.engine.capture import RepeatedByShape, differentiate

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
 from specformer.errors import check_known
-from specformer.nn.sparse_features import SparseFeatures
+from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.stacking import stack, trained_state

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
-from specformer.nn.bases import LinearBases
-from specformer.nn.decoder import JointDecoder
-from specformer.nn.linear import Linear
+from specformer.nn.conv.bases import LinearBases
+from specformer.nn.filter.decoder import JointDecoder
+from specformer.nn.filter.tokens import encoded
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum import Keys, Tokens
 
 #: Keeps the normal equations solvable when features are nearly dependent; relative to a unit
@@ -43,8 +44,8 @@ class ProjectedReadout:
             )
         self.filter: SpectralFilter = model.filters[0]  # type: ignore[assignment]
         decoder, bases = self.filter.decoder, model.convs[0].bases
-        if not isinstance(decoder, JointDecoder) or config["filter_activation"] is not None:
-            raise ConfigError("variable projection needs decoder='joint' without an activation.")
+        if not isinstance(decoder, JointDecoder):
+            raise ConfigError("variable projection needs decoder='joint'.")
         assert isinstance(bases, LinearBases)
         self.linear = decoder.linear
         self.energy = energy
@@ -61,7 +62,8 @@ class ProjectedReadout:
 
     def gains(self, tokens: Tokens, landmarks: Keys | None) -> Tensor:
         """The best gains ``[runs, p]`` the present features allow; the decoder is set to them."""
-        hidden, _, _ = self.filter.encoder(tokens, landmarks)
+        filt = self.filter
+        hidden, *_ = encoded(filt.encoder, filt.decoder, tokens, landmarks, None)
         features = torch.cat([torch.ones_like(hidden[..., :1]), hidden], dim=-1)
         with torch.no_grad():
             theta = self._solve(features.double())

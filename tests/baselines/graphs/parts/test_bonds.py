@@ -8,7 +8,7 @@ from tests.nn.molecules import MOLECULES, pack
 
 from specformer.baselines.graphs.parts.bonds import Bonds, spread
 from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding
-from specformer.nn.segments import contiguous_segments, scattered_segments
+from specformer.kernels.segments import contiguous_segments, scattered_segments
 
 PADDED = pack(MOLECULES, spare_nodes=3, spare_pairs=5, spare_graphs=1, max_nodes=8)
 BONDS = Bonds.of(PADDED, torch.float64)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from specformer.baselines.graphs.parts.bonds import spread
-from specformer.nn.batch_norm import CountedRows
-from specformer.nn.segments import Segments, scattered_segments, segment_sum
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import Segments, scattered_segments, segment_sum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

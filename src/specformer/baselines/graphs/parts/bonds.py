@@ -12,11 +12,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.batch_norm import CountedRows
-from specformer.nn.first_order import first_order
-from specformer.nn.graph_bases import Layout
-from specformer.nn.graph_conv import filtered_sum
-from specformer.nn.segments import Segments, scattered_segments, widened
+from specformer.kernels.first_order import first_order
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.messages import filtered_sum
+from specformer.kernels.segments import Segments, scattered_segments, widened
+from specformer.nn.conv.graph_pairs import GraphPairs
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -32,7 +32,7 @@ class Bonds:
         by_source: pairs by the node that they come from.
     """
 
-    layout: Layout
+    layout: GraphPairs
     weight: Tensor
     degree: Tensor
     counted: CountedRows
@@ -41,7 +41,7 @@ class Bonds:
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
         """The bonds of a batch, weights in the given precision."""
-        layout = Layout(batch, dtype)
+        layout = GraphPairs(batch, dtype)
         joined = (batch.bond > 0) & batch.pair_mask
         weight = joined.to(dtype).unsqueeze(-1)
         return cls(

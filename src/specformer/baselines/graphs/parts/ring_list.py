@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.parts.bond_list import BondList
 from specformer.baselines.graphs.parts.bonds import spread
 from specformer.errors import ConfigError
-from specformer.nn.batch_norm import CountedRows
-from specformer.nn.segments import Segments, scattered_segments, segment_sum
+from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.segments import Segments, scattered_segments, segment_sum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.nodes.parts.arguments import one_line
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
-from specformer.nn.linear import Linear
+from specformer.nn.layers.linear import Linear
 
 
 class FeatureMLP(nn.Module):

@@ -11,7 +11,7 @@ from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
-from specformer.nn.derived import Derived
+from specformer.nn.layers.derived import Derived
 
 
 class NonNegativePolynomial(Derived):

@@ -1,0 +1,157 @@
+r"""Sums, maxima and softmaxes over groups of rows, without waiting for the host.
+
+Rows of one node or of one graph form a segment. Shapes never depend on values, so that a step made
+of these can be captured once and replayed, and sums are taken in the same order each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.kernels import usable
+from specformer.kernels.first_order import first_order
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Which of S segments each of P rows belongs to.
+
+    Args:
+        index: ``[P]`` a row's segment; S for a row of none, as padding is.
+        offsets: ``[S + 1]`` where each segment begins among the rows, or among ``order``.
+        order: ``[P]`` rows sorted by segment; None where they lie so.
+
+    Example:
+        >>> segments = contiguous_segments(torch.tensor([2, 1]), num_rows=4)
+        >>> segments.index.tolist()
+        [0, 0, 1, 2]
+        >>> segment_sum(torch.tensor([[1.0], [2.0], [3.0], [9.0]]), segments)
+        tensor([[3.],
+                [3.]])
+    """
+
+    index: Tensor
+    offsets: Tensor
+    order: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def is_empty(self) -> Tensor:
+        """``[S]`` true for a segment without rows."""
+        return self.offsets.diff() == 0
+
+    def sum(self, rows: Tensor) -> Tensor:
+        """The sums ``[S, channels]`` of rows ``[P, channels]``, in float32 or better."""
+        rows = widened(rows)
+        if self.order is None and usable("segment_sum", rows):
+            from specformer.kernels.triton.pairs.segment_sum import contiguous_sum
+
+            return contiguous_sum(rows, self.offsets)
+        by_device = sum_by_index if rows.device.type == "cpu" else sum_by_offsets
+        return by_device(rows, self)
+
+    def max(self, rows: Tensor) -> Tensor:
+        """The largest of each segment's rows, which lie in order; 0 without any."""
+        largest = torch.segment_reduce(rows, "max", offsets=self.offsets, axis=0, unsafe=True)
+        return largest.masked_fill(self.is_empty.unsqueeze(-1), 0.0)
+
+    def spread(self, values: Tensor, outside: float = 0.0) -> Tensor:
+        """Each row's own of the values ``[S, channels]``; ``outside`` for a row of no segment."""
+        padded = nn.functional.pad(values, (0, 0, 0, 1), value=outside)
+        return padded.index_select(0, self.index)
+
+
+def widened(x: Tensor) -> Tensor:
+    """The tensor in float32 if it has less: sums and statistics need the digits."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def contiguous_segments(lengths: Tensor, num_rows: int) -> Segments:
+    """Segments of these lengths one after another; what remains of the rows is in none."""
+    ends = lengths.cumsum(0)
+    rows = torch.arange(num_rows, device=lengths.device)
+    index = torch.searchsorted(ends, rows, right=True)
+    return Segments(index, nn.functional.pad(ends, (1, 0)))
+
+
+def scattered_segments(index: Tensor, count: int) -> Segments:
+    """Segments of rows in any order; an index of ``count`` means none.
+
+    Example:
+        >>> scattered_segments(torch.tensor([1, 0, 1]), 2).order.tolist()
+        [1, 0, 2]
+    """
+    ordered, order = torch.sort(index, stable=True)
+    starts = torch.arange(count + 1, device=index.device)
+    return Segments(index, torch.searchsorted(ordered, starts), order)
+
+
+def sum_by_index(rows: Tensor, segments: Segments) -> Tensor:
+    """Add row after row: four times faster than :func:`sum_by_offsets` on a CPU."""
+    sums = rows.new_zeros(segments.count + 1, rows.shape[1])
+    return sums.index_add_(0, segments.index, rows)[:-1]
+
+
+def sum_by_offsets(rows: Tensor, segments: Segments) -> Tensor:
+    """One thread per segment and channel: on a GPU, without atomic additions, so repeatable."""
+    if segments.order is not None:
+        rows = rows.index_select(0, segments.order)
+    # Checks would wait for the host.
+    return torch.segment_reduce(rows, "sum", offsets=segments.offsets, axis=0, unsafe=True)
+
+
+def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
+    """The sum of each segment's rows, ``[P, channels]`` to ``[S, channels]``."""
+    return cast(Tensor, _SegmentSum.apply(rows, segments))
+
+
+def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
+    r"""Each channel's shares within a segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`.
+
+    Segments are contiguous. Rows of no segment become zeros.
+
+    Example:
+        >>> rows = torch.tensor([[0.0], [0.0], [5.0], [7.0]])
+        >>> segment_softmax(rows, contiguous_segments(torch.tensor([2, 1]), 4)).flatten().tolist()
+        [0.5, 0.5, 1.0, 0.0]
+    """
+    return cast(Tensor, _SegmentSoftmax.apply(rows, segments))
+
+
+class _SegmentSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, segments: Segments) -> Tensor:
+        ctx.segments = segments
+        return segments.sum(rows)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.segments.spread(gradients[0]), None
+
+
+class _SegmentSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, segments: Segments) -> Tensor:
+        exact = widened(rows)
+        # Minus infinity outside of segments, so that padding has no share.
+        powers = (exact - segments.spread(segments.max(exact), outside=torch.inf)).exp_()
+        shares = powers.div_(segments.spread(segments.sum(powers), outside=1.0)).to(rows.dtype)
+        ctx.segments = segments
+        ctx.save_for_backward(shares)
+        return shares
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (shares,) = ctx.saved_tensors
+        weighted = gradients[0] * shares
+        mean = ctx.segments.spread(ctx.segments.sum(weighted))
+        return weighted.sub_(mean.mul_(shares)), None

@@ -1,0 +1,1 @@
+"""The Triton kernels themselves, each a function with a gradient of its own."""

@@ -1,0 +1,1 @@
+"""Attention kernels that never hold the scores of all pairs."""

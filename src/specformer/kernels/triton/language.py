@@ -1,0 +1,132 @@
+r"""Triton's language and compiler, and the functions that kernels share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+try:
+    import triton
+    from triton import language as tl
+except ImportError:  # kernels can then be imported, for their documentation, but not run
+    triton = tl = None
+
+__all__ = [
+    "COLUMNS",
+    "LOG2_E",
+    "blocks",
+    "clear_padding",
+    "dot_precision",
+    "gelu",
+    "gelu_slope",
+    "jit",
+    "messages",
+    "normal",
+    "power_of_two",
+    "tl",
+]
+
+#: Channels that a program works on: 32 floats are the 128 bytes that a GPU reads at once.
+COLUMNS = 32
+#: Of :math:`2^{x \log_2 e} = e^x`: a GPU has the power of two as an instruction.
+LOG2_E = tl.constexpr(1.4426950408889634) if tl else 1.4426950408889634
+#: Arguments of kernels that change from call to call: each value would cost a compilation.
+_VARYING = (
+    "all_rows",
+    "chunk",
+    "graphs",
+    "lines",
+    "pairs",
+    "parts",
+    "rows",
+    "size",
+    "sources",
+    "targets",
+)
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """``triton.jit``, or the plain function without Triton."""
+    if triton is None:
+        return function
+    named = inspect.signature(function).parameters
+    return triton.jit(function, do_not_specialize=[name for name in _VARYING if name in named])
+
+
+def blocks(length: int, size: int) -> int:
+    """How many blocks of ``size`` hold ``length``.
+
+    Example:
+        >>> blocks(33, 32)
+        2
+    """
+    return -(-length // size)
+
+
+def power_of_two(number: int, least: int = 1) -> int:
+    """The next power of two from ``number`` on, at least ``least``: blocks have such sizes.
+
+    Example:
+        >>> power_of_two(5), power_of_two(5, least=16)
+        (8, 16)
+    """
+    return max(least, 1 << max(number - 1, 0).bit_length())
+
+
+def dot_precision(exact: str) -> str:
+    """TF32 where PyTorch's own products may be so, else the given exact way."""
+    return exact if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+@jit
+def normal(x):
+    r"""The normal distribution's Φ(x), and :math:`e^{-x^2/2}`.
+
+    Φ to 3e-7, by a polynomial times that exponential (Abramowitz and Stegun, 7.1.26): a third of
+    the instructions of an error function, which passes over all pairs would wait for.
+    """
+    root = tl.rsqrt(1.0 + 0.23164189 * tl.abs(x))
+    t = root * root  # one instruction and a product; a division takes seven
+    power = tl.exp2(-0.7213475204444817 * x * x)
+    tail = 0.5307027145 * t - 0.7265760135
+    tail = tail * t + 0.7107068705
+    tail = tail * t - 0.142248368
+    tail = tail * t + 0.127414796
+    tail = tail * t * power
+    return tl.where(x < 0.0, tail, 1.0 - tail), power
+
+
+@jit
+def gelu(x):
+    """GELU, x Φ(x)."""
+    share, _ = normal(x)
+    return x * share
+
+
+@jit
+def gelu_slope(x):
+    """GELU's derivative, Φ(x) + x φ(x)."""
+    share, power = normal(x)
+    return share + x * 0.3989422804014327 * power
+
+
+@jit
+def messages(node, kind, k, source, column, mask, channels):
+    """GELU(node[s] + kind[k]) for sources s and kinds k ``[rows]``, and these columns."""
+    at_source = tl.load(node + source[:, None] * channels + column[None, :], mask=mask, other=0.0)
+    of_kind = tl.load(kind + k[:, None] * channels + column[None, :], mask=mask, other=0.0)
+    return gelu(at_source + of_kind)
+
+
+@jit
+def clear_padding(out, offsets, target, targets, pairs, column, width, ROWS: tl.constexpr):
+    """Zeros after the last pair, a share of them by each target: one program would take long."""
+    last = tl.load(offsets + targets)
+    for start in range(last + target * ROWS, pairs, targets * ROWS):
+        pair = start + tl.arange(0, ROWS)
+        mask = (pair < pairs)[:, None] & (column < width)[None, :]
+        place = out + pair[:, None] * width + column[None, :]
+        tl.store(place, 0.0, mask=mask)

@@ -1,0 +1,1 @@
+"""Kernels over the rows and columns of a matrix: sums, normalisation, linear maps."""

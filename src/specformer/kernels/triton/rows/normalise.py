@@ -1,0 +1,353 @@
+r"""Batch normalisation and ReLU or GELU, of a few thousand rows in one kernel each way."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from specformer.kernels.first_order import first_order
+from specformer.kernels.masked_norm import Averages
+from specformer.kernels.triton.language import (
+    COLUMNS,
+    blocks,
+    gelu,
+    gelu_slope,
+    jit,
+    power_of_two,
+    tl,
+)
+from specformer.kernels.triton.rows.columns import column_sum
+from specformer.kernels.triton.rows.moments import column_moments, update_averages
+
+#: Columns of a program that takes all rows: so few that there are enough programs.
+_COLUMNS = 4
+#: Most rows that a program takes; of more, many programs take some each.
+_ROWS = 4096
+#: Rows of each of those.
+_SOME = 128
+
+
+def normalised(
+    x: Tensor,
+    share: Tensor,
+    number: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    averages: Averages,
+    eps: float,
+    activation: Literal["relu", "gelu"] = "relu",
+) -> Tensor:
+    r""":math:`\sigma(w (x - \mu)/\sqrt{v + \varepsilon} + b)`; the averages take their part.
+
+    μ and v are those of the rows that count, v from squares about μ. A constant added to all rows
+    changes nothing but the running means, so the bias of a linear map before goes there, as the
+    averages' ``shift``, and its gradient is zero. Up to some thousand rows a program holds a few
+    columns whole and reads each number once; beyond, statistics are a pass of their own.
+
+    Shapes: x ``[rows, columns]``; share ``[rows, 1]``, one for a row that counts, else zero; number
+    ``[]``, how many count; weight and bias ``[columns]``; output as x.
+    """
+    shift, smooth = averages.shift, activation == "gelu"
+    out = _Normalised.apply(x, share, number, weight, bias, shift, averages, eps, smooth)
+    return cast(Tensor, out)
+
+
+class _Normalised(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        share: Tensor,
+        number: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        shift: Tensor,
+        averages: Averages,
+        eps: float,
+        smooth: bool,
+    ) -> Tensor:
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        affine = (weight, bias)
+        if len(x) > _ROWS:
+            mean, inverse = column_moments(x, share, number, averages, eps)
+            _some_forward[_tiles(x)](
+                x, *affine, mean, inverse, out, *x.shape, smooth, ROWS=_SOME, COLUMNS=COLUMNS
+            )
+        else:
+            mean, inverse = x.new_empty(2, x.shape[1])
+            _normalise_forward[_grid(x)](
+                x,
+                share,
+                number,
+                *affine,
+                averages.mean,
+                averages.var,
+                shift,
+                mean,
+                inverse,
+                out,
+                *x.shape,
+                averages.momentum,
+                eps,
+                smooth,
+                **_block(x),
+            )
+        ctx.save_for_backward(x, share, number, weight, bias, mean, inverse)
+        ctx.smooth = smooth
+        return out
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, share, number, *standard = ctx.saved_tensors
+        smooth = ctx.smooth
+        gradient = gradients[0].contiguous()
+        of_x = torch.empty_like(x)
+        if len(x) > _ROWS:
+            tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
+            parts = x.new_empty(tiles[0], 2 * x.shape[1])
+            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, smooth, **block)
+            sums = torch.cat([column_sum(parts), x.new_zeros(x.shape[1])])
+            _some_backward[tiles](
+                gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, **block
+            )
+        else:
+            sums = x.new_empty(3 * x.shape[1])
+            _normalise_backward[_grid(x)](
+                gradient, x, share, number, *standard, of_x, sums, *x.shape, smooth, **_block(x)
+            )
+        of_bias, of_weight, of_shift = sums.view(3, -1)
+        return of_x, None, None, of_weight, of_bias, of_shift, None, None, None
+
+
+def _grid(x: Tensor) -> tuple[int]:
+    return (blocks(x.shape[1], _COLUMNS),)
+
+
+def _tiles(x: Tensor) -> tuple[int, int]:
+    return blocks(len(x), _SOME), blocks(x.shape[1], COLUMNS)
+
+
+def _block(x: Tensor) -> dict[str, Any]:
+    rows = power_of_two(len(x), least=256)
+    # Eight rows a thread: enough reads at once, and few enough registers.
+    return {"ROWS": rows, "COLUMNS": _COLUMNS, "num_warps": min(max(rows // 256, 4), 16)}
+
+
+@jit
+def _tile(x, start, rows, columns, column, ROWS: tl.constexpr):
+    """Rows from ``start`` on, their places and which of them there are."""
+    row = start + tl.arange(0, ROWS)
+    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    place = row[:, None] * columns + column[None, :]
+    return tl.load(x + place, mask=mask, other=0.0), place, mask
+
+
+@jit
+def _counted(share, start, rows, ROWS: tl.constexpr):
+    row = start + tl.arange(0, ROWS)
+    return tl.load(share + row, mask=row < rows, other=0.0)[:, None]
+
+
+@jit
+def _activated(x, SMOOTH: tl.constexpr):
+    """GELU, or ReLU; what is no number stays so, where a maximum would make it zero."""
+    return gelu(x) if SMOOTH else tl.where(x < 0.0, 0.0, x)
+
+
+@jit
+def _normalise_forward(
+    x,
+    share,
+    number,
+    weight,
+    bias,
+    average_mean,
+    average_var,
+    shift,
+    mean_out,
+    inverse_out,
+    out,
+    rows,
+    columns,
+    momentum,
+    eps,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    n = tl.load(number)
+    some = tl.maximum(n, 1.0)
+    gamma = tl.load(weight + column, mask=inside, other=0.0)
+    low = tl.load(bias + column, mask=inside, other=0.0)
+    values, place, mask = _tile(x, 0, rows, columns, column, ROWS)
+    counted = _counted(share, 0, rows, ROWS)
+    mean = tl.sum(values * counted, axis=0) / some
+    centred = values - mean[None, :]
+    var = tl.sum(centred * centred * counted, axis=0) / some
+    inverse = tl.rsqrt(var + eps)
+    normal = centred * (gamma * inverse)[None, :] + low[None, :]
+    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
+    tl.store(mean_out + column, mean, mask=inside)
+    tl.store(inverse_out + column, inverse, mask=inside)
+    update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside)
+
+
+@jit
+def _passed(
+    gradient,
+    x,
+    start,
+    rows,
+    columns,
+    column,
+    mean,
+    inverse,
+    gamma,
+    low,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """What the activation lets through of the gradient, the normalised rows, and where they lie."""
+    values, place, mask = _tile(x, start, rows, columns, column, ROWS)
+    normal = (values - mean[None, :]) * inverse[None, :]
+    g = tl.load(gradient + place, mask=mask, other=0.0)
+    scaled = normal * gamma[None, :] + low[None, :]
+    if SMOOTH:
+        g *= gelu_slope(scaled)
+    else:
+        g = tl.where(scaled <= 0.0, 0.0, g)
+    return g, normal, place, mask
+
+
+@jit
+def _standard(weight, bias, mean, inverse, column, inside):
+    """Scale, shift, mean and inverse deviation of these columns."""
+    gamma = tl.load(weight + column, mask=inside, other=0.0)
+    low = tl.load(bias + column, mask=inside, other=0.0)
+    middle = tl.load(mean + column, mask=inside, other=0.0)
+    return gamma, low, middle, tl.load(inverse + column, mask=inside, other=0.0)
+
+
+@jit
+def _normalise_backward(
+    gradient,
+    x,
+    share,
+    number,
+    weight,
+    bias,
+    mean,
+    inverse,
+    of_x,
+    sums,
+    rows,
+    columns,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    g, normal, place, mask = _passed(
+        gradient, x, 0, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
+    )
+    total = tl.sum(g, axis=0)
+    slope = tl.sum(g * normal, axis=0)
+    # Every row that counts adds through the mean, and through the variance.
+    counted = _counted(share, 0, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
+    g -= counted * (total[None, :] + normal * slope[None, :])
+    tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)
+    tl.store(sums + column, total, mask=inside)
+    tl.store(sums + columns + column, slope, mask=inside)
+    tl.store(sums + 2 * columns + column, tl.zeros([COLUMNS], tl.float32), mask=inside)
+
+
+# --- many rows: some of them a program ------------------------------------------------------------
+
+
+@jit
+def _some_forward(
+    x,
+    weight,
+    bias,
+    mean,
+    inverse,
+    out,
+    rows,
+    columns,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, column < columns)
+    start = tl.program_id(0).to(tl.int64) * ROWS
+    values, place, mask = _tile(x, start, rows, columns, column, ROWS)
+    normal = (values - middle[None, :]) * (gamma * each)[None, :] + low[None, :]
+    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
+
+
+@jit
+def _some_sums(
+    gradient,
+    x,
+    weight,
+    bias,
+    mean,
+    inverse,
+    parts,
+    rows,
+    columns,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    part = tl.program_id(0).to(tl.int64)
+    g, normal, _, _ = _passed(
+        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
+    )
+    place = parts + part * 2 * columns + column
+    tl.store(place, tl.sum(g, axis=0), mask=inside)
+    tl.store(place + columns, tl.sum(g * normal, axis=0), mask=inside)
+
+
+@jit
+def _some_backward(
+    gradient,
+    x,
+    share,
+    number,
+    weight,
+    bias,
+    mean,
+    inverse,
+    sums,
+    of_x,
+    rows,
+    columns,
+    SMOOTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
+    start = tl.program_id(0).to(tl.int64) * ROWS
+    g, normal, place, mask = _passed(
+        gradient, x, start, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
+    )
+    total = tl.load(sums + column, mask=inside, other=0.0)
+    slope = tl.load(sums + columns + column, mask=inside, other=0.0)
+    counted = _counted(share, start, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
+    g -= counted * (total[None, :] + normal * slope[None, :])
+    tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)

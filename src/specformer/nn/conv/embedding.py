@@ -1,0 +1,185 @@
+r"""Vectors for what is known of atoms and of bonds."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.kernels.first_order import first_order
+from specformer.nn.argument_checks import check_counts
+from specformer.nn.layers.derived import Derived
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+#: A matrix of ones and zeros this wide is small enough to be made at every step.
+_MOST_VALUES = 1024
+
+
+def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
+    """How many values each column may take, as a list; anything else is refused under ``name``.
+
+    Example:
+        >>> checked_cardinalities("node_cardinalities", (28, 4))
+        [28, 4]
+    """
+    try:
+        counts = [operator.index(count) for count in given]
+    except TypeError:  # a plain number, or something that is no whole number
+        counts = []
+    if not counts or min(counts) < 1:
+        raise ConfigError(f"{name}={given!r}: give a list, one number of at least 1 a column.")
+    return counts
+
+
+class FeatureEmbedding(Derived):
+    r"""The sum of one learned vector a column, :math:`\sum_c W^{(c)}_{x_c}`.
+
+    The columns' tables lie one after another in one parameter. Values are taken as they are:
+    that they lie below their column's cardinality is checked where data are read.
+
+    Args:
+        cardinalities: how many values each column may take.
+        channels: width.
+
+    Shapes: features ``[rows, columns]`` integers, output ``[rows, channels]``.
+
+    Example:
+        >>> atoms = FeatureEmbedding([28], 4)
+        >>> torch.equal(atoms(torch.tensor([[5]]))[0], atoms.weight[5])
+        True
+    """
+
+    starts: Tensor
+
+    def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
+        super().__init__()
+        self.cardinalities = checked_cardinalities("cardinalities", cardinalities)
+        self.channels = channels
+        self.register_derived()
+        self.weight = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
+        self.reset_parameters()
+
+    def derived(self) -> dict[str, Tensor]:
+        """Where each column's table begins."""
+        ends = torch.tensor(self.cardinalities).cumsum(0)
+        return {"starts": nn.functional.pad(ends[:-1], (1, 0))}
+
+    def reset_parameters(self, std: float | None = None) -> None:
+        """N(0, ``std``²); else N(0, 1) for one column, and Xavier's range, as OGB has, for more."""
+        super().reset_parameters()
+        if std is not None or len(self.cardinalities) == 1:
+            nn.init.normal_(self.weight, std=1.0 if std is None else std)
+            return
+        for table in self.weight.detach().split(self.cardinalities):
+            nn.init.xavier_uniform_(table)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.shape[-1] != len(self.cardinalities):  # one column would be spread over all
+            raise ConfigError(
+                f"features have {features.shape[-1]} columns, but the model has cardinalities for "
+                f"{len(self.cardinalities)}: {self.cardinalities}."
+            )
+        rows = features.long() + self.starts
+        if self.weight.is_cuda and len(self.weight) <= _MOST_VALUES:
+            return summed_rows(rows, self.weight)
+        return nn.functional.embedding(rows, self.weight).sum(dim=-2)
+
+    def extra_repr(self) -> str:
+        return f"{self.cardinalities}, {self.channels}"
+
+
+class NodeEmbedding(FeatureEmbedding):
+    r"""Vectors for nodes, of their categories z and of the numbers x that they may have.
+
+    .. math::
+        \sum_c W^{(c)}_{z_c} + W \, \frac{x - \mu}{\sigma} + b
+
+    Args:
+        cardinalities: how many values each column of categories may take.
+        channels: width.
+        in_channels: numbers a node; 0 for none.
+
+    Shapes: a batch of N rows; output ``[N, channels]``.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
+        super().__init__(cardinalities, channels)
+        check_counts({"in_channels": in_channels}, "in_channels", least=0)
+        self.in_channels = in_channels
+        if in_channels:
+            self.numbers = nn.Linear(in_channels, channels)
+            self.register_buffer("mean", torch.zeros(in_channels))
+            self.register_buffer("std", torch.ones(in_channels))
+
+    def reset_parameters(self, std: float | None = None) -> None:
+        super().reset_parameters(std)
+        if hasattr(self, "mean"):  # not yet while it is made
+            nn.init.zeros_(self.mean)
+            nn.init.ones_(self.std)
+
+    def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
+        vectors = super().forward(batch.nodes)
+        given = 0 if batch.x is None else batch.x.shape[1]
+        if given != self.in_channels:
+            raise ConfigError(
+                f"the nodes have {given} numbers each, but the model has "
+                f"in_channels={self.in_channels}."
+            )
+        if batch.x is None:
+            return vectors
+        return vectors + cast(Tensor, self.numbers((batch.x.to(self.mean) - self.mean) / self.std))
+
+    @torch.no_grad()
+    def standardise(self, x: Tensor) -> None:
+        r"""Take :math:`\mu` and :math:`\sigma` from numbers ``[n, in_channels]``.
+
+        A number that never varies is only shifted.
+
+        Example:
+            >>> nodes = NodeEmbedding([1], 4, in_channels=2)
+            >>> nodes.standardise(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+            >>> nodes.mean.tolist(), nodes.std.tolist()
+            ([2.0, 5.0], [1.0, 1.0])
+        """
+        std, mean = torch.std_mean(x.double(), dim=0, correction=0)
+        varies = x.amin(dim=0) < x.amax(dim=0)
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(varies, std, 1.0))
+
+
+def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
+    r"""Sums of rows of a table, :math:`\sum_c W_{r_c}`, with a gradient that suits a GPU.
+
+    It is :math:`H^\top G` with H the matrix of ones where a row is taken: a product, and the same
+    each time, where PyTorch's own sorts the rows or adds them one after another.
+
+    Shapes: rows ``[n, columns]``, all different within a line; weight ``[values, channels]``,
+    output ``[n, channels]``.
+
+    Example:
+        >>> summed_rows(torch.tensor([[0, 2]]), torch.tensor([[1.0], [2.0], [4.0]]))
+        tensor([[5.]])
+    """
+    return cast(Tensor, _SummedRows.apply(rows, weight))
+
+
+class _SummedRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.values = len(weight)
+        return nn.functional.embedding(rows, weight).sum(dim=-2)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        (rows,) = ctx.saved_tensors
+        taken = gradients[0].new_zeros(len(rows), ctx.values).scatter_(1, rows, 1.0)
+        return None, taken.mT @ gradients[0]

@@ -1,0 +1,1 @@
+"""What the models are made of: maps, norms, activations and sparse features."""

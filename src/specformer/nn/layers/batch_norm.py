@@ -1,0 +1,211 @@
+r"""Batch normalisation that knows padding and stacked runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from specformer.errors import ConfigError
+from specformer.kernels import usable
+from specformer.kernels.first_order import first_order
+from specformer.kernels.masked_norm import Across, Averages, CountedRows, Sample, masked_norm
+from specformer.kernels.segments import widened
+from specformer.nn.layers.linear import LayerNorm
+
+Norm = Literal["batch", "layer"] | None
+
+
+class Moments(NamedTuple):
+    """Mean ``[channels]`` and covariance ``[channels, channels]`` of so many rows."""
+
+    mean: Tensor
+    covariance: Tensor
+    number: Tensor
+
+
+class BatchNorm(nn.Module):
+    r"""Each channel to zero mean and unit variance over the tokens of a batch.
+
+    In training the statistics are the batch's own and a running average of them is kept; in
+    evaluation that average is used. Unlike ``torch.nn.BatchNorm1d`` it can leave padding rows out
+    of the statistics, and its parameters and averages may carry a leading run axis
+    (:mod:`specformer.nn.layers.linear`). Fewer rows than two leave the averages as they are: a
+    batch of molecules may have no ring.
+
+    Args:
+        channels: width.
+        momentum: share of the newest batch in the running averages.
+        eps: added to the variance.
+
+    Shapes:
+        - input ``[..., tokens, channels]``; mask ``[tokens]``, true for rows that count, or
+          :class:`CountedRows`
+        - parameters and averages ``[channels]`` or ``[runs, channels]``
+
+    Example:
+        >>> BatchNorm(1)(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([True, True, False]))
+        tensor([[-1.0000],
+                [ 1.0000],
+                [ 7.0000]], grad_fn=<_MaskedBackward>)
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    #: Adds a tensor up over all workers that share a batch, in place; None for a worker alone.
+    #: Statistics of rows given with a mask are then those of the whole batch.
+    across: Across | None = None
+
+    def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.channels = channels
+        self.momentum = momentum
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+        nn.init.zeros_(self.running_mean)
+        nn.init.ones_(self.running_var)
+
+    def forward(self, x: Tensor, mask: Tensor | CountedRows | None = None) -> Tensor:
+        if not self.training:
+            mean, var = self.running_mean, self.running_var
+        elif mask is None:
+            tokens = x if self.weight.dim() > 1 else x.flatten(0, -2)  # no axis is one of runs
+            var, mean = torch.var_mean(tokens, dim=-2, correction=0)
+            if (number := tokens.shape[-2]) > 1:
+                self._average(mean, var * (number / (number - 1)), self.momentum)
+        else:
+            rows = CountedRows.of(mask, x.dtype) if isinstance(mask, Tensor) else mask
+            out, mean, var, total = masked_norm(
+                x, rows, self.weight, self.bias, self.eps, self.across
+            )
+            sample = rows.sample if self.across is None else Sample.of(total)
+            self._average(mean, var * sample.unbiased, self.momentum * sample.counts)
+            return out
+        scale = self.weight * (var + self.eps).rsqrt()
+        return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)
+
+    def activated(
+        self,
+        linear: nn.Linear,
+        x: Tensor,
+        rows: CountedRows,
+        activation: Literal["relu", "gelu"] = "relu",
+    ) -> Tensor:
+        """``activation(self(linear(x), rows))``, on a GPU by fused kernels after the product."""
+        if self.is_fused and usable("batch_norm", x, linear.weight):
+            from specformer.kernels.triton.rows.normalise import normalised
+
+            return normalised(
+                nn.functional.linear(x, linear.weight),
+                rows.share,
+                rows.number,
+                self.weight,
+                self.bias,
+                self._averages(linear.bias),
+                self.eps,
+                activation,
+            )
+        out = cast(Tensor, self(widened(linear(x)), rows))
+        return out.relu() if activation == "relu" else nn.functional.gelu(out)
+
+    def moments(self, x: Tensor, rows: CountedRows) -> Moments:
+        """Mean and covariance of the rows that count, of all workers."""
+        with torch.autocast(x.device.type, enabled=False):
+            number = self._whole(rows.number)
+            some = number.clamp_min(1.0)
+            mean = self._whole((x * rows.share).sum(dim=0)) / some
+            centred = (x - mean) * rows.share
+            return Moments(mean, self._whole(centred.mT @ centred) / some, number)
+
+    def folded(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
+        r"""Weight and bias of the linear map that is ``linear`` and then this normalisation.
+
+        The statistics of :math:`y = Wx + b` follow from those of x: its mean is
+        :math:`W\bar x + b`, its variance the diagonal of :math:`W \mathrm{Cov}(x) W^\top`. Scale
+        and shift then go into W and b, and no pass over y is needed. Worth it for an input much
+        narrower than the output. In evaluation ``moments`` are not looked at.
+        """
+        with torch.autocast(linear.weight.device.type, enabled=False):
+            if self.is_fused and moments is not None and usable("folded_norm", linear.weight):
+                from specformer.kernels.triton.rows.folding import folded_norm
+
+                return folded_norm(
+                    linear.weight,
+                    moments.mean,
+                    moments.covariance,
+                    self.weight,
+                    self.bias,
+                    moments.number,
+                    self._averages(linear.bias),
+                    self.eps,
+                )
+            mean, var = self._projected(linear, moments)
+            scale = self.weight * (var + self.eps).rsqrt()
+            bias = self.bias + (linear.bias - mean) * scale
+            return linear.weight * scale.unsqueeze(-1), bias
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels may take the statistics: of a batch that is not split over workers."""
+        return self.training and self.across is None
+
+    def _projected(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
+        """The mean and variance of ``linear(x)``."""
+        if not self.training or moments is None:
+            return self.running_mean, self.running_var
+        mean = linear.weight @ moments.mean + linear.bias
+        product = linear.weight @ moments.covariance
+        var = (product * linear.weight).sum(dim=-1).clamp_min(0.0)
+        sample = Sample.of(moments.number)
+        self._average(mean, var * sample.unbiased, self.momentum * sample.counts)
+        return mean, var
+
+    def _averages(self, shift: Tensor) -> Averages:
+        return Averages(self.running_mean, self.running_var, self.momentum, shift)
+
+    def _whole(self, part: Tensor) -> Tensor:
+        """A sum over this worker's rows as the sum over all workers'."""
+        return part if self.across is None else cast(Tensor, _Sum.apply(part, self.across))
+
+    @torch.no_grad()
+    def _average(self, mean: Tensor, var: Tensor, share: Tensor | float) -> None:
+        """Blend a batch's mean and unbiased variance into the averages, so much of them."""
+        for average, newest in ((self.running_mean, mean), (self.running_var, var)):
+            weight: Any = share.to(average.dtype) if isinstance(share, Tensor) else share
+            average.lerp_(newest.to(average.dtype), weight)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, momentum={self.momentum}, eps={self.eps}"
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over workers; each takes the gradients of all."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, across: Across) -> Tensor:
+        ctx.across = across
+        return across(part.clone())
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.across(gradients[0].clone()), None
+
+
+def norm_module(name: Norm, channels: int) -> nn.Module:
+    """The normalisation of that name; None is the identity."""
+    if name is None:
+        return nn.Identity()
+    if name == "layer":
+        return LayerNorm(channels)
+    if name == "batch":
+        return BatchNorm(channels)
+    raise ConfigError(f"norm={name!r}: choose 'batch', 'layer' or None.")

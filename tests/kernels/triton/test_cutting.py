@@ -1,0 +1,33 @@
+"""The kernel that cuts batches, :mod:`specformer.kernels.batch_cut`, against its plain twin."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+import torch
+from tests.datasets.coloured_graphs import STORE
+
+from specformer import kernels
+
+
+@pytest.mark.parametrize("chosen", [[3, 0, 7, 1, 7, 13], [0], list(range(14)) * 3])
+@pytest.mark.parametrize("spare", [0, 300])
+def test_cut(
+    chosen: list[int], spare: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = STORE.host_sizes[chosen]
+    shape = {
+        "num_nodes": int(sizes.sum()) + bool(spare),
+        "num_pairs": int((sizes**2).sum()) + spare,
+        "max_nodes": 9,
+    }
+    monkeypatch.setattr(kernels, "DEVICES", set())
+    expected = STORE.batch(torch.tensor(chosen), **shape)
+    monkeypatch.setattr(kernels, "DEVICES", {device.type})
+    found = STORE.to(device).batch(torch.tensor(chosen, device=device), **shape)
+    for field in fields(expected):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(one, torch.Tensor):
+            assert one.dtype == other.dtype
+            assert torch.equal(one.cpu(), other), field.name
