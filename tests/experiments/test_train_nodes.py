@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from scipy.sparse import csr_array
 from tests.command_line import only_json
@@ -299,8 +300,33 @@ def test_command_line_from_csv_to_predictions(folder, call, here):
     assert {row["name"] for row in listed["datasets"]} >= set(NODE_SETS)
 
 
-def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
-    settings = ["--runs", "2", "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
+@pytest.mark.parametrize("source", ["nodes", "signals"])
+def test_a_run_is_the_same_from_a_fresh_and_from_a_cached_spectrum(source, folder, call, here):
+    epochs = ["--set", "schedule.epochs=30"]
+    if source == "nodes":
+        source = folder
+    else:
+        image = np.random.default_rng(0).integers(0, 255, (21, 17), dtype=np.uint8)
+        Image.fromarray(image).save(source := here / "small.png")
+    words = ["train", source, "--runs", 1, *epochs, "--device", "cpu", "--json"]
+    fresh, cached = (only_json(call(*words, "--out", out)) for out in ("fresh", "cached"))
+    assert fresh["test"] == cached["test"]
+    assert_equal_models(here / "fresh", here / "cached")
+
+
+def assert_equal_models(one, other):
+    """To the bit."""
+    found = sorted(one.glob("model/*/model.safetensors"))
+    assert found
+    for path in found:
+        left, right = load_file(path), load_file(other / path.relative_to(one))
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[key], right[key]) for key in left)
+
+
+@pytest.mark.parametrize("runs", ["1", "2"])
+def test_a_killed_run_resumes_to_the_same_result(runs, folder, call, here):
+    settings = ["--runs", runs, "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
     settings += [
         "--set",
         "model.num_heads=1",
@@ -329,12 +355,7 @@ def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     for key in ("test", "val", "test_by_accuracy"):
         assert whole[key] == resumed[key]
     assert resumed["seconds"] > spent > 0  # of both parts
-    for name in ("000", "001"):
-        one, other = (
-            load_file(here / run / "model" / name / "model.safetensors")
-            for run in ("whole", "killed")
-        )
-        assert all(torch.equal(one[key], other[key]) for key in one)
+    assert_equal_models(here / "whole", here / "killed")
     status, _, err = call("resume", "killed")
     assert status == 2
     assert "killed: the run is finished" in err

@@ -50,7 +50,7 @@ class Spectrum:
 
     Shapes:
         - eigenvalues: ``[q]``, ascending as solvers give them; any order works
-        - eigenvectors: ``[n, q]``
+        - eigenvectors: ``[n, q]``, kept row by row: a copy is made of a matrix kept by columns
 
     Example:
         >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2**0.5)
@@ -85,7 +85,10 @@ class Spectrum:
                 "eigenvectors are constants, and get no gradient: give eigenvectors.detach()."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
-        values, vectors = self.eigenvalues, self.eigenvectors
+        # Solvers give columns, files hold rows, and a product of either rounds in its own way.
+        vectors = _by_rows(self.eigenvectors)
+        object.__setattr__(self, "eigenvectors", vectors)
+        values = self.eigenvalues
         rows = self.rows
         if rows is None and values.device != vectors.device:
             rows = rows_at_once(vectors)
@@ -307,6 +310,11 @@ class Spectrum:
         tensors, text = read_checked(Path(path), "spectrum file", FORMAT, names)
         report = json.loads(text)
         return cls(**tensors, report=SolveReport(**report) if report else None)
+
+
+def _by_rows(vectors: Tensor) -> Tensor:
+    """The same numbers with each row in one piece; rows may be further apart than they are long."""
+    return vectors if vectors.stride(1) == 1 else vectors.contiguous()
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:
