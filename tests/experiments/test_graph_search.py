@@ -19,7 +19,7 @@ from specformer.experiments.graph_models import GRAPH_MODELS, graph_model
 from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.search import search_space
-from specformer.experiments.train_molecules import save_graph_models, train_molecules
+from specformer.experiments.train_molecules import train_molecules
 from specformer.experiments.tune import tune
 from specformer.graphs import read_graph_set, write_graph_set
 from specformer.training.progress import Silent
@@ -287,7 +287,7 @@ def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path
     common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
     first = RunFolder.create(tmp_path / "first", {"command": "train", "source": str(graphs_file)})
     result, outcome = train_molecules(str(graphs_file), assignments=FAST, seed=5, **common)
-    save_graph_models(first, outcome.models)
+    first.write_models(outcome.models)
     first.finish("molecules", result, outcome.arrays, command="test", seed=5, device=CPU)
     short = ["schedule.epochs=2", "schedule.batch_size=16"]
     options = {"trials": 2, "splits": 1, "finalists": 2, "runs": 1, "device": CPU}

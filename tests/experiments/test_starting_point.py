@@ -16,7 +16,7 @@ from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.predict_molecules import predict_molecules
 from specformer.experiments.starting_point import StartingPoint
-from specformer.experiments.train_molecules import save_graph_models, train_molecules
+from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.training.progress import Silent
@@ -38,7 +38,7 @@ def train(folder: Path, graphs: GraphSet, *changes: str, **options: Any) -> RunF
         assignments=["schedule.epochs=1", *changes],
     )
     run = RunFolder.create(folder / "run", {"command": "train", "source": str(source)})
-    save_graph_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run
 

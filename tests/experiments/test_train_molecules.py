@@ -22,7 +22,7 @@ from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.graph_run import GraphJob
 from specformer.experiments.molecules import graph_spectra, graph_splits, learn_graphs
 from specformer.experiments.predict_molecules import load_graph_models, predict_molecules
-from specformer.experiments.train_molecules import save_graph_models, train_molecules
+from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.graph_set_npz import write_graph_set
 from specformer.graphs.molecules import read_smiles
@@ -41,7 +41,7 @@ def train(source: Path, run: RunFolder | None = None, **options):
 def finished(tmp_path: Path, source: Path, **options) -> tuple[RunFolder, dict]:
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     result, outcome = train(source, **options)
-    save_graph_models(run, outcome.models)
+    run.write_models(outcome.models)
     result = run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run, result
 
@@ -110,7 +110,7 @@ def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: s
     changes = {"assignments": [*FAST, "split=official", *metric], "task": task, "runs": 3}
     common = {"model": "specformer", "recipe_name": None, "progress": Silent(), "device": CPU}
     result, outcome = train_molecules(str(source), **changes, **common)
-    save_graph_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     told = rows_of(predict_molecules(run, device=CPU).text)
     test, measured = graphs.test_idx, graphs.y[graphs.test_idx, 0]
@@ -289,7 +289,7 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     chosen = [*FAST, "targets=[kind]"]
     result, outcome = train_molecules(str(source), assignments=chosen, runs=2, **settings)
-    save_graph_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     assert result["classes"] == sorted(words)
     assert (result["task"], result["settings"]["loss"]) == (

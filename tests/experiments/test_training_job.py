@@ -44,7 +44,7 @@ def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
         assert trained.result["runs"] == len(trained.result[kind][0]["test"]["values"]) == 1
         assert all(key.startswith(f"{kind}/") for key in trained.arrays)
         run = RunFolder(tmp_path / kind / "run")
-        trained.save(run)
+        run.write_models(trained.models)
         assert (run.path / "model" / "000" / "model.safetensors").is_file()
     assert (tmp_path / "molecules" / "run" / "checkpoint-000.safetensors").is_file()
 

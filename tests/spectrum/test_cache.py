@@ -170,15 +170,15 @@ def test_a_full_disk_leaves_nothing_and_does_not_cost_the_solve(
 _HANGS_WHILE_WRITING = """
 import sys, time
 from pathlib import Path
-import specformer.spectrum.spectrum as spectrum
+import specformer.files.checked_tensors as tensors
 from specformer import decompose
 
-def half_written(tensors, path, metadata):
+def half_written(state, path, metadata):
     Path(path).write_bytes(b"half a file")
     print("writing", flush=True)
     time.sleep(60)
 
-spectrum.save_file = half_written
+tensors.save_file = half_written
 decompose([[0, 1], [1, 2]], cache=sys.argv[1])
 """
 

@@ -276,7 +276,7 @@ def _train(
         if not workers.is_first:
             return
     run = folders[0]
-    trained.save(run)
+    run.write_models(trained.models)
     result, report = finish_run(run, trained.kind, trained.result, trained.arrays, config)
     if tracked:
         track_run(run)

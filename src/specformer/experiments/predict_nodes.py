@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
 
+from specformer.baselines import BASELINES
 from specformer.datasets import node_graph
 from specformer.errors import ConfigError, RunError
-from specformer.experiments.node_recipe import NodeRecipe, node_model
+from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.node_run import node_operator, node_spectrum
 from specformer.experiments.nodes import predict_nodes
 from specformer.experiments.predictions import Predictions, csv_text
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.nn.pretrained import WEIGHTS
+from specformer.nn.pretrained import Pretrained
 from specformer.training.recipe import build
 from specformer.training.run_folder import RunFolder
 
@@ -28,22 +26,11 @@ from specformer.training.run_folder import RunFolder
 _NEEDED = ("model", "settings", "num_features", "classes")
 
 
-def load_models(run: RunFolder) -> list[nn.Module]:
+def load_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished node-classification run."""
-    result = run.result(*_NEEDED)
-    recipe = _recipe(result)
-    models: list[nn.Module] = []
-    for folder in run.model_folders():
-        if result["model"] == "specformer":
-            models.append(Specformer.from_pretrained(folder))
-            continue
-        model = node_model(result["model"], recipe, result["num_features"], len(result["classes"]))
-        try:
-            model.load_state_dict(load_file(folder / WEIGHTS))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise RunError(f"{folder / WEIGHTS}: missing or damaged ({error}).") from error
-        models.append(model.eval())
-    return models
+    name = run.result(*_NEEDED)["model"]
+    kind: type[Pretrained] = BASELINES.get(name, Specformer)
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
 
 def predict(

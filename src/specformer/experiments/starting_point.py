@@ -19,9 +19,9 @@ from specformer.experiments.graph_models import (
     same_columns,
 )
 from specformer.experiments.graph_recipe import GraphRecipe, built_recipe, of_models
+from specformer.files.checksum import checksum
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import LAST, Pretrained
-from specformer.spectrum.checksum import checksum
 from specformer.training.run_folder import RunFolder
 
 

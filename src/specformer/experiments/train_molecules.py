@@ -25,10 +25,9 @@ from specformer.experiments.molecules import (
     target_names,
 )
 from specformer.experiments.starting_point import StartingPoint, seen
-from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
-from specformer.training.run_folder import CHECKPOINT, RunFolder
+from specformer.training.run_folder import CHECKPOINT
 
 #: The checkpoint of what models learn first, beside those of the runs.
 _FIRST = f"{Path(CHECKPOINT).stem}-start.safetensors"
@@ -121,10 +120,3 @@ def train_molecules(
         "molecules": [{**row, "recipe": chosen}],
     }
     return result, outcome
-
-
-def save_graph_models(run: RunFolder, models: Sequence[torch.nn.Module]) -> None:
-    """Keep every run's model in ``model/NNN``; it predicts in the targets' own units."""
-    for number, model in enumerate(models):
-        assert isinstance(model, Pretrained)
-        model.save_pretrained(run.model_folder(number))

@@ -11,20 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
-from torch import nn
 
 from specformer.datasets import Split, make_splits, node_graph
 from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
 from specformer.experiments.node_run import node_spectrum
 from specformer.experiments.nodes import NodeOutcome, classify_nodes
-from specformer.files import replacing
 from specformer.graphs import Graph
-from specformer.nn import Specformer
-from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
-from specformer.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -113,14 +107,3 @@ def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> N
             if drawn
             else "",
         )
-
-
-def save_models(run: RunFolder, models: Sequence[nn.Module]) -> None:
-    """Keep every run's model in ``model/NNN``."""
-    for number, model in enumerate(models):
-        folder = run.model_folder(number)
-        if isinstance(model, Specformer):
-            model.save_pretrained(folder)
-        else:
-            with replacing(folder / WEIGHTS) as part:
-                save_file({key: value.cpu() for key, value in model.state_dict().items()}, part)

@@ -2,13 +2,14 @@ r"""What ``specformer train`` does, from a run's configuration: the source decid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from specformer.errors import ConfigError, check_known
 from specformer.experiments.graph_recipe import graph_recipe
@@ -19,8 +20,8 @@ from specformer.experiments.signal_recipe import refuse_idle_settings as refuse_
 from specformer.experiments.source_kind import Kind, source_kind
 from specformer.experiments.starting_point import StartingPoint
 from specformer.experiments.train_filter import train_filter, usual_recipe
-from specformer.experiments.train_molecules import save_graph_models, train_molecules
-from specformer.experiments.train_nodes import save_models, train_nodes
+from specformer.experiments.train_molecules import train_molecules
+from specformer.experiments.train_nodes import train_nodes
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import CHECKPOINT, RunFolder
@@ -32,12 +33,12 @@ RUNS: dict[Kind, int | None] = {"filters": None, "nodes": None, "molecules": 1}
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out: a result, arrays to draw, and how to keep the models."""
+    """What came out: a result, arrays to draw, and the models by run."""
 
     kind: Kind
     result: dict[str, Any]
     arrays: dict[str, np.ndarray]
-    save: Callable[[RunFolder], None]
+    models: Sequence[nn.Module]
 
 
 def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,16 +112,15 @@ def train_source(
             start=config.get("start"),
             **common,
         )
-        models = learned.models
-        return Trained(kind, result, learned.arrays, lambda run: save_graph_models(run, models))
+        return Trained(kind, result, learned.arrays, learned.models)
     if workers.size > 1:
         raise ConfigError(f"{source}: only sets of many graphs train in several processes.")
     if kind == "nodes":
         result, outcome = train_nodes(
             source, runs=runs, begin=lambda: begin().path / CHECKPOINT, **common
         )
-        return Trained(kind, result, outcome.arrays, lambda run: save_models(run, outcome.models))
+        return Trained(kind, result, outcome.arrays, outcome.models)
     result, study = train_filter(source, filter_name=config["filter"], images=runs, **common)
     begin()
     trained = [model for group in study.models.values() for model in group]
-    return Trained(kind, result, study.arrays, lambda run: save_models(run, trained))
+    return Trained(kind, result, study.arrays, trained)

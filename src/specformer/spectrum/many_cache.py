@@ -17,10 +17,10 @@ from safetensors import safe_open
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
+from specformer.files.checked_tensors import read_tensors
+from specformer.files.checksum import checksum
 from specformer.graphs import GraphSet
 from specformer.spectrum.cache import undamaged
-from specformer.spectrum.checked_file import read_checked
-from specformer.spectrum.checksum import checksum
 from specformer.spectrum.many import (
     ManyReport,
     ManySpectra,
@@ -110,8 +110,14 @@ def load_many(path: str | Path, verify: bool = True) -> ManySpectra:
         path: the file.
         verify: whether to compare the checksum, which reads everything once.
     """
-    tensors, text = read_checked(Path(path), "file of spectra", FORMAT, _NAMES, verify=verify)
-    return ManySpectra(**tensors, report=ManyReport(**json.loads(text)))
+    tensors, words = read_tensors(
+        Path(path), "file of spectra", FORMAT, refused=SpectrumError, names=_NAMES, verify=verify
+    )
+    try:
+        report = ManyReport(**json.loads(words["report"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SpectrumError(f"{path}: damaged file of spectra (its report: {error}).") from error
+    return ManySpectra(**tensors, report=report)
 
 
 def _fill(

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.files import replacing
-from specformer.spectrum.checked_file import read_checked
-from specformer.spectrum.checksum import checksum
+from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
 from specformer.spectrum.products import (
@@ -291,14 +288,9 @@ class Spectrum:
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers."""
-        tensors = {
-            "eigenvalues": self.eigenvalues.detach().cpu().contiguous(),
-            "eigenvectors": self.eigenvectors.detach().cpu().contiguous(),
-        }
+        tensors = {"eigenvalues": self.eigenvalues, "eigenvectors": self.eigenvectors}
         report = json.dumps(asdict(self.report) if self.report else None)
-        header = {"format": FORMAT, "checksum": checksum(tensors, report), "report": report}
-        with replacing(path) as part:
-            save_file(tensors, part, metadata=header)
+        write_tensors(path, tensors, FORMAT, {"report": report})
 
     @classmethod
     def load(cls, path: str | Path) -> Spectrum:
@@ -307,9 +299,15 @@ class Spectrum:
         The file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes.
         """
         names = ("eigenvalues", "eigenvectors")
-        tensors, text = read_checked(Path(path), "spectrum file", FORMAT, names)
-        report = json.loads(text)
-        return cls(**tensors, report=SolveReport(**report) if report else None)
+        tensors, words = read_tensors(
+            Path(path), "spectrum file", FORMAT, refused=SpectrumError, names=names
+        )
+        try:
+            report = json.loads(words["report"])
+            told = SolveReport(**report) if report else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
+        return cls(tensors["eigenvalues"], tensors["eigenvectors"], told)
 
 
 def _by_rows(vectors: Tensor) -> Tensor:

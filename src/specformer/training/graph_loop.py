@@ -170,7 +170,7 @@ def fit_graphs(
     history = History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
-        checkpoint.restore(state)
+        checkpoint.restore(state, epochs=schedule.epochs)
     workers.copy_from_first(state.values())
     training.take_up()
     before = float(history.seconds)

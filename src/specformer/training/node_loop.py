@@ -184,7 +184,9 @@ class NodeRuns:
         before anything is read or saved, so that both find the epochs done and nothing else.
         """
         state = self.state()
-        done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
+        if checkpoint:
+            checkpoint.restore(state, epoch=self.schedule.epochs)
+        done = int(self.epoch)
         settle_moments(self.optimiser)
         before, began = float(self.seconds), time.perf_counter()
         while done < self.schedule.epochs:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from torch import nn
 
 from specformer.errors import RunError
 from specformer.files import make_folder, write_json, write_text
 from specformer.graphs.npz_archive import DAMAGE, write_arrays
+from specformer.nn.pretrained import Pretrained
 from specformer.training.environment import environment
 
 CONFIG = "config.yaml"
@@ -209,6 +211,12 @@ class RunFolder:
     def model_folder(self, run: int) -> Path:
         """Where the model of one of its runs is kept."""
         return self.path / MODEL / f"{run:03d}"
+
+    def write_models(self, models: Iterable[nn.Module]) -> None:
+        """Keep every run's model in ``model/NNN``."""
+        for number, model in enumerate(models):
+            assert isinstance(model, Pretrained)
+            model.save_pretrained(self.model_folder(number))
 
     def model_folders(self) -> list[Path]:
         """Those of all runs, in their order."""

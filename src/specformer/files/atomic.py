@@ -1,4 +1,4 @@
-"""Where files go, and how: a reader sees either the whole new file or the old one, never a part."""
+"""How files are written: a reader sees either the whole new file or the old one, never a part."""
 
 from __future__ import annotations
 
@@ -15,17 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
-
-
-def user_cache(kind: str) -> Path:
-    """The folder for a kind of files, spectra or data, in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        folder = Path(base) if base else Path.home() / ".cache"
-    except RuntimeError:  # in a container, say, whose user has no name
-        why = f"there is no home folder for {kind}; set XDG_CACHE_HOME to a folder of yours"
-        raise OSError(errno.ENOENT, why) from None
-    return folder / "specformer" / kind
 
 
 def make_folder(path: str | Path) -> None:
