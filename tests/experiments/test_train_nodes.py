@@ -326,6 +326,16 @@ def assert_equal_models(one, other):
         assert all(torch.equal(left[key], right[key]) for key in left)
 
 
+@pytest.mark.parametrize("model", ["specformer", "gcn"])
+def test_a_diverged_training_is_not_a_success(model, folder, call, here):
+    words = ["--model", model, "--runs", 1, "--set", "schedule.learning_rate=1e30", "-q"]
+    status, out, err = call("train", folder, *words, "--out", "far")
+    assert (status, out) == (2, "")
+    assert err.startswith("Error: training diverged: run 1 of 1 has no model, as its loss was not")
+    assert err.endswith("start a new run with a lower schedule.learning_rate.\n")
+    assert not (here / "far").exists()
+
+
 @pytest.mark.parametrize("runs", ["1", "2"])
 def test_a_killed_run_resumes_to_the_same_result(runs, folder, call, here):
     settings = ["--runs", runs, "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]

@@ -27,6 +27,7 @@ from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many_cache import fetch_or_solve
 from specformer.training.distributed import ALONE, Workers
+from specformer.training.divergence import warn_of_divergence
 from specformer.training.graph_evaluation import Evaluation, Work
 from specformer.training.graph_history import GraphMonitor
 from specformer.training.graph_loop import GraphFit
@@ -104,7 +105,7 @@ def learn_graphs(
             before = _in_lanes(job, files, lanes, progress, stage)
             progress = Silent()  # what remains is to read what they wrote
         fits = _fits(job, files, workers, progress, stage)
-    _warn_of_divergence(stage, fits)
+    warn_of_divergence(stage, [fit.curves[:, 0] for fit in fits])
     if lanes == 1:
         before = sum(fit.seconds_before for fit in fits)
     row = {
@@ -207,20 +208,6 @@ def _in_words(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
     if recipe.loss == "ce":
         return outputs.softmax(dim=-1)
     return outputs.sigmoid() if recipe.loss == "bce" else outputs
-
-
-def _warn_of_divergence(stage: str, fits: Sequence[GraphFit]) -> None:
-    """Say which runs ended before their last epoch."""
-    for number, fit in enumerate(fits, start=1):
-        lost = ~np.isfinite(fit.curves[:, 0])
-        if lost.any():
-            logger.warning(
-                "%s: run %d of %d diverged in epoch %d and was ended; the best before is kept.",
-                stage,
-                number,
-                len(fits),
-                lost.argmax() + 1,
-            )
 
 
 def _tested(where: str, fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:

@@ -28,6 +28,7 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 from specformer.training.checkpoint import Checkpoint
+from specformer.training.divergence import refuse_lost, warn_of_divergence
 from specformer.training.metrics import confusion, summary
 from specformer.training.node_loop import NodeFit, NodeTask
 from specformer.training.precision import matmul_precision
@@ -98,8 +99,8 @@ def classify_nodes(
             checkpoint=state,
             on_progress=update,
         )
+        _check_divergence(fit, f"{graph.name}: {label}")
         taken = None if recipe.batch_size else _confusion(fit.model, task, operator, landmarks)
-    _warn_of_divergence(fit, f"{graph.name}: {label}")
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
@@ -137,17 +138,12 @@ def _figures(fit: NodeFit) -> dict[str, Any]:
     }
 
 
-def _warn_of_divergence(fit: NodeFit, what: str) -> None:
-    """Say which runs have no figures: no epoch of theirs had a validation loss."""
-    lost = int(fit.curves[..., 1].isnan().all(dim=0).sum())
-    if lost:
-        logger.warning(
-            "%s: %d of %d runs diverged at once, their figures mean nothing; "
-            "lower schedule.learning_rate",
-            what,
-            lost,
-            fit.curves.shape[1],
-        )
+def _check_divergence(fit: NodeFit, what: str) -> None:
+    """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
+    losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
+    refuse_lost(losses, fit.is_lost.cpu().numpy())
+    epochs = fit.epochs.tolist()
+    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)])
 
 
 @torch.no_grad()

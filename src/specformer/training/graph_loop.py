@@ -28,8 +28,9 @@ from specformer.training.calibration import Calibration
 from specformer.training.capture import RepeatedByShape, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.distributed import ALONE, Workers
+from specformer.training.divergence import diverged
 from specformer.training.graph_evaluation import Evaluation, GraphPrecision, Work
-from specformer.training.graph_history import GraphMonitor, History, diverged
+from specformer.training.graph_history import REMEDY, GraphMonitor, History
 from specformer.training.graph_losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.graph_metrics import Metric, metric_named
 from specformer.training.graph_schedule import GraphSchedule
@@ -275,7 +276,7 @@ def _tested(
     """
     picked = history.picked(testing.work.model)
     if monitor not in picked:
-        raise diverged("the last epoch has no")
+        raise diverged("the last epoch has no finite validation loss", REMEDY)
     chosen = {}
     for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
         best = picked[rule]

@@ -85,7 +85,8 @@ class NodeFit:
     """The outcome of all runs.
 
     The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
-    of training loss, validation loss and validation accuracy. ``seconds_before`` went into the
+    of training loss, validation loss and validation accuracy. ``is_lost`` ``[runs]`` says which
+    runs have no model: no epoch had a finite validation loss. ``seconds_before`` went into the
     epochs that a checkpoint held already.
     """
 
@@ -94,6 +95,7 @@ class NodeFit:
     by_accuracy: Selection
     epochs: Tensor
     curves: Tensor
+    is_lost: Tensor
     seconds_before: float
 
 
@@ -204,7 +206,9 @@ class NodeRuns:
                         loss=float(self.curves[done - 1, :, 0].mean()),
                         runs_left=float(self.stopping.active.sum()),
                     )
-                if not self.stopping.active.any():
+                # Weights that are no numbers stay so: the best before is all there will be.
+                alive = self.curves[done - 1, :, 0].isfinite()
+                if not (self.stopping.active & alive).any():
                     break
             if checkpoint and saves:
                 self.seconds.fill_(before + time.perf_counter() - began)
@@ -216,6 +220,7 @@ class NodeRuns:
             self._selection(1),
             self.stopping.epochs,
             self.curves[:done],
+            self.stopping.is_lost,
             before,
         )
 

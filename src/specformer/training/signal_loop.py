@@ -12,6 +12,7 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.capture import Repeated, differentiate
+from specformer.training.divergence import refuse_lost
 from specformer.training.early_stopping import EarlyStopping
 from specformer.training.schedule import Schedule
 from specformer.training.stacking import stack
@@ -135,6 +136,9 @@ def fit_signals(
                 on_progress(done, float(curves[done - 1].nanmean()))
             if not stopping.active.any():
                 break
+    largest = float(task.signals.abs().max())
+    remedy = f"a lower schedule.learning_rate, or with signals smaller than {largest:.0e}"
+    refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), remedy)
     stopping.restore()
     output = _outputs(model, task, operator)
     sse, r2 = _measure(output, task)
