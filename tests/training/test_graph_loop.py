@@ -319,6 +319,20 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, epoch: int) -> No
     assert all(torch.equal(t, expected[name]) for name, t in second.model.state_dict().items())
 
 
+def test_ctrl_c_keeps_the_epochs_done(tmp_path: Path) -> None:
+    def interrupt(epoch: int, _: float) -> None:
+        if epoch == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    options: dict[str, Any] = {"checkpoint": Checkpoint(tmp_path / "state", "test")}
+    with pytest.raises(KeyboardInterrupt):
+        fit_graphs(small_model(), small_task(), SCHEDULE, on_epoch=interrupt, **options)
+    assert load_file(tmp_path / "state")["epochs"] == 3
+    again = fit_graphs(small_model(), small_task(), SCHEDULE, **options)
+    whole = fit_graphs(small_model(), small_task(), SCHEDULE)
+    np.testing.assert_array_equal(again.curves, whole.curves)
+
+
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
     first = fit_in(tmp_path / "state")
     called: list[int] = []

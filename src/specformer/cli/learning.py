@@ -194,6 +194,10 @@ def resume(
     run: Annotated[
         Path, typer.Argument(help="The folder of a `specformer train` that was stopped.")
     ],
+    from_scratch: Annotated[
+        bool,
+        typer.Option("--from-scratch", help="Discard its checkpoints and start the run over."),
+    ] = False,
     data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
@@ -201,11 +205,13 @@ def resume(
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
     from specformer.training.environment import choose_device
-    from specformer.training.run_folder import CONFIG, RunFolder
+    from specformer.training.run_folder import CONFIG, REPORT, RunFolder
 
     stopped = RunFolder.open(run)
-    if stopped.is_finished:
-        raise RunError(f"{run}: the run is finished; there is nothing to go on with.")
+    if stopped.is_finished and not (stopped.path / REPORT).exists() and not from_scratch:
+        _write_missing_report(stopped, json_output)
+        return
+    _refuse_finished(stopped)
     config = stopped.config()
     if config.get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` can be resumed.")
@@ -224,10 +230,27 @@ def resume(
 
     def begin() -> RunFolder:  # of several workers, the first alone
         holding.enter_context(stopped.held())
+        _refuse_finished(stopped)  # by another process, while this one read its data
+        if from_scratch:
+            stopped.discard_checkpoints()
         return stopped
 
     with holding:
         _train(config, begin, data, cache, json_output, quiet)
+
+
+def _refuse_finished(run: RunFolder) -> None:
+    if run.is_finished:
+        raise RunError(f"{run.path}: the run is finished; there is nothing to go on with.")
+
+
+def _write_missing_report(run: RunFolder, json_output: bool) -> None:
+    """End what a run was killed in, after its result was written."""
+    from specformer.reports import write_report
+
+    with run.held():
+        run.discard_checkpoints()
+        _show_trained(run, run.result("kind", "seconds"), write_report(run), json_output)
 
 
 def _train(
@@ -241,7 +264,7 @@ def _train(
     """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
     import torch
 
-    from specformer.experiments.terminal import SHOW, progress_bars
+    from specformer.experiments.terminal import progress_bars
     from specformer.experiments.training_job import train_source
     from specformer.training.distributed import torchrun_workers
     from specformer.training.tracking import Tracked, require_tensorboard, track_run
@@ -258,9 +281,12 @@ def _train(
     def resuming() -> list[str]:
         return ["resume", str(folders[0].path)] if folders else []
 
+    def kept() -> bool:
+        return any(folder.has_checkpoint for folder in folders)
+
     with torchrun_workers(torch.device(config["device"])) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with going_on(resuming), progress_bars(silent) as shown_progress:
+        with going_on(resuming, kept), progress_bars(silent) as shown_progress:
             progress = shown_progress
             if tracked:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -280,11 +306,17 @@ def _train(
     result, report = finish_run(run, trained.kind, trained.result, trained.arrays, config)
     if tracked:
         track_run(run)
+    _show_trained(run, result, report, json_output)
+
+
+def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, json_output: bool) -> None:
+    from specformer.experiments.terminal import SHOW
+
     if json_output:
         shown = {key: value for key, value in result.items() if key not in _HIDDEN}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    SHOW[trained.kind](result[trained.kind])
+    SHOW[result["kind"]](result[result["kind"]])
     farewell(result, report)
 
 
@@ -323,9 +355,9 @@ def predict(
     finished = RunFolder.open(run)
     if finished.config().get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
-    if out == Path("-"):
+    if out in (Path("-"), Path("/dev/stdout")):
         if json_output:
-            raise ConfigError("--out -: standard output is taken by --json; name a file.")
+            raise ConfigError(f"--out {out}: standard output is taken by --json; name a file.")
         out = None
     elif json_output and out is None:
         out = finished.path / "predictions.csv"

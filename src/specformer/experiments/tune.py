@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, SpecformerError
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.node_search import NodeTrials
 from specformer.experiments.search import BEST, Search
 from specformer.experiments.source_kind import source_kind
 from specformer.files import write_text
 from specformer.training.progress import Progress, Silent
+from specformer.training.run_folder import RunFolder
 
 #: By kind of source: splits that a trial trains on, and those of the finalists.
 SPLITS = {"nodes": (3, 10), "molecules": (1, 3)}
@@ -96,18 +98,20 @@ def tune(
     )
     if runs is None:  # a file may hold fewer splits
         runs = max(subject.runs if isinstance(subject, NodeTrials) else SPLITS[kind][1], splits)
-    search = Search(subject, folder, seed=seed, explore=explore, parameters=parameters)
     started = time.perf_counter()
-    winner = search.run(
-        trials,
-        splits,
-        min(finalists, trials),
-        runs,
-        progress or Silent(),
-        math.inf if seconds is None else seconds,
-    )
+    end = math.inf if seconds is None else seconds
     path = folder / BEST
-    write_text(path, yaml.safe_dump(winner["recipe"], sort_keys=False))
+    with RunFolder(folder).held():  # trials of two searches would overwrite each other
+        try:
+            search = Search(subject, folder, seed=seed, explore=explore, parameters=parameters)
+            winner = search.run(
+                trials, splits, min(finalists, trials), runs, progress or Silent(), end
+            )
+        except SpecformerError:
+            with suppress(OSError):
+                folder.rmdir()  # only where there is nothing in it
+            raise
+        write_text(path, yaml.safe_dump(winner["recipe"], sort_keys=False))
     return {
         "dataset": subject.name,
         "model": model,

@@ -34,6 +34,7 @@ from specformer.training.graph_history import REMEDY, GraphMonitor, History
 from specformer.training.graph_losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.graph_metrics import Metric, metric_named
 from specformer.training.graph_schedule import GraphSchedule
+from specformer.training.interruption import Interruption
 from specformer.training.precision import matmul_precision
 from specformer.training.schedule import moments, settle_moments
 from specformer.training.stacking import trained_state
@@ -178,22 +179,27 @@ def fit_graphs(
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
-        while not history.is_over:
-            epoch = int(history.epochs)
-            began = time.perf_counter()
-            training.epoch(epoch)
-            if calibration:
-                calibration()
-            outputs = validation.outputs()
-            loss = mean_error(task.loss, outputs, validation.targets)
-            figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
-            history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
-            if on_epoch:
-                on_epoch(epoch + 1, figure)
-            due = time.perf_counter() - saved >= save_every or history.is_over
-            if checkpoint and workers.is_first and due:
-                checkpoint.save(state)
-                saved = time.perf_counter()
+        keeps = checkpoint is not None and workers.size == 1
+        with Interruption(active=keeps) as interruption:
+            while not history.is_over:
+                epoch = int(history.epochs)
+                began = time.perf_counter()
+                interruption.begin_epoch()
+                training.epoch(epoch)
+                if calibration:
+                    calibration()
+                outputs = validation.outputs()
+                loss = mean_error(task.loss, outputs, validation.targets)
+                figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
+                took = time.perf_counter() - began
+                history.add([training.mean_loss(), loss, figure], metric, took)
+                if on_epoch:
+                    on_epoch(epoch + 1, figure)
+                due = time.perf_counter() - saved >= save_every or history.is_over
+                if checkpoint and workers.is_first and (due or interruption.asked):
+                    checkpoint.save(state)
+                    saved = time.perf_counter()
+                interruption.let_through()
         testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
         chosen, tested = _tested(testing, history, monitor, metric, scale)
     training.settle()

@@ -19,6 +19,7 @@ from specformer.spectrum import Keys, Spectrum
 from specformer.training.capture import Repeated, beside, differentiate
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.early_stopping import EarlyStopping
+from specformer.training.interruption import Interruption
 from specformer.training.node_evaluation import BestEpochs, Evaluation, training_targets
 from specformer.training.progress import Update
 from specformer.training.schedule import Schedule, moments, settle_moments
@@ -191,28 +192,23 @@ class NodeRuns:
         done = int(self.epoch)
         settle_moments(self.optimiser)
         before, began = float(self.seconds), time.perf_counter()
-        while done < self.schedule.epochs:
-            one_epoch()
-            done += 1
-            reads = done % read_every == 0 or done == self.schedule.epochs
-            saves = checkpoint is not None and done % save_every == 0
-            if evaluate and (reads or saves):
-                evaluate()
-            if reads:
-                if on_progress:
-                    on_progress(
-                        done,
-                        float(self.best.accuracy[self._rule, 0].mean()),
-                        loss=float(self.curves[done - 1, :, 0].mean()),
-                        runs_left=float(self.stopping.active.sum()),
-                    )
-                # Weights that are no numbers stay so: the best before is all there will be.
-                alive = self.curves[done - 1, :, 0].isfinite()
-                if not (self.stopping.active & alive).any():
-                    break
-            if checkpoint and saves:
-                self.seconds.fill_(before + time.perf_counter() - began)
-                checkpoint.save(state)
+        with Interruption(active=checkpoint is not None) as interruption:
+            while done < self.schedule.epochs:
+                interruption.begin_epoch()
+                one_epoch()
+                done += 1
+                reads = done % read_every == 0 or done == self.schedule.epochs
+                saves = done % save_every == 0 or interruption.asked
+                if evaluate and (reads or saves):
+                    evaluate()
+                if checkpoint and saves:
+                    self.seconds.fill_(before + time.perf_counter() - began)
+                    checkpoint.save(state)
+                interruption.let_through()
+                if reads:
+                    self._tell(done, on_progress)
+                    if self._is_over(done):
+                        break
         self.stopping.restore()
         return NodeFit(
             self.model.eval(),
@@ -223,6 +219,20 @@ class NodeRuns:
             self.stopping.is_lost,
             before,
         )
+
+    def _tell(self, done: int, on_progress: Update | None) -> None:
+        if on_progress:
+            on_progress(
+                done,
+                float(self.best.accuracy[self._rule, 0].mean()),
+                loss=float(self.curves[done - 1, :, 0].mean()),
+                runs_left=float(self.stopping.active.sum()),
+            )
+
+    def _is_over(self, done: int) -> bool:
+        """Whether every run has stopped, or has weights that are no numbers and will stay so."""
+        alive = self.curves[done - 1, :, 0].isfinite()
+        return not bool((self.stopping.active & alive).any())
 
     def _selection(self, rule: int) -> Selection:
         val, test = self.best.accuracy[rule]

@@ -100,6 +100,16 @@ class RunFolder:
         """Whether the run has its result."""
         return (self.path / RESULT).exists()
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a stopped run can go on from somewhere."""
+        return any(self._checkpoints())
+
+    def discard_checkpoints(self) -> None:
+        """Remove what a stopped run would go on from."""
+        for checkpoint in list(self._checkpoints()):
+            checkpoint.unlink()
+
     def withdraw(self) -> None:
         """Remove a run that came to nothing: its folder, if the only file in it is the config."""
         if [path for path in self.path.rglob("*") if not path.is_dir()] == [self.path / CONFIG]:
@@ -123,7 +133,7 @@ class RunFolder:
             raise RunError(f"{there[0]}: may not be written to.")
 
     def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
-        if not any(self._checkpoints()):
+        if not self.has_checkpoint:
             return
         stopped = self.config() if (self.path / CONFIG).exists() else {}
         if stopped.get("command") != "train":
@@ -254,8 +264,7 @@ class RunFolder:
         self.write_metrics(_readings(arrays))
         self.write_outputs(arrays)
         self.write_result(complete)
-        for checkpoint in list(self._checkpoints()):
-            checkpoint.unlink()
+        self.discard_checkpoints()
         return complete
 
     def _checkpoints(self) -> Iterator[Path]:
