@@ -29,7 +29,7 @@ from specformer.cli.options import (
     start_run,
     withdrawn_if_refused,
 )
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, RunError, brief
 
 if TYPE_CHECKING:
     from specformer.experiments.predictions import Predictions
@@ -219,7 +219,7 @@ def resume(
         if key not in config:
             raise RunError(f"{run / CONFIG}: damaged ({key} is missing).")
         if not isinstance(config[key], kind):
-            raise RunError(f"{run / CONFIG}: damaged ({key} is {config[key]!r}).")
+            raise RunError(f"{run / CONFIG}: damaged ({key} is {brief(config[key])}).")
     try:
         choose_device(config["device"])
     except ConfigError:

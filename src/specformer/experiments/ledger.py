@@ -2,7 +2,6 @@ r"""The results ledger: recorded measurements, and the tables in README and docs
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from specformer.experiments.recipe_book import START
 from specformer.experiments.recorded_tables import brief_table, markdown_table, newest_rows
 from specformer.experiments.tables import paper_order
 from specformer.files import write_json, write_text
+from specformer.files.documents import read_json
 from specformer.training.run_folder import RunFolder
 
 SCHEMA = "specformer.result/1"
@@ -64,7 +64,7 @@ def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every recorded entry with its path, in the order of their names."""
     for path in sorted(folder.rglob("*.json")):
         try:
-            yield path, json.loads(path.read_text(encoding="utf-8"))
+            yield path, read_json(path)
         except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 

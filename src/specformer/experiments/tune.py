@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from specformer.errors import ConfigError, SpecformerError
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.node_search import NodeTrials
 from specformer.experiments.search import BEST, Search
 from specformer.experiments.source_kind import source_kind
-from specformer.files import write_text
+from specformer.files.documents import write_yaml
 from specformer.training.progress import Progress, Silent
 from specformer.training.run_folder import RunFolder
 
@@ -111,7 +110,7 @@ def tune(
             with suppress(OSError):
                 folder.rmdir()  # only where there is nothing in it
             raise
-        write_text(path, yaml.safe_dump(winner["recipe"], sort_keys=False))
+        write_yaml(path, winner["recipe"])
     return {
         "dataset": subject.name,
         "model": model,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json
 from specformer.files.checked_tensors import read_tensors, write_tensors
+from specformer.files.documents import read_json
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -66,7 +67,7 @@ class Pretrained(nn.Module):
             if not (folder / name).is_file():
                 raise RunError(f"{folder}: no saved model ({name} is missing).")
         try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            config = read_json(folder / CONFIG)
             saved = config.get("model")
         except (AttributeError, OSError, ValueError) as error:
             raise RunError(f"{folder / CONFIG}: damaged model ({error}).") from error

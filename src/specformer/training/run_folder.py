@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import nn
 
 from specformer.errors import RunError
 from specformer.files import make_folder, write_json, write_text
+from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
 from specformer.graphs.npz_archive import DAMAGE, write_arrays
 from specformer.nn.pretrained import Pretrained
 from specformer.training.environment import environment
@@ -82,7 +82,7 @@ class RunFolder:
         run = cls(path)
         run.refuse_taken()
         run._refuse_stopped(config)
-        write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
+        write_yaml(run.path / CONFIG, dict(config))
         return run
 
     def _go_on(self) -> str:
@@ -189,9 +189,9 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         path = self.path / CONFIG
         try:
-            return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
-            raise RunError(f"{path}: missing or damaged.") from error
+            return dict(read_yaml(path) or {})
+        except (OSError, TypeError, ValueError) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write all readings, one JSON object a line."""
@@ -202,7 +202,7 @@ class RunFolder:
         if not path.is_file():
             return []
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            return read_json_lines(path)
         except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 
@@ -274,7 +274,7 @@ class RunFolder:
         """What came out; a file without one of the needed keys is damaged."""
         path = self.path / RESULT
         try:
-            found = dict(json.loads(path.read_text(encoding="utf-8")))
+            found = dict(read_json(path))
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."
