@@ -16,6 +16,18 @@ def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
 
 
+def brief(value: object, most: int = 100) -> str:
+    """How a value is shown in an error: as Python writes it, the middle of a long one left out.
+
+    Example:
+        >>> brief("a" * 10_000, 20)
+        "'aaaaaaaa…aaaaaaaa'"
+    """
+    shown = repr(value)
+    half = most // 2 - 1
+    return shown if len(shown) <= most else f"{shown[:half]}…{shown[-half:]}"
+
+
 class SpecformerError(Exception):
     """Base of every error that names something the caller can put right."""
 

@@ -504,6 +504,7 @@ def scene(here, image) -> Path:
     for folder in ("unfinished", "finished"):
         (here / folder / "config.yaml").write_text("command: train\n")
     (here / "finished" / "result.json").write_text("{}")
+    (here / "finished" / "report.html").write_text("<p>All of it.</p>")
     (here / "theirs").mkdir()
     (here / "theirs" / "config.yaml").write_text("seed: 3\n")
     write_grid_images(here / "images")

@@ -10,6 +10,7 @@ from tests.training.small_graphs import small_set
 
 from specformer.datasets import csbm
 from specformer.graphs import write_graph_set, write_npz
+from specformer.training.runs.folder import RunFolder
 
 KEYS = {"dataset", "model", "metric", "trials", "winner", "set", "score", "val", "seconds"}
 FAST = [
@@ -64,3 +65,12 @@ def test_what_is_wrong_is_one_sentence(call, sources: Path, words, message: str)
     assert (status, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_two_searches_do_not_share_a_folder(call, sources: Path) -> None:
+    words = ["tune", "one.npz", *FAST, *FEW, "--out", "search", "-q"]
+    with RunFolder("search").held():
+        refused = (2, "", "Error: search: another process is at work here.\n")
+        assert call(*words) == refused
+        assert list((sources / "search").iterdir()) == []
+    assert call(*words)[0] == 0

@@ -47,6 +47,16 @@ def test_filter_is_the_dense_product(name: str, k: int | None, dtype: torch.dtyp
     torch.testing.assert_close(spectrum.filter(x[:, 0], gains), torch.stack(of_one, dim=1), **close)
 
 
+def test_eigenvectors_are_kept_by_rows(tmp_path: Path) -> None:
+    rows = decompose(SMALL["grid"])
+    columns = Spectrum(rows.eigenvalues, rows.eigenvectors.mT.contiguous().mT)
+    assert columns.eigenvectors.is_contiguous()
+    assert Spectrum(rows.eigenvalues, rows.eigenvectors).eigenvectors is rows.eigenvectors
+    rows.save(tmp_path / "spectrum")
+    mapped = Spectrum.load(tmp_path / "spectrum")
+    assert mapped.streamed().eigenvectors.data_ptr() == mapped.eigenvectors.data_ptr()  # no copy
+
+
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -93,7 +93,7 @@ def test_a_run_that_diverges_late_is_ended_with_a_word(caplog) -> None:
     # After the first epochs the rate climbs to what no weights stand.
     settings = ["schedule.epochs=9", "schedule.warmup=1", "schedule.final_rate=1e38"]
     outcome = learned(settings, lanes=1, runs=2)
-    ended = re.search(r"run 1 of 2 diverged in epoch (\d) and was ended; the best", caplog.text)
+    ended = re.search(r"run 1 of 2 diverged in epoch (\d); the best model", caplog.text)
     assert ended
     losses = outcome.arrays["molecules/rings/specformer/curve"][:, 0, 0]
     assert np.isfinite(losses).sum() == int(ended[1]) - 1 < 8

@@ -173,6 +173,10 @@ def resume(
     run: Annotated[
         Path, typer.Argument(help="The folder of a `specformer train` that was stopped.")
     ],
+    from_scratch: Annotated[
+        bool,
+        typer.Option("--from-scratch", help="Discard its checkpoints and start the run over."),
+    ] = False,
     data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
@@ -181,11 +185,13 @@ def resume(
     """Go on with a stopped training run, from its last checkpoint to the same result."""
     from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
-    from specformer.training.runs.folder import RunFolder
+    from specformer.training.runs.folder import REPORT, RunFolder
 
     stopped = RunFolder.open(run)
-    if stopped.is_finished:
-        raise RunError(f"{run}: the run is finished; there is nothing to go on with.")
+    if stopped.is_finished and not (stopped.path / REPORT).exists() and not from_scratch:
+        _write_missing_report(stopped, json_output)
+        return
+    _refuse_finished(stopped)
     job = read_job(stopped)
     try:
         choose_device(job.device)
@@ -197,10 +203,27 @@ def resume(
 
     def begin() -> RunFolder:  # of several workers, the first alone
         holding.enter_context(stopped.held())
+        _refuse_finished(stopped)  # by another process, while this one read its data
+        if from_scratch:
+            stopped.discard_checkpoints()
         return stopped
 
     with holding:
         _train(job, begin, data, cache, json_output, quiet)
+
+
+def _refuse_finished(run: RunFolder) -> None:
+    if run.is_finished:
+        raise RunError(f"{run.path}: the run is finished; there is nothing to go on with.")
+
+
+def _write_missing_report(run: RunFolder, json_output: bool) -> None:
+    """End what a run was killed in, after its result was written."""
+    from specformer.reports import write_report
+
+    with run.held():
+        run.discard_checkpoints()
+        _show_trained(run, run.result("kind", "seconds"), write_report(run), json_output)
 
 
 def _train(
@@ -214,7 +237,7 @@ def _train(
     """Train as a job says; ``begin`` gives the run's folder once the input is good."""
     import torch
 
-    from specformer.cli.terminal import SHOW, progress_bars
+    from specformer.cli.terminal import progress_bars
     from specformer.tasks.train import train as train_job
     from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
@@ -231,9 +254,12 @@ def _train(
     def resuming() -> list[str]:
         return ["resume", str(folders[0].path)] if folders else []
 
+    def kept() -> bool:
+        return any(folder.has_checkpoint for folder in folders)
+
     with torchrun_workers(torch.device(job.device)) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with going_on(resuming), progress_bars(silent) as shown_progress:
+        with going_on(resuming, kept), progress_bars(silent) as shown_progress:
             progress = shown_progress
             if job.tensorboard:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -242,17 +268,23 @@ def _train(
         if not workers.is_first:
             return
     run = folders[0]
-    trained.save_models(run)
+    run.write_models(trained.outcome.models)
     result, report = finish_run(
         run, trained.kind, trained.result, trained.outcome.arrays, job.config
     )
     if job.tensorboard:
         track_run(run)
+    _show_trained(run, result, report, json_output)
+
+
+def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, json_output: bool) -> None:
+    from specformer.cli.terminal import SHOW
+
     if json_output:
         shown = {key: value for key, value in result.items() if key not in _HIDDEN}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    SHOW[trained.kind](result[trained.kind])
+    SHOW[result["kind"]](result[result["kind"]])
     farewell(result, report)
 
 
@@ -291,9 +323,9 @@ def predict(
 
     finished = RunFolder.open(run)
     kind = read_job(finished).kind
-    if out == Path("-"):
+    if out in (Path("-"), Path("/dev/stdout")):
         if json_output:
-            raise ConfigError("--out -: standard output is taken by --json; name a file.")
+            raise ConfigError(f"--out {out}: standard output is taken by --json; name a file.")
         out = None
     elif json_output and out is None:
         out = finished.path / "predictions.csv"

@@ -124,13 +124,19 @@ class Ended(SystemExit):
 
 
 @contextmanager
-def going_on(command: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """Say how to go on with what a signal stops; no words where there is nothing to go on with."""
+def going_on(
+    command: Callable[[], Sequence[str]], kept: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Say how to go on with what a signal stops, or that it starts over where nothing was kept.
+
+    No words where there is nothing to go on with.
+    """
     try:
         yield
     except (KeyboardInterrupt, Ended):
         if words := command():
-            typer.echo(f"Stopped. Go on with: {shlex.join(['specformer', *words])}", err=True)
+            how = "Go on with" if kept() else "Nothing was kept yet; start over with"
+            typer.echo(f"Stopped. {how}: {shlex.join(['specformer', *words])}", err=True)
         raise
 
 

@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, RunError
-from specformer.files import replacing, write_json
-from specformer.spectrum.checksum import checksum
+from specformer.files import write_json
+from specformer.files.checked_tensors import read_tensors, write_tensors
+from specformer.files.documents import read_json
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+_FORMAT = "pt"  # as others who write models as safetensors call it
 
 #: What the last layer's weights are called in models that have one by itself.
 LAST = "readout."
@@ -51,9 +51,7 @@ class Pretrained(nn.Module):
             name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in self.state_dict().items()
         }
-        header = {"format": "pt", "checksum": checksum(state, _canonical(config))}
-        with replacing(folder / WEIGHTS) as part:
-            save_file(state, part, metadata=header)
+        write_tensors(folder / WEIGHTS, state, _FORMAT, beside=_canonical(config))
         write_json(folder / CONFIG, config)
 
     @classmethod
@@ -71,19 +69,15 @@ class Pretrained(nn.Module):
             if not (folder / name).is_file():
                 raise RunError(f"{folder}: no saved model ({name} is missing).")
         try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            config = read_json(folder / CONFIG)
             saved = config.get("model")
-            with safe_open(folder / WEIGHTS, framework="pt") as file:
-                header = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (AttributeError, OSError, ValueError, SafetensorError) as error:
-            raise RunError(f"{folder}: damaged model ({error}).") from error
+        except (AttributeError, OSError, ValueError) as error:
+            raise RunError(f"{folder / CONFIG}: damaged model ({error}).") from error
         if saved != cls.__name__:
             raise RunError(f"{folder}: holds a {saved}, not a {cls.__name__}.")
-        if header.get("checksum") != checksum(state, _canonical(config)):
-            raise RunError(
-                f"{folder}: checksum differs; {WEIGHTS} or {CONFIG} was altered or damaged."
-            )
+        state, _ = read_tensors(
+            folder / WEIGHTS, "model", _FORMAT, refused=RunError, beside=_canonical(config)
+        )
         try:
             model = _filled(cls(**arguments(config, cls.retired)), state)
         except (ConfigError, TypeError, RuntimeError) as error:

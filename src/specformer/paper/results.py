@@ -2,7 +2,6 @@ r"""The results ledger: recorded measurements, and the tables in README and docs
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
+from specformer.files.documents import read_json
 from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
 from specformer.paper.timing import bench_tables
@@ -64,7 +64,7 @@ def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every recorded entry with its path, in the order of their names."""
     for path in sorted(folder.rglob("*.json")):
         try:
-            yield path, json.loads(path.read_text(encoding="utf-8"))
+            yield path, read_json(path)
         except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 

@@ -155,7 +155,9 @@ def _solve(job: Job, solver: str, at_cut: str, graph: str) -> Spectrum:
     if len(keep) < len(values):
         vectors = vectors[:, torch.as_tensor(keep, device=vectors.device)]
     eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(device=job.device, dtype=job.dtype)
-    eigenvectors = canonical_signs(vectors.to(device=job.device, dtype=job.dtype))
+    # By rows, as a Spectrum keeps them: here no further copy is needed where the type changes.
+    by_rows = vectors.to(job.device, job.dtype, memory_format=torch.contiguous_format)
+    eigenvectors = canonical_signs(by_rows)
     residual = max_residual(job.laplacian, eigenvalues, eigenvectors)
     orthogonality = max_orthogonality_error(eigenvectors)
     seconds = time.perf_counter() - started

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.files import replacing
-from specformer.spectrum.checked_file import read_checked
-from specformer.spectrum.checksum import checksum
+from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
@@ -53,7 +50,7 @@ class Spectrum:
 
     Shapes:
         - eigenvalues: ``[q]``, ascending as solvers give them; any order works
-        - eigenvectors: ``[n, q]``
+        - eigenvectors: ``[n, q]``, kept row by row: a copy is made of a matrix kept by columns
 
     Example:
         >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2**0.5)
@@ -88,7 +85,10 @@ class Spectrum:
                 "eigenvectors are constants, and get no gradient: give eigenvectors.detach()."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
-        values, vectors = self.eigenvalues, self.eigenvectors
+        # Solvers give columns, files hold rows, and a product of either rounds in its own way.
+        vectors = _by_rows(self.eigenvectors)
+        object.__setattr__(self, "eigenvectors", vectors)
+        values = self.eigenvalues
         rows = self.rows
         if rows is None and values.device != vectors.device:
             rows = rows_at_once(vectors)
@@ -291,14 +291,9 @@ class Spectrum:
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers."""
-        tensors = {
-            "eigenvalues": self.eigenvalues.detach().cpu().contiguous(),
-            "eigenvectors": self.eigenvectors.detach().cpu().contiguous(),
-        }
+        tensors = {"eigenvalues": self.eigenvalues, "eigenvectors": self.eigenvectors}
         report = json.dumps(asdict(self.report) if self.report else None)
-        header = {"format": FORMAT, "checksum": checksum(tensors, report), "report": report}
-        with replacing(path) as part:
-            save_file(tensors, part, metadata=header)
+        write_tensors(path, tensors, FORMAT, {"report": report})
 
     @classmethod
     def load(cls, path: str | Path) -> Spectrum:
@@ -307,16 +302,21 @@ class Spectrum:
         The file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes.
         """
         names = ("eigenvalues", "eigenvectors")
-        tensors, text = read_checked(Path(path), "spectrum file", FORMAT, names)
+        tensors, words = read_tensors(
+            Path(path), "spectrum file", FORMAT, refused=SpectrumError, names=names
+        )
         try:
-            report = json.loads(text)
-            report = SolveReport(**report) if report else None
-        except (TypeError, ValueError) as error:
-            raise SpectrumError(
-                f"{path}: the report in it is not one of ours ({error})."
-            ) from error
+            report = json.loads(words["report"])
+            told = SolveReport(**report) if report else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
         check_finite(path, tensors)
-        return cls(**tensors, report=report)
+        return cls(tensors["eigenvalues"], tensors["eigenvectors"], told)
+
+
+def _by_rows(vectors: Tensor) -> Tensor:
+    """The same numbers with each row in one piece; rows may be further apart than they are long."""
+    return vectors if vectors.stride(1) == 1 else vectors.contiguous()
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:

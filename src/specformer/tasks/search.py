@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_text
+from specformer.files.documents import read_json_lines
 from specformer.tasks.job import Job
 from specformer.tasks.recipes.book import shipped
 from specformer.tasks.recipes.settings import build, override
@@ -318,7 +319,7 @@ def _read(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
     if not path.is_file():
         return {}
     try:
-        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = read_json_lines(path)
         whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
         return {(trial["trial"], trial["splits"]): trial for trial in whole}
     except (ValueError, KeyError, TypeError) as error:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from specformer.errors import ConfigError
-from specformer.nn.pretrained import Pretrained
 from specformer.tasks.job import Job
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
@@ -28,12 +27,6 @@ class Trained:
     kind: Kind
     result: dict[str, Any]
     outcome: Outcome
-
-    def save_models(self, run: RunFolder) -> None:
-        """Keep every run's model in ``model/NNN``."""
-        for number, model in enumerate(self.outcome.models):
-            assert isinstance(model, Pretrained)
-            model.save_pretrained(run.model_folder(number))
 
 
 def train(

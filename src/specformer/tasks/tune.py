@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from specformer.errors import ConfigError
-from specformer.files import write_text
+from specformer.errors import ConfigError, SpecformerError
+from specformer.files.documents import write_yaml
 from specformer.tasks.job import Job
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.search import BEST, Search
 from specformer.tasks.workplace import Workplace
+from specformer.training.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,21 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
     splits = subject.splits if plan.splits is None else plan.splits
     # A file may hold fewer splits than a task asks for.
     runs = max(subject.runs, splits) if plan.runs is None else plan.runs
-    search = Search(
-        subject, folder, seed=job.seed, explore=plan.explore, parameters=plan.parameters
-    )
     started = time.perf_counter()
-    winner = search.run(
-        plan.trials,
-        splits,
-        min(plan.finalists, plan.trials),
-        runs,
-        place.progress,
-        math.inf if plan.seconds is None else plan.seconds,
-    )
+    seconds = math.inf if plan.seconds is None else plan.seconds
     path = folder / BEST
-    write_text(path, yaml.safe_dump(winner["recipe"], sort_keys=False))
+    with RunFolder(folder).held():  # trials of two searches would overwrite each other
+        try:
+            search = Search(
+                subject, folder, seed=job.seed, explore=plan.explore, parameters=plan.parameters
+            )
+            finalists = min(plan.finalists, plan.trials)
+            winner = search.run(plan.trials, splits, finalists, runs, place.progress, seconds)
+        except SpecformerError:
+            with suppress(OSError):
+                folder.rmdir()  # only where there is nothing in it
+            raise
+        write_yaml(path, winner["recipe"])
     return {
         "dataset": subject.name,
         "model": job.model,

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from specformer.baselines import BASELINES, signal_baseline
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 
 RUNS = 3
 DTYPES = [torch.float32, torch.float64]
@@ -204,3 +204,21 @@ def test_models_of_other_tables_learn_no_signals(name):
 def test_the_node_models_of_table_2():
     others = "mlp", "h2gcn", "gcnii", "lanczosnet", "chebnetii", "transformer", "graphormer"
     assert list(BASELINES) == [*TABLE_1, *others]
+
+
+@every_model
+def test_saved_and_loaded_it_is_the_same_model(graph, name, tmp_path):
+    model = make(name, dropout=0.25).eval()
+    model.save_pretrained(tmp_path)
+    again = BASELINES[name].from_pretrained(tmp_path)
+    assert again.config == model.config
+    assert str(again) == str(model)
+    propagation = graph.propagation(torch.float64)
+    x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
+    assert torch.equal(again(x, propagation), model(x, propagation))
+    weights = tmp_path / "model.safetensors"
+    altered = bytearray(weights.read_bytes())
+    altered[-1] ^= 1
+    weights.write_bytes(bytes(altered))
+    with pytest.raises(RunError, match="checksum differs"):
+        BASELINES[name].from_pretrained(tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tasks.jobs import predict_with, save_models, train_on
+from tests.tasks.jobs import predict_with, train_on
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer.datasets import pack
@@ -36,7 +36,7 @@ def train(folder: Path, graphs: GraphSet, *changes: str, **options: Any) -> RunF
         assignments=["schedule.epochs=1", *changes],
     )
     run = RunFolder.create(folder / "run", {"command": "train", "source": str(source)})
-    save_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, root_mean_squared_error
-from tests.tasks.jobs import learn, predict_with, save_models, train_on
+from tests.tasks.jobs import learn, predict_with, train_on
 from tests.training.small_graphs import small_set, three_classes, with_numbers
 
 from specformer import GraphSpecformer
@@ -40,7 +40,7 @@ def train(source: Path, run: RunFolder | None = None, **options):
 def finished(tmp_path: Path, source: Path, **options) -> tuple[RunFolder, dict]:
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     result, outcome = train(source, **options)
-    save_models(run, outcome.models)
+    run.write_models(outcome.models)
     result = run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     return run, result
 
@@ -109,7 +109,7 @@ def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: s
     changes = {"assignments": [*FAST, "split=official", *metric], "task": task, "runs": 3}
     common = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     result, outcome = train_on(str(source), **changes, **common)
-    save_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     told = rows_of(predict_with(run, device=CPU).text)
     test, measured = graphs.test_idx, graphs.y[graphs.test_idx, 0]
@@ -288,7 +288,7 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {"source": str(source)})
     chosen = [*FAST, "targets=[kind]"]
     result, outcome = train_on(str(source), assignments=chosen, runs=2, **settings)
-    save_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("molecules", result, outcome.arrays, command="test", seed=0, device=CPU)
     assert result["classes"] == sorted(words)
     assert (result["task"], result["settings"]["loss"]) == (

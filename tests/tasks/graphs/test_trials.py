@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tests.tasks.jobs import save_models, train_on, trials_of, tune_on
+from tests.tasks.jobs import train_on, trials_of, tune_on
 from tests.tasks.trials_file import trials
 from tests.training.small_graphs import small_set
 
@@ -287,7 +287,7 @@ def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path
     common = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     first = RunFolder.create(tmp_path / "first", {"command": "train", "source": str(graphs_file)})
     result, outcome = train_on(str(graphs_file), assignments=FAST, seed=5, **common)
-    save_models(first, outcome.models)
+    first.write_models(outcome.models)
     first.finish("molecules", result, outcome.arrays, command="test", seed=5, device=CPU)
     short = ["schedule.epochs=2", "schedule.batch_size=16"]
     options = {"trials": 2, "splits": 1, "finalists": 2, "runs": 1, "device": CPU}

@@ -12,13 +12,14 @@ import torch
 from tests.tasks.jobs import classify
 
 from specformer.datasets import csbm, make_splits
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
 from specformer.tasks.nodes.fit import predict_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
 from specformer.tasks.nodes.work import kept_spectrum, node_landmarks, node_spectrum
 from specformer.tasks.task import Outcome
+from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -75,13 +76,33 @@ def test_edges_and_splits_are_described(graph, decomposed) -> None:
     assert described == f"300 nodes, 0 edges; {parts}"
 
 
-def test_runs_without_a_figure_are_told_of(graph, caplog) -> None:
-    _, _, outcome = trained(graph, "schedule.epochs=2")
+def test_a_training_that_diverges_is_refused(graph) -> None:
+    said = r"training diverged: runs 1, 2, 3 of 3 have no model, .* not finite from epoch 1 on\."
+    with pytest.raises(RunError, match=said):
+        trained(graph, "schedule.epochs=2", "schedule.learning_rate=1e30")
+
+
+def test_a_run_that_diverges_late_keeps_its_best_and_is_told_of(graph, caplog, monkeypatch) -> None:
+    """From the fifth epoch on the second of three runs has no numbers any more."""
+    begin = NodeRuns.begin_epoch
+
+    def spoiled(self: NodeRuns) -> None:
+        if int(self.epoch) == 4:
+            for parameter in self.model.parameters():
+                parameter.data[1] = torch.nan
+        begin(self)
+
+    usual = trained(graph, "schedule.epochs=4")[2]
     assert not caplog.messages
-    _, _, outcome = trained(graph, "schedule.epochs=2", "schedule.learning_rate=1e30")
-    assert np.isnan(outcome.arrays[f"nodes/{graph.name}/specformer/curve"][..., 1]).all()
+    monkeypatch.setattr(NodeRuns, "begin_epoch", spoiled)
+    outcome = trained(graph, "schedule.epochs=9")[2]
     (message,) = caplog.messages
-    assert "3 of 3 runs diverged" in message
+    assert message.endswith("run 2 of 3 diverged in epoch 5; the best model before is kept.")
+    assert outcome.row["test"]["values"][1] == usual.row["test"]["values"][1]
+    for one, other in zip(
+        outcome.models[1].parameters(), usual.models[1].parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
 
 
 def test_training_without_a_decomposition_reaches_the_same_accuracy(graph, decomposed) -> None:

@@ -11,10 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from scipy.sparse import csr_array
-from tests.cli.command_line import only_json
-from tests.tasks.jobs import predict_with, save_models, train_on
+from tests.cli.command_line import environment, only_json
+from tests.tasks.jobs import predict_with, train_on
 
 from specformer.datasets import csbm, make_splits, node_graph
 from specformer.datasets.features import dense_features
@@ -24,7 +25,6 @@ from specformer.graphs import Graph, read_graph, write_npz
 from specformer.tasks.nodes.predict import load_models
 from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe
 from specformer.training.loops.nodes import NodeRuns
-from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -62,7 +62,7 @@ def finished_run(folder, tmp_path, model="specformer"):
         progress=Silent(),
     )
     run = RunFolder.create(tmp_path / "run", {"source": str(folder)})
-    save_models(run, outcome.models)
+    run.write_models(outcome.models)
     run.finish("nodes", result, outcome.arrays, command="specformer train", seed=0, device=CPU)
     return run, result, outcome
 
@@ -154,6 +154,9 @@ def test_damaged_or_missing_models_are_named(folder, tmp_path):
     weights = run.path / "model" / "001" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(RunError, match=r"001.*damaged"):
+        load_models(run)
+    (run.path / "model" / "000" / "config.json").unlink()  # as earlier versions left it
+    with pytest.raises(RunError, match=r"000: no saved model \(config\.json is missing\)"):
         load_models(run)
     shutil.rmtree(run.path / "model")
     with pytest.raises(RunError, match="no saved models"):
@@ -299,8 +302,43 @@ def test_command_line_from_csv_to_predictions(folder, call, here):
     assert {row["name"] for row in listed["datasets"]} >= set(NODE_SETS)
 
 
-def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
-    settings = ["--runs", "2", "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
+@pytest.mark.parametrize("source", ["nodes", "signals"])
+def test_a_run_is_the_same_from_a_fresh_and_from_a_cached_spectrum(source, folder, call, here):
+    epochs = ["--set", "schedule.epochs=30"]
+    if source == "nodes":
+        source = folder
+    else:
+        image = np.random.default_rng(0).integers(0, 255, (21, 17), dtype=np.uint8)
+        Image.fromarray(image).save(source := here / "small.png")
+    words = ["train", source, "--runs", 1, *epochs, "--device", "cpu", "--json"]
+    fresh, cached = (only_json(call(*words, "--out", out)) for out in ("fresh", "cached"))
+    assert fresh["test"] == cached["test"]
+    assert_equal_models(here / "fresh", here / "cached")
+
+
+def assert_equal_models(one, other):
+    """To the bit."""
+    found = sorted(one.glob("model/*/model.safetensors"))
+    assert found
+    for path in found:
+        left, right = load_file(path), load_file(other / path.relative_to(one))
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[key], right[key]) for key in left)
+
+
+@pytest.mark.parametrize("model", ["specformer", "gcn"])
+def test_a_diverged_training_is_not_a_success(model, folder, call, here):
+    words = ["--model", model, "--runs", 1, "--set", "schedule.learning_rate=1e30", "-q"]
+    status, out, err = call("train", folder, *words, "--out", "far")
+    assert (status, out) == (2, "")
+    assert err.startswith("Error: training diverged: run 1 of 1 has no model, as its loss was not")
+    assert err.endswith("start a new run with a lower schedule.learning_rate.\n")
+    assert not (here / "far").exists()
+
+
+@pytest.mark.parametrize("runs", ["1", "2"])
+def test_a_killed_run_resumes_to_the_same_result(runs, folder, call, here):
+    settings = ["--runs", runs, "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
     settings += [
         "--set",
         "model.num_heads=1",
@@ -313,6 +351,7 @@ def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     killed = subprocess.Popen(
         [sys.executable, "-m", "specformer", "train", str(folder), *settings, "--out", "killed"],
         cwd=here,
+        env=environment(here),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -329,12 +368,7 @@ def test_a_killed_run_resumes_to_the_same_result(folder, call, here):
     for key in ("test", "val", "test_by_accuracy"):
         assert whole[key] == resumed[key]
     assert resumed["seconds"] > spent > 0  # of both parts
-    for name in ("000", "001"):
-        one, other = (
-            load_file(here / run / "model" / name / "model.safetensors")
-            for run in ("whole", "killed")
-        )
-        assert all(torch.equal(one[key], other[key]) for key in one)
+    assert_equal_models(here / "whole", here / "killed")
     status, _, err = call("resume", "killed")
     assert status == 2
     assert "killed: the run is finished" in err
@@ -369,19 +403,3 @@ def test_a_graph_that_was_changed_meanwhile_is_refused(tmp_path, monkeypatch, ch
     }
     with pytest.raises(RunError, match="belongs to another run, other data or other settings"):
         train(replace(graph, **other[changed]))
-
-
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
-    path = tmp_path / "checkpoint.safetensors"
-    weight = torch.zeros(3)
-    assert not Checkpoint(path, "this").restore({"weight": weight})
-    Checkpoint(path, "this").save({"weight": torch.ones(3)})
-    assert Checkpoint(path, "this").restore({"weight": weight})
-    assert weight.tolist() == [1.0, 1.0, 1.0]
-    with pytest.raises(RunError, match="other settings"):
-        Checkpoint(path, "that").restore({"weight": weight})
-    with pytest.raises(RunError, match="another model's state"):
-        Checkpoint(path, "this").restore({"bias": weight})
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(RunError, match="damaged checkpoint"):
-        Checkpoint(path, "this").restore({"weight": weight})

@@ -145,3 +145,31 @@ def test_settings_of_a_file_or_of_a_run(tmp_path):
     assert read_settings(run) == {"name": "b"}
     with pytest.raises(ConfigError, match=r"table\.yaml: of a run that has no settings"):
         read_settings(table)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "müde: 1".encode("latin-1"),
+        b"1: 2",
+        b"learning_rate: " + b"9" * 5000,
+        b"a: &a [1]\nb: *a",
+        b"a: " + b"[" * 3000,
+        b"- " + b"x" * 100_000,
+    ],
+    ids=["latin-1", "key", "number", "alias", "depth", "long text"],
+)
+def test_a_file_that_holds_no_settings_is_one_short_sentence(content, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as refused:
+        read_settings(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert len(str(refused.value)) < len(str(path)) + 200
+
+
+def test_assignments_are_read_within_limits():
+    for value in ("[" * 3000, "9" * 5000, "[&a 1, *a]", "{1: 2}"):
+        with pytest.raises(ConfigError, match=r"--set name=.*: the value is no setting: ") as no:
+            override({"name": "a"}, [f"name={value}"])
+        assert len(str(no.value)) < 400

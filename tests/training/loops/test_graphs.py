@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tests.operations import WAITS, Watch
 from tests.training.small_graphs import (
     small_model,
@@ -28,6 +27,7 @@ from torch import nn
 from specformer import GraphSpecformer
 from specformer.datasets.batches import Batches
 from specformer.errors import ConfigError, RunError, SpecformerError
+from specformer.files.checked_tensors import write_tensors
 from specformer.training.evaluation.graphs import Work
 from specformer.training.loops.graphs import GraphFit, GraphTask, _Training, fit_graphs
 from specformer.training.optim.graph_schedule import GraphSchedule
@@ -177,10 +177,8 @@ def test_a_run_that_diverges_late_keeps_its_best(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fit(3, on_epoch=stop)
     state = load_file(kept.path)
-    with safe_open(kept.path, framework="pt") as file:
-        header = file.metadata()
     state["model.readout.bias"].fill_(torch.nan)
-    save_file(state, kept.path, metadata=header)
+    write_tensors(kept.path, state, "specformer.checkpoint/2", {"purpose": kept.purpose})
     called: list[int] = []
     best = fit(3, on_epoch=lambda done, _: called.append(done))
     assert called == [2]  # and not 3, which has no weights to learn with
@@ -319,6 +317,20 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, epoch: int) -> No
     assert (second.by_loss, second.by_metric) == (whole.by_loss, whole.by_metric)
     expected = whole.model.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in second.model.state_dict().items())
+
+
+def test_ctrl_c_keeps_the_epochs_done(tmp_path: Path) -> None:
+    def interrupt(epoch: int, _: float) -> None:
+        if epoch == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    options: dict[str, Any] = {"checkpoint": Checkpoint(tmp_path / "state", "test")}
+    with pytest.raises(KeyboardInterrupt):
+        fit_graphs(small_model(), small_task(), SCHEDULE, on_epoch=interrupt, **options)
+    assert load_file(tmp_path / "state")["epochs"] == 3
+    again = fit_graphs(small_model(), small_task(), SCHEDULE, **options)
+    whole = fit_graphs(small_model(), small_task(), SCHEDULE)
+    np.testing.assert_array_equal(again.curves, whole.curves)
 
 
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:

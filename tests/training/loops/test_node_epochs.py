@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,6 +132,33 @@ class KilledAfter(Checkpoint):
         self.saves -= 1
         if not self.saves:
             raise KilledError
+
+
+def test_ctrl_c_keeps_the_epochs_done(monkeypatch, tmp_path: Path):
+    schedule = Schedule(learning_rate=RATE, epochs=12)
+    models, path = specformers(**DROPOUT), tmp_path / "state"
+    operator = operator_of(models)
+
+    def fit(checkpoint: Checkpoint | None) -> NodeFit:
+        torch.manual_seed(5)
+        return fit_nodes(models, task_on(), operator, schedule, checkpoint=checkpoint)
+
+    whole, begin = fit(None), NodeRuns.begin_epoch
+
+    def interrupted(self: NodeRuns) -> None:
+        begin(self)
+        if int(self.epoch) == 6:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeRuns, "begin_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(Checkpoint(path, "this"))
+    assert load_file(path)["epoch"] == 7
+    again = fit(Checkpoint(path, "this"))
+    assert torch.equal(again.curves, whole.curves)
+    for name, tensor in trained_state(again.model).items():
+        assert torch.equal(tensor, trained_state(whole.model)[name]), name
 
 
 @pytest.mark.parametrize("options", [DROPOUT, {**DROPOUT, **BATCH_NORM}], ids=["", "batch norm"])

@@ -20,7 +20,7 @@ from tests.training.small_signals import (
 from torch import nn
 
 from specformer.datasets import target_filter
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.training.engine.stacking import unstack
 from specformer.training.loops.signals import SignalFit, SignalTask, fit_signals
 from specformer.training.optim.schedule import Schedule
@@ -207,3 +207,12 @@ def test_a_nonlinear_specformer_trains_in_space():
     fit = fit_signals(models, task, SPECTRUM, Schedule(epochs=1))
     expected = masked_sse(outputs(models, task), task)
     np.testing.assert_allclose(fit.curves[0].numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [specformers, baselines])
+def test_signals_whose_squares_are_no_numbers_are_refused(make) -> None:
+    task, models = make_task(), make()
+    far = replace(task, signals=task.signals * torch.tensor([[1.0], [1e200]], dtype=torch.float64))
+    said = r"diverged: runs 3, 4 of 4 have no model.* epoch 1 on.* signals smaller than 1e\+200"
+    with pytest.raises(RunError, match=said):
+        fit_signals(models, far, operator_of(models), Schedule(epochs=3))

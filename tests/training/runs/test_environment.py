@@ -19,6 +19,7 @@ def test_environment_is_json_and_true():
     assert found["specformer"] == specformer.__version__
     assert found["packages"]["torch"] == metadata.version("torch")
     assert found["device"]
+    assert found["threads"] == torch.get_num_threads()
 
 
 def test_commit_may_be_stated(monkeypatch):

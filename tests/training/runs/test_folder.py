@@ -201,3 +201,13 @@ class _Breaks:
 )
 def test_portable_command(arguments, command):
     assert portable_command(arguments) == command
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("result.json", "result"), ("metrics.jsonl", "metrics"), ("config.yaml", "config")],
+)
+def test_files_that_are_nested_without_end_are_refused(finished, name, read):
+    (finished.path / name).write_text("[" * 100_000)
+    with pytest.raises(RunError, match=rf"{name}: .*damaged \(it is nested more than 50 deep"):
+        getattr(finished, read)()

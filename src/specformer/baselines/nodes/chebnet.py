@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
 class ChebConv(nn.Module):
@@ -49,7 +50,7 @@ class ChebConv(nn.Module):
         return out + self.bias.unsqueeze(-2)
 
 
-class ChebNet(ConvStack):
+class ChebNet(ConvStack, Pretrained):
     r"""Chebyshev graph convolutions.
 
     From `"Convolutional Neural Networks on Graphs with Fast
@@ -82,9 +83,10 @@ class ChebNet(ConvStack):
         order: int = 10,
         dropout: float = 0.0,
     ) -> None:
-        check_arguments(locals())
+        arguments = checked_arguments(locals())
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
         super().__init__((ChebConv(*width, order) for width in widths), torch.relu, dropout)
+        self.config = arguments
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
 

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
 class GATConv(nn.Module):
@@ -84,7 +85,7 @@ def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:
     return messages.new_zeros(shape).index_add(-3, target, messages)
 
 
-class GAT(ConvStack):
+class GAT(ConvStack, Pretrained):
     r"""Graph attention network.
 
     From `"Graph Attention Networks"
@@ -119,7 +120,7 @@ class GAT(ConvStack):
         heads: int = 8,
         dropout: float = 0.0,
     ) -> None:
-        check_arguments(locals())
+        arguments = checked_arguments(locals())
         if hidden_channels % heads:
             raise ConfigError(
                 f"GAT's hidden_channels must be a multiple of heads, not {hidden_channels} "
@@ -129,6 +130,7 @@ class GAT(ConvStack):
         layers = [GATConv(i, o // heads, heads, concat=True, dropout=dropout) for i, o in hidden]
         layers.append(GATConv(*last, heads, concat=False, dropout=dropout))
         super().__init__(layers, elu, dropout)
+        self.config = arguments
         self.channels = in_channels, hidden_channels, out_channels
         self.heads = heads
 

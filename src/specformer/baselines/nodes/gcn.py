@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
 class GCNConv(nn.Module):
@@ -35,7 +36,7 @@ class GCNConv(nn.Module):
         return out + self.bias.unsqueeze(-2)
 
 
-class GCN(ConvStack):
+class GCN(ConvStack, Pretrained):
     r"""Graph convolutional network.
 
     From `"Semi-Supervised Classification with Graph Convolutional
@@ -67,9 +68,10 @@ class GCN(ConvStack):
         num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
-        check_arguments(locals())
+        arguments = checked_arguments(locals())
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
         super().__init__((GCNConv(*width) for width in widths), torch.relu, dropout)
+        self.config = arguments
         self.channels = in_channels, hidden_channels, out_channels
 
     def __repr__(self) -> str:

@@ -7,9 +7,10 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
 class GCN2Conv(nn.Module):
@@ -35,7 +36,7 @@ class GCN2Conv(nn.Module):
         return torch.lerp(mixed, self.lin(mixed).to(mixed.dtype), self.beta)
 
 
-class GCNII(nn.Module):
+class GCNII(Pretrained):
     r"""Graph convolutions with initial residual and identity mapping.
 
     From `"Simple and Deep Graph Convolutional Networks"
@@ -77,7 +78,7 @@ class GCNII(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.lin_in = Linear(in_channels, hidden_channels)
         self.convs = nn.ModuleList(

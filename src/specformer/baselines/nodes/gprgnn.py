@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import monomial
 from specformer.errors import ConfigError
+from specformer.nn.pretrained import Pretrained
 
 
-class GPRGNN(nn.Module):
+class GPRGNN(Pretrained):
     r"""Generalised PageRank network.
 
     From `"Adaptive Universal Generalized PageRank Graph Neural
@@ -53,7 +54,7 @@ class GPRGNN(nn.Module):
         propagation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.alpha = alpha

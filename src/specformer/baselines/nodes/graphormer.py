@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from specformer.baselines.nodes.parts.arguments import check_arguments
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.transformer import Attention, Transformer, working_type
 from specformer.kernels import usable
@@ -136,7 +136,7 @@ class Graphormer(Transformer):
         max_distance: int = 20,
         dropout: float = 0.0,
     ) -> None:
-        check_arguments(locals())
+        arguments = checked_arguments(locals())
         super().__init__(
             in_channels,
             hidden_channels,
@@ -145,6 +145,7 @@ class Graphormer(Transformer):
             heads=heads,
             dropout=dropout,
         )
+        self.config = arguments
         self.max_degree = max_degree
         self.max_distance = max_distance
         self.degree_embedding = nn.Parameter(torch.empty(max_degree + 1, hidden_channels))

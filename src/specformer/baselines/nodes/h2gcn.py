@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
-class H2GCN(nn.Module):
+class H2GCN(Pretrained):
     r"""Ego and neighbours apart, two hops, all rounds kept.
 
     From `"Beyond Homophily in Graph Neural Networks: Current
@@ -52,7 +53,7 @@ class H2GCN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals(), num_rounds=0)
+        self.config = checked_arguments(locals(), num_rounds=0)
         self.channels = in_channels, hidden_channels, out_channels
         self.num_rounds = num_rounds
         self.embed = Linear(in_channels, hidden_channels)

@@ -7,13 +7,14 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import jacobi
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 
-class JacobiConv(nn.Module):
+class JacobiConv(Pretrained):
     r"""Jacobi polynomial filters.
 
     From `"How Powerful are Spectral Graph Neural Networks"
@@ -62,7 +63,7 @@ class JacobiConv(nn.Module):
         super().__init__()
         if propagation_dropout is None:
             propagation_dropout = dropout
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.gamma = gamma

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.layer_widths import layer_widths
@@ -16,6 +16,7 @@ from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import monomial
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
+from specformer.nn.pretrained import Pretrained
 
 _FILTER_CHANNELS = 32
 
@@ -74,7 +75,7 @@ class LanczosConv(nn.Module):
         return out
 
 
-class LanczosNet(nn.Module):
+class LanczosNet(Pretrained):
     r"""Multi-scale graph convolutions by the Lanczos algorithm.
 
     From `"LanczosNet: Multi-Scale Deep Graph Convolutional
@@ -122,7 +123,7 @@ class LanczosNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals(), num_layers=2, order=0)
+        self.config = checked_arguments(locals(), num_layers=2, order=0)
         _check_scales(long_scales)
         widths = layer_widths(hidden_channels, hidden_channels, out_channels, num_layers - 1)
         layers = (

@@ -2,14 +2,15 @@ r"""MLP: the features alone."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.nn.pretrained import Pretrained
 
 
-class MLP(nn.Module):
+class MLP(Pretrained):
     r"""Affine maps with a ReLU between them, node by node; the graph is not looked at.
 
     .. math::
@@ -34,7 +35,7 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
 

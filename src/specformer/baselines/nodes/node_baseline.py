@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict, dataclass
 
-from torch import nn
-
 from specformer.baselines.nodes.node_registry import BASELINES
 from specformer.baselines.nodes.transformer import Transformer
 from specformer.errors import ConfigError, check_known
+from specformer.nn.pretrained import Pretrained
 
 _WIDTHS = ("hidden_channels", "transformer_channels")
 
@@ -53,7 +52,7 @@ class NodeBaseline:
 
 def node_baseline(
     name: str, settings: NodeBaseline, in_channels: int, out_channels: int
-) -> nn.Module:
+) -> Pretrained:
     """A fresh baseline of that name; a setting that it does not have is refused.
 
     Example:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
-
 from specformer.baselines.nodes.bernnet import BernNet
 from specformer.baselines.nodes.chebnet import ChebNet
 from specformer.baselines.nodes.chebnetii import ChebNetII
@@ -20,8 +18,9 @@ from specformer.baselines.nodes.lanczosnet import LanczosNet
 from specformer.baselines.nodes.mlp import MLP
 from specformer.baselines.nodes.transformer import Transformer
 from specformer.errors import ConfigError
+from specformer.nn.pretrained import Pretrained
 
-BASELINES: dict[str, type[nn.Module]] = {
+BASELINES: dict[str, type[Pretrained]] = {
     "gcn": GCN,
     "gat": GAT,
     "chebnet": ChebNet,
@@ -50,7 +49,7 @@ _SIGNAL: dict[str, dict[str, Any]] = {
 }
 
 
-def signal_baseline(name: str) -> nn.Module:
+def signal_baseline(name: str) -> Pretrained:
     r"""A baseline for learning a filter of one signal (Table 1): one channel in, one out.
 
     It has about 2,000 parameters, polynomials of order 10 and no dropout. GPR-GNN goes without

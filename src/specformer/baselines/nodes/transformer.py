@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import LayerNorm, Linear
+from specformer.nn.pretrained import Pretrained
 
 
 class Attention(Protocol):
@@ -103,7 +104,7 @@ class TransformerBlock(nn.Module):
         return out
 
 
-class Transformer(nn.Module):
+class Transformer(Pretrained):
     r"""A Transformer whose tokens are the nodes.
 
     From `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_, with its norms first.
@@ -141,7 +142,7 @@ class Transformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.heads = heads
         self.lin_in = Linear(in_channels, hidden_channels)

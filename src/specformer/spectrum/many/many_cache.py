@@ -18,10 +18,10 @@ from safetensors import safe_open
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
+from specformer.files.checked_tensors import read_tensors
+from specformer.files.checksum import checksum
 from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated
-from specformer.spectrum.checked_file import read_checked
-from specformer.spectrum.checksum import checksum
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.many.spectra import (
     ManyReport,
@@ -119,11 +119,13 @@ def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) 
         verify: whether to compare the checksum and look for NaN, which reads everything.
         graphs: the :func:`key` of the graphs whose spectra these must be; None for any.
     """
-    tensors, text = read_checked(Path(path), "file of spectra", FORMAT, _NAMES, verify=verify)
+    tensors, words = read_tensors(
+        Path(path), "file of spectra", FORMAT, refused=SpectrumError, names=_NAMES, verify=verify
+    )
     try:
-        report = ManyReport(**json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise SpectrumError(f"{path}: its report cannot be read ({error}).") from error
+        report = ManyReport(**json.loads(words["report"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SpectrumError(f"{path}: damaged file of spectra (its report: {error}).") from error
     if graphs not in (None, report.graphs):
         raise SpectrumError(f"{path}: not the spectra of these graphs.")
     if verify:

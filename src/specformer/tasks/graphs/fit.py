@@ -25,6 +25,7 @@ from specformer.tasks.graphs.work import GraphWork, graph_spectra
 from specformer.tasks.lanes import train_in_lanes
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
+from specformer.training.divergence import warn_of_divergence
 from specformer.training.engine.distributed import Workers
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import Evaluation, Work
@@ -65,7 +66,7 @@ def learn_graphs(
             before = _in_lanes(work, files, lanes, progress, stage)
             progress = Silent()  # what remains is to read what they wrote
         fits = _fits(work, files, place.workers, progress, stage)
-    _warn_of_divergence(stage, fits)
+    warn_of_divergence(stage, [fit.curves[:, 0] for fit in fits])
     if lanes == 1:
         before = sum(fit.seconds_before for fit in fits)
     first = work.start.seconds if work.start else 0.0
@@ -165,20 +166,6 @@ def _in_words(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
     if recipe.loss == "ce":
         return outputs.softmax(dim=-1)
     return outputs.sigmoid() if recipe.loss == "bce" else outputs
-
-
-def _warn_of_divergence(stage: str, fits: Sequence[GraphFit]) -> None:
-    """Say which runs ended before their last epoch."""
-    for number, fit in enumerate(fits, start=1):
-        lost = ~np.isfinite(fit.curves[:, 0])
-        if lost.any():
-            logger.warning(
-                "%s: run %d of %d diverged in epoch %d and was ended; the best before is kept.",
-                stage,
-                number,
-                len(fits),
-                lost.argmax() + 1,
-            )
 
 
 def _tested(where: str, fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:

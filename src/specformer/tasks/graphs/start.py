@@ -12,9 +12,9 @@ from torch import nn
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError
+from specformer.files.checksum import checksum
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import LAST, Pretrained
-from specformer.spectrum.checksum import checksum
 from specformer.tasks.graphs.models import (
     graph_model,
     load_graph_models,

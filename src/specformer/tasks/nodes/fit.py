@@ -30,6 +30,7 @@ from specformer.tasks.nodes.work import (
 )
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
+from specformer.training.divergence import refuse_lost, warn_of_divergence
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import confusion, summary
@@ -85,8 +86,8 @@ def classify_nodes(
             checkpoint=state,
             on_progress=update,
         )
+        _check_divergence(fit, f"{graph.name}: {label}")
         taken = None if recipe.batch_size else _confusion(fit.model, task, operator, landmarks)
-    _warn_of_divergence(fit, f"{graph.name}: {label}")
     models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
     row = {
         "dataset": graph.name,
@@ -124,17 +125,12 @@ def _figures(fit: NodeFit) -> dict[str, Any]:
     }
 
 
-def _warn_of_divergence(fit: NodeFit, what: str) -> None:
-    """Say which runs have no figures: no epoch of theirs had a validation loss."""
-    lost = int(fit.curves[..., 1].isnan().all(dim=0).sum())
-    if lost:
-        logger.warning(
-            "%s: %d of %d runs diverged at once, their figures mean nothing; "
-            "lower schedule.learning_rate",
-            what,
-            lost,
-            fit.curves.shape[1],
-        )
+def _check_divergence(fit: NodeFit, what: str) -> None:
+    """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
+    losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
+    refuse_lost(losses, fit.is_lost.cpu().numpy())
+    epochs = fit.epochs.tolist()
+    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)])
 
 
 @torch.no_grad()

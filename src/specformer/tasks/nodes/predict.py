@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
-
+from specformer.baselines import BASELINES
 from specformer.datasets import node_graph
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.nn.pretrained import WEIGHTS
+from specformer.nn.pretrained import Pretrained
 from specformer.tasks.nodes.fit import predict_nodes
-from specformer.tasks.nodes.recipe import NodeRecipe, node_model
+from specformer.tasks.nodes.recipe import NodeRecipe
 from specformer.tasks.nodes.work import node_operator, node_spectrum
 from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
 from specformer.tasks.recipes.settings import build
@@ -27,22 +24,11 @@ from specformer.training.runs.folder import RunFolder
 _NEEDED = ("model", "settings", "num_features", "classes")
 
 
-def load_models(run: RunFolder) -> list[nn.Module]:
+def load_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished node-classification run."""
-    result = run.result(*_NEEDED)
-    recipe = _recipe(result)
-    models: list[nn.Module] = []
-    for folder in run.model_folders():
-        if result["model"] == "specformer":
-            models.append(Specformer.from_pretrained(folder))
-            continue
-        model = node_model(result["model"], recipe, result["num_features"], len(result["classes"]))
-        try:
-            model.load_state_dict(load_file(folder / WEIGHTS))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise RunError(f"{folder / WEIGHTS}: missing or damaged ({error}).") from error
-        models.append(model.eval())
-    return models
+    name = run.result(*_NEEDED)["model"]
+    kind: type[Pretrained] = BASELINES.get(name, Specformer)
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
 
 def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:

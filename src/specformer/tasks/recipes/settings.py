@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
-from specformer.errors import ConfigError, nearest
+from specformer.errors import ConfigError, brief, nearest
+from specformer.files.documents import parse_yaml, read_yaml
 
 Recipe = TypeVar("Recipe")
 
 #: YAML 1.1 reads 1e-3, without a point, as text.
 _SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+#: Characters of an assignment that an error repeats.
+_SHOWN = 200
 #: How ``int | None`` and ``Optional[int]`` are told.
 _UNIONS = (typing.Union, types.UnionType)
 
@@ -38,11 +39,11 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
     values: dict[str, Any] = {}
     for key, value in settings.items():
         if key not in fields:
-            raise ConfigError(f"{where}: unknown key {key!r}; {_suggestion(key, fields)}")
+            raise ConfigError(f"{where}: unknown key {brief(key)}; {_suggestion(key, fields)}")
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             if not isinstance(value, Mapping):
-                raise ConfigError(f"{where}: {key} should hold settings, not {value!r}.")
+                raise ConfigError(f"{where}: {key} should hold settings, not {brief(value)}.")
             values[key] = build(hint, value, f"{where}: {key}")
         else:
             values[key] = _checked(hint, value, f"{where}: {key}")
@@ -64,18 +65,19 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
     changed = copy.deepcopy(dict(settings))
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
+        shown = assignment if len(assignment) <= _SHOWN else f"{assignment[:_SHOWN]}…"
         if not equals or not path:
-            raise ConfigError(f"--set {assignment}: expected key=value.")
+            raise ConfigError(f"--set {shown}: expected key=value.")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {assignment}: the value is not valid YAML.") from error
+            value = parse_yaml(text)
+        except ValueError as error:
+            raise ConfigError(f"--set {shown}: the value is no setting: {error}.") from error
         *groups, leaf = path.split(".")
         target: dict[str, Any] = changed
         for group in groups:
             target = target.setdefault(group, {})
             if not isinstance(target, dict):
-                raise ConfigError(f"--set {assignment}: {group!r} is not a group of settings.")
+                raise ConfigError(f"--set {shown}: {brief(group)} is not a group of settings.")
         target[leaf] = value
     return changed
 
@@ -115,13 +117,13 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings that a YAML file holds: a recipe's, or a training run's ``config.yaml``."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}.") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: a recipe should hold settings, not {content!r}.")
+        raise ConfigError(f"{path}: a recipe should hold settings, not {brief(content)}.")
     if "command" not in content:
         return content
     settings = content.get("settings")
@@ -150,7 +152,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
         return number
     if hint is not float and type(value) is hint:  # exactly: True is no whole number
         return value
-    raise ConfigError(f"{where}={value!r} should be {_describe(hint)}.")
+    raise ConfigError(f"{where}={brief(value)} should be {_describe(hint)}.")
 
 
 def _finite(value: Any) -> float | None:

@@ -8,12 +8,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import RunError
+from specformer.training.divergence import diverged
 from specformer.training.engine.stacking import trained_state
 from specformer.training.evaluation.graph_metrics import Metric
 
 #: What picks the epoch whose model is kept.
 GraphMonitor = Literal["metric", "loss", "last"]
+#: What keeps training on many graphs from diverging.
+REMEDY = "a lower schedule.learning_rate, or with schedule.clip"
 
 
 class History:
@@ -84,18 +86,10 @@ class Best:
     def restore(self) -> None:
         """Put the best model back."""
         if int(self.epoch) < 0:
-            raise diverged("no epoch had a")
+            raise diverged("no epoch had a finite validation loss", REMEDY)
         for name, tensor in self._trained.items():
             tensor.copy_(self._kept[name])
 
     def state(self) -> dict[str, Tensor]:
         kept = {f"kept.{name}": tensor for name, tensor in self._kept.items()}
         return {"score": self.score, "val": self.val, "epoch": self.epoch, **kept}
-
-
-def diverged(what: str) -> RunError:
-    """The error of a run in which ``what`` had no number to go by."""
-    return RunError(
-        f"training diverged: {what} finite validation loss. To go on would not help: start a new "
-        "run with a lower schedule.learning_rate, or with schedule.clip."
-    )

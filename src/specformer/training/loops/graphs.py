@@ -24,6 +24,7 @@ from specformer.graphs.flat_arrays import ragged
 from specformer.nn.conv.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.training.divergence import diverged
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
@@ -31,8 +32,9 @@ from specformer.training.engine.stacking import trained_state
 from specformer.training.evaluation.calibration import Calibration
 from specformer.training.evaluation.graph_metrics import Metric, metric_named
 from specformer.training.evaluation.graphs import Evaluation, GraphPrecision, Work
-from specformer.training.evaluation.history import GraphMonitor, History, diverged
+from specformer.training.evaluation.history import REMEDY, GraphMonitor, History
 from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
+from specformer.training.interruption import Interruption
 from specformer.training.optim.averaging import WeightAverage
 from specformer.training.optim.graph_schedule import GraphSchedule
 from specformer.training.optim.schedule import moments, settle_moments
@@ -170,29 +172,34 @@ def fit_graphs(
     history = History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
-        checkpoint.restore(state)
+        checkpoint.restore(state, epochs=schedule.epochs)
     workers.copy_from_first(state.values())
     training.take_up()
     before = float(history.seconds)
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
-        while not history.is_over:
-            epoch = int(history.epochs)
-            began = time.perf_counter()
-            training.epoch(epoch)
-            if calibration:
-                calibration()
-            outputs = validation.outputs()
-            loss = mean_error(task.loss, outputs, validation.targets)
-            figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
-            history.add([training.mean_loss(), loss, figure], metric, time.perf_counter() - began)
-            if on_epoch:
-                on_epoch(epoch + 1, figure)
-            due = time.perf_counter() - saved >= save_every or history.is_over
-            if checkpoint and workers.is_first and due:
-                checkpoint.save(state)
-                saved = time.perf_counter()
+        keeps = checkpoint is not None and workers.size == 1
+        with Interruption(active=keeps) as interruption:
+            while not history.is_over:
+                epoch = int(history.epochs)
+                began = time.perf_counter()
+                interruption.begin_epoch()
+                training.epoch(epoch)
+                if calibration:
+                    calibration()
+                outputs = validation.outputs()
+                loss = mean_error(task.loss, outputs, validation.targets)
+                figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
+                took = time.perf_counter() - began
+                history.add([training.mean_loss(), loss, figure], metric, took)
+                if on_epoch:
+                    on_epoch(epoch + 1, figure)
+                due = time.perf_counter() - saved >= save_every or history.is_over
+                if checkpoint and workers.is_first and (due or interruption.asked):
+                    checkpoint.save(state)
+                    saved = time.perf_counter()
+                interruption.let_through()
         testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
         chosen, tested = _tested(testing, history, monitor, metric, scale)
     training.settle()
@@ -275,7 +282,7 @@ def _tested(
     """
     picked = history.picked(testing.work.model)
     if monitor not in picked:
-        raise diverged("the last epoch has no")
+        raise diverged("the last epoch has no finite validation loss", REMEDY)
     chosen = {}
     for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
         best = picked[rule]

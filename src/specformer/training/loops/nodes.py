@@ -19,6 +19,7 @@ from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.evaluation.nodes import BestEpochs, Evaluation, training_targets
+from specformer.training.interruption import Interruption
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint
@@ -85,7 +86,8 @@ class NodeFit:
     """The outcome of all runs.
 
     The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
-    of training loss, validation loss and validation accuracy. ``seconds_before`` went into the
+    of training loss, validation loss and validation accuracy. ``is_lost`` ``[runs]`` says which
+    runs have no model: no epoch had a finite validation loss. ``seconds_before`` went into the
     epochs that a checkpoint held already.
     """
 
@@ -94,6 +96,7 @@ class NodeFit:
     by_accuracy: Selection
     epochs: Tensor
     curves: Tensor
+    is_lost: Tensor
     seconds_before: float
 
 
@@ -184,29 +187,28 @@ class NodeRuns:
         before anything is read or saved, so that both find the epochs done and nothing else.
         """
         state = self.state()
-        done = int(self.epoch) if checkpoint and checkpoint.restore(state) else 0
+        if checkpoint:
+            checkpoint.restore(state, epoch=self.schedule.epochs)
+        done = int(self.epoch)
         settle_moments(self.optimiser)
         before, began = float(self.seconds), time.perf_counter()
-        while done < self.schedule.epochs:
-            one_epoch()
-            done += 1
-            reads = done % read_every == 0 or done == self.schedule.epochs
-            saves = checkpoint is not None and done % save_every == 0
-            if evaluate and (reads or saves):
-                evaluate()
-            if reads:
-                if on_progress:
-                    on_progress(
-                        done,
-                        float(self.best.accuracy[self._rule, 0].mean()),
-                        loss=float(self.curves[done - 1, :, 0].mean()),
-                        runs_left=float(self.stopping.active.sum()),
-                    )
-                if not self.stopping.active.any():
-                    break
-            if checkpoint and saves:
-                self.seconds.fill_(before + time.perf_counter() - began)
-                checkpoint.save(state)
+        with Interruption(active=checkpoint is not None) as interruption:
+            while done < self.schedule.epochs:
+                interruption.begin_epoch()
+                one_epoch()
+                done += 1
+                reads = done % read_every == 0 or done == self.schedule.epochs
+                saves = done % save_every == 0 or interruption.asked
+                if evaluate and (reads or saves):
+                    evaluate()
+                if checkpoint and saves:
+                    self.seconds.fill_(before + time.perf_counter() - began)
+                    checkpoint.save(state)
+                interruption.let_through()
+                if reads:
+                    self._tell(done, on_progress)
+                    if self._is_over(done):
+                        break
         self.stopping.restore()
         return NodeFit(
             self.model.eval(),
@@ -214,8 +216,23 @@ class NodeRuns:
             self._selection(1),
             self.stopping.epochs,
             self.curves[:done],
+            self.stopping.is_lost,
             before,
         )
+
+    def _tell(self, done: int, on_progress: Update | None) -> None:
+        if on_progress:
+            on_progress(
+                done,
+                float(self.best.accuracy[self._rule, 0].mean()),
+                loss=float(self.curves[done - 1, :, 0].mean()),
+                runs_left=float(self.stopping.active.sum()),
+            )
+
+    def _is_over(self, done: int) -> bool:
+        """Whether every run has stopped, or has weights that are no numbers and will stay so."""
+        alive = self.curves[done - 1, :, 0].isfinite()
+        return not bool((self.stopping.active & alive).any())
 
     def _selection(self, rule: int) -> Selection:
         val, test = self.best.accuracy[rule]

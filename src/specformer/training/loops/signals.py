@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum import Keys, Spectrum
+from specformer.training.divergence import refuse_lost
 from specformer.training.engine.capture import Repeated, differentiate
 from specformer.training.engine.stacking import stack
 from specformer.training.optim.early_stopping import EarlyStopping
@@ -135,6 +136,9 @@ def fit_signals(
                 on_progress(done, float(curves[done - 1].nanmean()))
             if not stopping.active.any():
                 break
+    largest = float(task.signals.abs().max())
+    remedy = f"a lower schedule.learning_rate, or with signals smaller than {largest:.0e}"
+    refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), remedy)
     stopping.restore()
     output = _outputs(model, task, operator)
     sse, r2 = _measure(output, task)

@@ -54,6 +54,14 @@ class EarlyStopping:
         self.active.logical_and_(epoch - self.best_epoch < self.patience)
         return improved
 
+    @property
+    def is_lost(self) -> Tensor:
+        """Which runs ``[runs]`` have nothing to put back: no finite score, or no finite state."""
+        lost = ~self.best.isfinite()
+        for view in views_of(self._kept, self.tensors):
+            lost = lost | ~view.flatten(1).isfinite().all(dim=1)
+        return lost
+
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, by name, for a checkpoint."""
         views = views_of(self._kept, self.tensors)

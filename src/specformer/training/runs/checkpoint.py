@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specformer.errors import RunError
-from specformer.files import replacing
+from specformer.files.checked_tensors import read_tensors, write_tensors
 
-_FORMAT = "specformer.checkpoint/1"
-_RANDOM = "random"
+_FORMAT = "specformer.checkpoint/2"
+_RANDOM = "random."
 
 
 def numbered(stem: Path, run: int | str) -> Path:
@@ -41,32 +39,54 @@ class Checkpoint:
         self.purpose = purpose
 
     def save(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write everything, atomically."""
-        state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        state[f"{_RANDOM}.cpu"] = torch.get_rng_state()
-        if any(tensor.is_cuda for tensor in tensors.values()):
-            state[f"{_RANDOM}.cuda"] = torch.cuda.get_rng_state()
-        with replacing(self.path) as part:
-            save_file(state, part, metadata={"format": _FORMAT, "purpose": self.purpose})
+        """Write everything, atomically and with a checksum."""
+        on_gpu = any(tensor.is_cuda for tensor in tensors.values())
+        state = {**tensors, **_random_state(on_gpu)}
+        write_tensors(self.path, state, _FORMAT, {"purpose": self.purpose})
 
     @torch.no_grad()
-    def restore(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Copy a saved state into ``tensors``; False if there is none yet."""
+    def restore(self, tensors: Mapping[str, Tensor], **most: int) -> bool:
+        """Copy a saved state into ``tensors``; False if there is none yet.
+
+        A state that is not whole, or not of these names, shapes and types, is refused before
+        anything is copied. ``most`` names counts and the largest value that each can have.
+        """
         if not self.path.is_file():
             return False
         try:
-            with safe_open(self.path, framework="pt") as file:
-                header = file.metadata() or {}
-                saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise RunError(f"{self.path}: damaged checkpoint ({error}); remove it.") from error
-        if header.get("format") != _FORMAT or header.get("purpose") != self.purpose:
-            raise RunError(f"{self.path}: belongs to another run, other data or other settings.")
-        if {name for name in saved if not name.startswith(f"{_RANDOM}.")} != set(tensors):
-            raise RunError(f"{self.path}: holds another model's state.")
+            saved, words = read_tensors(self.path, "checkpoint", _FORMAT, refused=RunError)
+        except RunError as error:
+            raise self._refused(str(error).removesuffix(".")) from error
+        if words.get("purpose") != self.purpose:
+            raise self._refused(
+                f"{self.path}: belongs to another run, other data or other settings"
+            )
+        random = {name: saved.pop(name) for name in list(saved) if name.startswith(_RANDOM)}
+        expected = _random_state(f"{_RANDOM}cuda" in random and torch.cuda.is_available())
+        if _described(saved) != _described(tensors) or _described(random) != _described(expected):
+            raise self._refused(f"{self.path}: holds another model's state")
+        for name, limit in most.items():
+            if not 0 <= int(saved[name]) <= limit:
+                raise self._refused(f"{self.path}: {name} {int(saved[name])} is not in 0..{limit}")
+        try:
+            torch.Generator().set_state(random[f"{_RANDOM}cpu"])
+        except RuntimeError as error:
+            raise self._refused(f"{self.path}: holds no state of a random generator") from error
         for name, tensor in tensors.items():
             tensor.copy_(saved[name])
-        torch.set_rng_state(saved[f"{_RANDOM}.cpu"])
-        if f"{_RANDOM}.cuda" in saved:
-            torch.cuda.set_rng_state(saved[f"{_RANDOM}.cuda"])
+        torch.set_rng_state(random[f"{_RANDOM}cpu"])
+        if f"{_RANDOM}cuda" in random:
+            torch.cuda.set_rng_state(random[f"{_RANDOM}cuda"])
         return True
+
+    def _refused(self, why: str) -> RunError:
+        return RunError(f"{why}; remove it to start over, or resume with --from-scratch.")
+
+
+def _random_state(on_gpu: bool) -> dict[str, Tensor]:
+    state = {f"{_RANDOM}cpu": torch.get_rng_state()}
+    return state | ({f"{_RANDOM}cuda": torch.cuda.get_rng_state()} if on_gpu else {})
+
+
+def _described(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}

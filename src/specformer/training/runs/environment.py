@@ -18,13 +18,17 @@ _PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "scikit-image")
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, hardware and the source's commit, for a result file."""
+    """Versions, hardware and the source's commit, for a result file.
+
+    And ``threads``: sums over another number of them round in another way.
+    """
     return {
         "specformer": specformer.__version__,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "commit": commit(),
     }
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
+from torch import nn
 
 from specformer.errors import RunError
 from specformer.files import make_folder, write_json, write_text
+from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
 from specformer.graphs.formats.npz_archive import DAMAGE, write_arrays
+from specformer.nn.pretrained import Pretrained
 from specformer.training.runs.environment import environment
 
 CONFIG = "config.yaml"
@@ -80,7 +82,7 @@ class RunFolder:
         run = cls(path)
         run.refuse_taken()
         run._refuse_stopped(config)
-        write_text(run.path / CONFIG, yaml.safe_dump(dict(config), sort_keys=False))
+        write_yaml(run.path / CONFIG, dict(config))
         return run
 
     def _go_on(self) -> str:
@@ -97,6 +99,16 @@ class RunFolder:
     def is_finished(self) -> bool:
         """Whether the run has its result."""
         return (self.path / RESULT).exists()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a stopped run can go on from somewhere."""
+        return any(self._checkpoints())
+
+    def discard_checkpoints(self) -> None:
+        """Remove what a stopped run would go on from."""
+        for checkpoint in list(self._checkpoints()):
+            checkpoint.unlink()
 
     def withdraw(self) -> None:
         """Remove a run that came to nothing: its folder, if the only file in it is the config."""
@@ -121,7 +133,7 @@ class RunFolder:
             raise RunError(f"{there[0]}: may not be written to.")
 
     def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
-        if not any(self._checkpoints()):
+        if not self.has_checkpoint:
             return
         stopped = self.config() if (self.path / CONFIG).exists() else {}
         if stopped.get("command") != "train":
@@ -177,9 +189,9 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         path = self.path / CONFIG
         try:
-            return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
-            raise RunError(f"{path}: missing or damaged.") from error
+            return dict(read_yaml(path) or {})
+        except (OSError, TypeError, ValueError) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write all readings, one JSON object a line."""
@@ -190,7 +202,7 @@ class RunFolder:
         if not path.is_file():
             return []
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            return read_json_lines(path)
         except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 
@@ -209,6 +221,12 @@ class RunFolder:
     def model_folder(self, run: int) -> Path:
         """Where the model of one of its runs is kept."""
         return self.path / MODEL / f"{run:03d}"
+
+    def write_models(self, models: Iterable[nn.Module]) -> None:
+        """Keep every run's model in ``model/NNN``."""
+        for number, model in enumerate(models):
+            assert isinstance(model, Pretrained)
+            model.save_pretrained(self.model_folder(number))
 
     def model_folders(self) -> list[Path]:
         """Those of all runs, in their order."""
@@ -246,8 +264,7 @@ class RunFolder:
         self.write_metrics(_readings(arrays))
         self.write_outputs(arrays)
         self.write_result(complete)
-        for checkpoint in list(self._checkpoints()):
-            checkpoint.unlink()
+        self.discard_checkpoints()
         return complete
 
     def _checkpoints(self) -> Iterator[Path]:
@@ -257,7 +274,7 @@ class RunFolder:
         """What came out; a file without one of the needed keys is damaged."""
         path = self.path / RESULT
         try:
-            found = dict(json.loads(path.read_text(encoding="utf-8")))
+            found = dict(read_json(path))
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."

@@ -14,6 +14,7 @@ from specformer.nn.argument_checks import (
     check_numbers,
     check_rates,
 )
+from specformer.nn.pretrained import given
 
 _COUNTS = (
     "in_channels",
@@ -32,13 +33,13 @@ _RATES = ("dropout", "propagation_dropout", "alpha")
 _BOUNDS = {"theta": -1.0, "a": -1.0, "b": -1.0}
 
 
-def check_arguments(scope: Mapping[str, Any], **least: int) -> None:
-    """Refuse a constructor's arguments, given as its ``locals()``, that make no model.
+def checked_arguments(scope: Mapping[str, Any], **least: int) -> dict[str, Any]:
+    """A constructor's arguments from its ``locals()``; those that make no model are refused.
 
     ``least``: what a count must be at least, if that is not 1.
 
     Example:
-        >>> check_arguments({"order": 0, "dropout": 0.5})
+        >>> checked_arguments({"order": 0, "dropout": 0.5})
         Traceback (most recent call last):
         specformer.errors.ConfigError: order=0 must be at least 1.
     """
@@ -55,6 +56,7 @@ def check_arguments(scope: Mapping[str, Any], **least: int) -> None:
                 raise ConfigError(f"{name}={scope[name]} must be larger than {bound:g}.")
     if "self_loops" in scope:
         check_flags(scope, "self_loops")
+    return given(scope)
 
 
 def one_line(model: nn.Module, channels: Iterable[int], **settings: object) -> str:

@@ -7,14 +7,15 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import check_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
 from specformer.nn.layers.derived import Derived
+from specformer.nn.pretrained import Pretrained
 
 
-class NonNegativePolynomial(Derived):
+class NonNegativePolynomial(Derived, Pretrained):
     r"""A feature network, then a polynomial of :math:`L - I` given by K + 1 non-negative numbers.
 
     .. math::
@@ -46,7 +47,7 @@ class NonNegativePolynomial(Derived):
         propagation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_arguments(locals())
+        self.config = checked_arguments(locals())
         self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.polynomials = chebyshev(order)

@@ -8,16 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from specformer.files import replacing
-from specformer.spectrum.checksum import checksum
+from specformer.errors import SpectrumError
+from specformer.files.checked_tensors import read_tensors, write_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +50,13 @@ class StateFile:
         """Write a state, atomically and with a checksum; where that fails the solve goes on."""
         assert self.path is not None
         tensors = {
-            "basis": state.basis.cpu().contiguous(),
+            "basis": state.basis,
             "values": torch.as_tensor(state.values.copy()),
             "residuals": torch.as_tensor(state.residuals.copy()),
         }
         text = json.dumps([state.locked, state.reach, state.estimates])
-        header = {"format": FORMAT, "state": text, "checksum": checksum(tensors, text)}
         try:
-            with replacing(self.path) as part:
-                save_file(tensors, part, metadata=header)
+            write_tensors(self.path, tensors, FORMAT, {"state": text})
         except OSError as error:
             logger.warning("%s: no state is saved (%s).", self.path, error.strerror or error)
         self._last = time.monotonic()
@@ -76,19 +71,14 @@ class StateFile:
         if self.path is None or not self.path.is_file():
             return None
         try:
-            with safe_open(self.path, framework="pt") as file:
-                header: dict[str, Any] = file.metadata() or {}
-                names = ("basis", "values", "residuals")
-                tensors = {name: file.get_tensor(name) for name in names}
-        except (SafetensorError, OSError, ValueError) as error:
-            logger.warning("%s: damaged state (%s); the solve starts anew.", self.path, error)
+            tensors, words = read_tensors(self.path, "state", FORMAT, refused=SpectrumError)
+            basis, (locked, reach, estimates) = tensors["basis"], json.loads(words["state"])
+        except (SpectrumError, KeyError, ValueError) as error:
+            logger.warning("%s The solve starts anew.", error)
             return None
-        text, basis = header.get("state", ""), tensors["basis"]
-        whole = header.get("format") == FORMAT and header.get("checksum") == checksum(tensors, text)
-        if not whole or basis.shape[0] != num_nodes or basis.dtype != dtype:
+        if basis.shape[0] != num_nodes or basis.dtype != dtype:
             logger.warning("%s: not a state of this solve; it starts anew.", self.path)
             return None
-        locked, reach, estimates = json.loads(text)
         values, residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
         return SubspaceState(basis, values, residuals, locked, reach, tuple(estimates))
 

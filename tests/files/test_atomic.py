@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,45 @@ def test_room_is_taken_or_refused_at_once(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (tmp_path / "fits").read_bytes() == bytes(4000)
+
+
+def test_a_pipe_gets_the_bytes_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        write_text(pipe, "whole")
+        assert read.result(timeout=60) == "whole"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no such device")
+def test_a_device_is_not_replaced(tmp_path):
+    """Through a link of our own: what goes wrong does not cost the machine its device."""
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+    write_text(link, "nothing")
+    assert link.is_char_device()
+    assert link.readlink() == Path("/dev/null")
+
+
+@pytest.mark.parametrize("kind", ["link", "link to a link", "dangling"])
+def test_what_a_link_points_to_is_replaced(kind, tmp_path, target):
+    link, folder = tmp_path / "link", tmp_path / "elsewhere"
+    if kind == "dangling":
+        target = folder / "new.txt"
+    link.symlink_to(target)
+    if kind == "link to a link":
+        (tmp_path / "second").symlink_to(link)
+    write_text(tmp_path / "second" if kind == "link to a link" else link, "whole")
+    assert target.read_text() == "whole"
+    assert link.readlink() == target
+    assert not target.is_symlink()
+
+
+def test_links_that_go_in_a_circle_are_refused(tmp_path):
+    (tmp_path / "one").symlink_to(tmp_path / "two")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_text(tmp_path / "one", "never")

@@ -1,4 +1,4 @@
-"""Where files go, and how: a reader sees either the whole new file or the old one, never a part."""
+"""How files are written: a reader sees either the whole new file or the old one, never a part."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,17 +17,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
-
-
-def user_cache(kind: str) -> Path:
-    """The folder for a kind of files, spectra or data, in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        folder = Path(base) if base else Path.home() / ".cache"
-    except RuntimeError:  # in a container, say, whose user has no name
-        why = f"there is no home folder for {kind}; set XDG_CACHE_HOME to a folder of yours"
-        raise OSError(errno.ENOENT, why) from None
-    return folder / "specformer" / kind
 
 
 def make_folder(path: str | Path) -> None:
@@ -40,7 +31,8 @@ def make_folder(path: str | Path) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it there if the block succeeds.
 
-    One that a killed process left there for the same ``path`` is removed.
+    One that a killed process left there for the same ``path`` is removed. Where ``path`` is a link,
+    what it points to is replaced; a device or a pipe gets the bytes written into it.
 
     Example:
         >>> import tempfile
@@ -51,6 +43,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
         'whole'
     """
     target = Path(path)
+    if _is_special(target):
+        with _written_through(target) as part:
+            yield part
+        return
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
+        if target.is_symlink():  # links that go in a circle
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     make_folder(target.parent)
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
@@ -87,6 +87,25 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise OSError(number, os.strerror(number), str(target)) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether there is something that is no file and no folder: a device, a pipe, a socket."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # nothing is there, or what is there is told about later
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _written_through(target: Path) -> Iterator[Path]:
+    """Yield a temporary path; write what it holds into ``target`` if the block succeeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / "part"
+        yield part
+        with part.open("rb") as source, target.open("wb", buffering=0) as sink:
+            shutil.copyfileobj(source, sink)
 
 
 def _here() -> str | None:

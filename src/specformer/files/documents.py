@@ -1,0 +1,129 @@
+"""JSON and YAML that anyone may have written: read within limits, or refused with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specformer.files.atomic import write_text
+
+#: No file of ours comes near these; what does would take all memory, or end in a traceback.
+_DEPTH, _DIGITS = 50, 100
+_YAML_BYTES, _JSON_BYTES = 2**20, 2**28
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; ``ValueError`` says in a few words what is wrong with it."""
+    return parse_json(_text(path, _JSON_BYTES))
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """What a file with one JSON value per line holds; see :func:`read_json`."""
+    return [parse_json(line) for line in _text(path, _JSON_BYTES).splitlines()]
+
+
+def parse_json(text: str) -> Any:
+    """A value from JSON.
+
+    Example:
+        >>> parse_json("[" * 100_000)
+        Traceback (most recent call last):
+        ValueError: it is nested more than 50 deep
+    """
+    try:
+        return _shallow(json.loads(text))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds; ``ValueError`` says in a few words what is wrong with it."""
+    return parse_yaml(_text(path, _YAML_BYTES))
+
+
+def parse_yaml(text: str) -> Any:
+    """A value from YAML: plain values, lists, and mappings whose keys are text.
+
+    Aliases are refused: a few of them can stand for more than any memory holds.
+
+    Example:
+        >>> parse_yaml("{rates: [0.1, 0.2]}")
+        {'rates': [0.1, 0.2]}
+        >>> parse_yaml("[&a [1], *a]")
+        Traceback (most recent call last):
+        ValueError: it has aliases (*a); write their values out
+    """
+    try:
+        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one)
+    except RecursionError:
+        raise _too_deep() from None
+    except yaml.YAMLError as error:
+        raise ValueError("not valid YAML") from error
+
+
+def write_yaml(path: str | Path, content: Any) -> None:
+    """Write YAML that :func:`read_yaml` reads, atomically, keys in their order."""
+    write_text(path, yaml.dump(content, Dumper=_WrittenOut, sort_keys=False))
+
+
+class _Plain(yaml.SafeLoader):
+    """PyYAML's safe loader without aliases, keys that are no text, and endless numbers."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            name = self.peek_event().anchor[:20]
+            raise ValueError(f"it has aliases (*{name}); write their values out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        for key in mapping:
+            if not isinstance(key, str):
+                raise ValueError(f"a key is of type {type(key).__name__}; put it in quotes")
+        return mapping
+
+    def construct_number(self, node: Any) -> Any:
+        if len(node.value) > _DIGITS:
+            raise ValueError(f"it has a number of {len(node.value):,} digits")
+        whole = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Plain.add_constructor(f"tag:yaml.org,2002:{_kind}", _Plain.construct_number)
+
+
+class _WrittenOut(yaml.SafeDumper):
+    """PyYAML's safe dumper, which writes a value out each time it occurs."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(path: Path, most: int) -> str:
+    size = path.stat().st_size
+    if size > most:
+        raise ValueError(f"it has {size:,} bytes, and at most {most:,} are read")
+    return path.read_text(encoding="utf-8")
+
+
+def _shallow(value: Any) -> Any:
+    """The value itself, if it is nested no deeper than the limit."""
+    level = [value]
+    for _ in range(_DEPTH + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return value
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {_DEPTH} deep")

@@ -1,0 +1,96 @@
+"""JSON and YAML from strangers: read, or refused in a few words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from specformer.files.documents import (
+    parse_json,
+    parse_yaml,
+    read_json,
+    read_json_lines,
+    read_yaml,
+    write_yaml,
+)
+
+VALUES = {"a": [1, 2.5, "x", None, True], "b": {"c": {"d": [[]]}}, "e": "2"}
+#: Ten lists of ten lists of … : 390 bytes that stand for ten thousand million words.
+BOMB = "\n".join(
+    ["a0: &a0 [lol, lol]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+)
+
+
+def test_what_is_plain_comes_back(tmp_path: Path) -> None:
+    assert parse_yaml(yaml.safe_dump(VALUES)) == VALUES
+    assert parse_json(json.dumps(VALUES)) == VALUES
+    shared = [1, 2]
+    write_yaml(tmp_path / "y", {"b": shared, "a": shared, **VALUES})
+    assert list(yaml.safe_load((tmp_path / "y").read_text())) == ["b", "a", "e"]
+    assert read_yaml(tmp_path / "y") == {"b": VALUES["b"], "a": VALUES["a"], "e": "2"}
+    write_yaml(tmp_path / "y", [shared, shared])  # written out twice, not by an alias
+    assert read_yaml(tmp_path / "y") == [shared, shared]
+    (tmp_path / "j").write_text("[1]\n{}\n")
+    assert read_json_lines(tmp_path / "j") == [[1], {}]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BOMB, r"aliases \(\*a0\)"),
+        ("a: &a [*a]", r"aliases"),
+        ("a: &b 1\nc: *b", "aliases"),
+        ("[" * 100_000, "nested more than 50 deep"),
+        ("[" * 60 + "]" * 60, "nested more than 50 deep"),
+        ("{a: " * 3000, "nested more than 50 deep"),
+        ("- " * 3000, "nested more than 50 deep"),
+        ("1: 2", "a key is of type int; put it in quotes"),
+        ("null: 2", "a key is of type NoneType"),
+        ("a: {true: 2}", "a key is of type bool"),
+        ("? [a, b]\n: 2", "not valid YAML"),
+        ("a: " + "9" * 5000, "a number of 5,000 digits"),
+        ("a: 0x" + "f" * 5000, "a number of 5,002 digits"),
+        ("a: 1." + "9" * 5000, "a number of 5,002 digits"),
+        ("a: " + ":".join(["59"] * 2000), "a number of 5,999 digits"),
+        ("a: !!python/object/apply:os.system [ls]", "not valid YAML"),
+        ("a: [", "not valid YAML"),
+        ("a: 2001-77-77", "month must be in"),
+        ("a: \x00", "not valid YAML"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_yaml_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        parse_yaml(text)
+    assert len(str(refused.value)) < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "nested more than 50 deep"),
+        ('{"a": ' * 100_000, "nested more than 50 deep"),
+        ("[" * 60 + "]" * 60, "nested more than 50 deep"),
+        ("9" * 5000, "digits"),
+        ("{", "Expecting"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_json_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_json(text)
+
+
+def test_files_that_are_too_long_or_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes("läuft: 1".encode("latin-1"))
+    for read in (read_yaml, read_json, read_json_lines):
+        with pytest.raises(ValueError, match="can't decode byte"):
+            read(path)
+    path.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(ValueError, match="1,048,577 bytes, and at most 1,048,576 are read"):
+        read_yaml(path)
