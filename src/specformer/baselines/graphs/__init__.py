@@ -8,7 +8,7 @@ from specformer.baselines.graphs.gin_ak import GINAK
 from specformer.baselines.graphs.gps import GPS
 from specformer.baselines.graphs.graph_gcn import GraphGCN
 from specformer.baselines.graphs.graph_graphormer import GraphGraphormer
-from specformer.baselines.graphs.graph_registry import GRAPH_BASELINES
+from specformer.baselines.graphs.graph_model_registry import GRAPH_BASELINES
 from specformer.baselines.graphs.gsn import GSN
 from specformer.baselines.graphs.parts.graph_baseline import GraphBaseline
 from specformer.baselines.graphs.pna import PNA
