@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -71,8 +72,17 @@ def node_case(
 
 
 def timed_recipe(dataset: str, changes: Sequence[str] = ()) -> NodeRecipe:
-    """A data set's own recipe, the paper's if it has one, with splits that any graph can have."""
-    return node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    """A data set's own recipe, the paper's if it has one, with splits that any graph can have.
+
+    Features are those of bags of words unless they are left as they are.
+    """
+    recipe = node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    return recipe if recipe.features == "none" else replace(recipe, features="rows")
+
+
+def whole_features(graph: Graph, recipe: NodeRecipe) -> np.ndarray:
+    """The features that every split of a case has."""
+    return dense_features(graph, "none" if recipe.features == "none" else "rows")
 
 
 def bench_nodes(
@@ -143,7 +153,7 @@ def reference(case: NodeCase, device: torch.device) -> Contestant:
     def build() -> Runner:
         spectrum = case.spectrum.to(device)
         values, vectors = spectrum.eigenvalues, spectrum.eigenvectors
-        x = torch.as_tensor(dense_features(case.graph, case.recipe.features)).to(device)
+        x = torch.as_tensor(whole_features(case.graph, case.recipe)).to(device)
         model = PlainSpecformer.of(_fresh(case)).to(device)
         return _plain_runner(case, device, model, lambda: model(x, values, vectors))
 
@@ -156,7 +166,7 @@ def peer(name: str, case: NodeCase, device: torch.device) -> Contestant:
 
     def build() -> Runner:
         propagation = Propagation(case.graph.adjacency, device=device)
-        x = torch.as_tensor(dense_features(case.graph, recipe.features)).to(device)
+        x = torch.as_tensor(whole_features(case.graph, recipe)).to(device)
         model = fresh_models(name, recipe, case.graph, 1, seed=0)[0].to(device)
         return _plain_runner(case, device, model, lambda: model(x, propagation))
 

@@ -13,10 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.benchmarks.node_suite import DATASETS, RUNS, NodeCase, node_case, sizes
+from specformer.benchmarks.node_suite import (
+    DATASETS,
+    RUNS,
+    NodeCase,
+    node_case,
+    sizes,
+    whole_features,
+)
 from specformer.benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from specformer.benchmarks.plain_node import PlainSpecformer
-from specformer.datasets import Split, dense_features
+from specformer.datasets import Split
 from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.node_run import fit_task, fresh_models, node_landmarks, node_task
 from specformer.experiments.nodes import landmark_error
@@ -180,7 +187,7 @@ def plain_readings(
     assert case.graph.y is not None
     spectrum = case.spectrum.to(device, dtype)
     order = np.arange(len(case.graph.y)) if order is None else order
-    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device, dtype)
+    x = torch.as_tensor(whole_features(case.graph, case.recipe)[order]).to(device, dtype)
     vectors = spectrum.eigenvectors[torch.from_numpy(order).to(device)]
     split = case.splits[run]
     split = Split(split.train[order], split.val[order], split.test[order])
@@ -270,7 +277,7 @@ def _fit(
     spectrum, recipe = case.spectrum.to(device, dtype), case.recipe
     task = node_task(case.graph, case.splits, recipe, device)
     if dtype != torch.float32:
-        x = torch.as_tensor(dense_features(case.graph, recipe.features)).to(device, dtype)
+        x = torch.as_tensor(whole_features(case.graph, recipe)).to(device, dtype)
         task, fresh = replace(task, x=x), [model.to(dtype) for model in fresh]
     keys = node_landmarks(spectrum, recipe)
     with matmul_precision(recipe.precision, device):

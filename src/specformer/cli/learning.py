@@ -23,6 +23,7 @@ from specformer.cli.options import (
     finish_run,
     going_on,
     print_json,
+    reading_told,
     refuse_taken,
     repeat_command,
     spectra_folder,
@@ -260,7 +261,11 @@ def _train(
 
     with torchrun_workers(torch.device(config["device"])) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with going_on(resuming), progress_bars(silent) as shown_progress:
+        with (
+            going_on(resuming),
+            progress_bars(silent) as shown_progress,
+            reading_told(silent),
+        ):
             progress = shown_progress
             if tracked:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -337,13 +342,15 @@ def predict(
             raise ConfigError(f"--spectrum, --degree: {run} was trained on molecules.")
         # A handful of molecules is solved faster than looked up; a file may come again.
         folder = None if smiles else spectra_folder(cache)
-        found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
+        with reading_told(json_output):
+            found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
     else:
         if smiles:
             raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
-        found = predict_nodes(
-            finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
-        )
+        with reading_told(json_output):
+            found = predict_nodes(
+                finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
+            )
     _write_predictions(found, out, json_output)
 
 

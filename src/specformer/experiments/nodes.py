@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, dense_features
+from specformer.datasets import FeaturePreparation, Split
+from specformer.datasets.features import say_preparation
 from specformer.experiments.node_recipe import NodeRecipe
 from specformer.experiments.node_run import (
     fit_task,
     fresh_models,
+    node_features,
     node_landmarks,
     node_operator,
     node_task,
@@ -44,7 +46,7 @@ _DRAWN = 2000
 
 @dataclass(frozen=True)
 class NodeOutcome:
-    """A row for tables, arrays to draw, and the trained models by run.
+    """A row for tables, arrays to draw, and by run the trained models and their features.
 
     ``seconds_before`` went into epochs that a checkpoint held already.
     """
@@ -52,6 +54,7 @@ class NodeOutcome:
     row: dict[str, Any]
     arrays: dict[str, np.ndarray]
     models: list[nn.Module]
+    prepared: list[FeaturePreparation]
     seconds_before: float
 
 
@@ -77,8 +80,10 @@ def classify_nodes(
     """
     started = time.perf_counter()
     label = label or model
-    task = node_task(graph, splits, recipe, device, model)
-    fresh = fresh_models(model, recipe, graph, task.runs, seed)
+    prepared = node_features(graph, splits, recipe)
+    say_preparation(graph.name, prepared[0])
+    task = node_task(graph, splits, recipe, device, model, prepared)
+    fresh = fresh_models(model, recipe, graph, task.runs, seed, task.in_channels)
     operator = node_operator(model, graph, spectrum, device)
     landmarks = node_landmarks(operator, recipe)
     state = None
@@ -122,7 +127,9 @@ def classify_nodes(
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
-    return NodeOutcome(row, arrays, models, fit.seconds_before)
+    if prepared[0].scaling == "columns":
+        row["features"] = prepared[0].told()
+    return NodeOutcome(row, arrays, models, prepared, fit.seconds_before)
 
 
 def _figures(fit: NodeFit) -> dict[str, Any]:
@@ -187,14 +194,21 @@ def predict_nodes(
     models: Sequence[nn.Module],
     graph: Graph,
     operator: AnySpectrum | Propagation,
-    recipe: NodeRecipe,
+    prepared: Sequence[FeaturePreparation],
     device: torch.device,
 ) -> Tensor:
-    """Class probabilities ``[n, classes]``, the mean over the models of all runs."""
+    """Class probabilities ``[n, classes]``, the mean over the models of all runs.
+
+    ``prepared``: how each model's run prepared the features.
+    """
     if isinstance(operator, ImplicitSpectrum):
         interpolation_error(models, operator)
-    x = torch.as_tensor(dense_features(graph, recipe.features)).to(device)
-    chances = [model.to(device).eval()(x, operator).softmax(dim=-1) for model in models]
+    chances = []
+    known: FeaturePreparation | None = None
+    for model, own in zip(models, prepared, strict=True):
+        if own != known:
+            known, x = own, torch.as_tensor(own.dense(graph)).to(device)
+        chances.append(model.to(device).eval()(x, operator).softmax(dim=-1))
     return torch.stack(chances).mean(dim=0).cpu()
 
 

@@ -2,6 +2,7 @@ r"""Predict for the nodes of a graph with a trained model."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from specformer.datasets import node_graph
+from specformer.datasets import FeaturePreparation, node_graph
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
 from specformer.experiments.node_recipe import NodeRecipe, node_model
 from specformer.experiments.node_run import node_operator, node_spectrum
@@ -22,7 +24,7 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.recipe import build
-from specformer.training.run_folder import RunFolder
+from specformer.training.run_folder import FEATURES, RunFolder
 
 #: What a result must say for its models to be used.
 _NEEDED = ("model", "settings", "num_features", "classes")
@@ -37,13 +39,30 @@ def load_models(run: RunFolder) -> list[nn.Module]:
         if result["model"] == "specformer":
             models.append(Specformer.from_pretrained(folder))
             continue
-        model = node_model(result["model"], recipe, result["num_features"], len(result["classes"]))
+        width = load_features(run)[0].width
+        model = node_model(result["model"], recipe, width, len(result["classes"]))
         try:
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, SafetensorError, RuntimeError) as error:
             raise RunError(f"{folder / WEIGHTS}: missing or damaged ({error}).") from error
         models.append(model.eval())
     return models
+
+
+def load_features(run: RunFolder) -> list[FeaturePreparation]:
+    """How each run's features were prepared; of older runs, what their recipe says."""
+    result = run.result(*_NEEDED)
+    recipe, found = _recipe(result), []
+    for folder in run.model_folders():
+        path = folder / FEATURES
+        if not path.exists() and recipe.features in ("rows", "none"):
+            found.append(FeaturePreparation(recipe.features, result["num_features"]))
+            continue
+        try:
+            found.append(FeaturePreparation.from_json(json.loads(path.read_text("utf-8"))))
+        except (OSError, ValueError, RunError) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
+    return found
 
 
 def predict(
@@ -67,14 +86,15 @@ def predict(
         raise RunError(f"{run.path}: not a node-classification run, nothing to predict with.")
     result = run.result(*_NEEDED)
     source = graph or str(run.config()["source"])
-    found = _as_trained_on(node_graph(source, data, labels=False), source, result)
+    prepared = load_features(run)
+    found = _as_trained_on(node_graph(source, data, labels=False), source, result, prepared)
     recipe = _prediction_recipe(result, spectrum, degree)
     models = load_models(run)
     found_spectrum = None
     if result["model"] == "specformer":
         found_spectrum = node_spectrum(found, recipe, device, cache)
     operator = node_operator(result["model"], found, found_spectrum, device)
-    chances = predict_nodes(models, found, operator, recipe, device)
+    chances = predict_nodes(models, found, operator, prepared, device)
     names = result["classes"]
     ids = found.node_ids or tuple(str(node) for node in range(found.num_nodes))
     rows = []
@@ -85,16 +105,25 @@ def predict(
     return Predictions(csv_text(header, rows), len(rows))
 
 
-def _as_trained_on(graph: Graph, source: str, result: dict[str, Any]) -> Graph:
-    """The graph with its features in the order that the model knows them in."""
-    if graph.num_features != result["num_features"]:
-        raise RunError(
-            f"{source}: a node has {graph.num_features} features where the model was trained on "
-            f"{result['num_features']}."
-        )
-    wanted: Sequence[str] | None = result.get("feature_names")
-    if wanted is None or graph.feature_names is None:
-        return graph
+def _as_trained_on(
+    graph: Graph, source: str, result: dict[str, Any], prepared: Sequence[FeaturePreparation]
+) -> Graph:
+    """The graph with its features under the names, and in the order, that the model knows."""
+    names: Sequence[str] | None = result.get("feature_names")
+    known = None if names is None else tuple(names)
+    if known == STRUCTURAL and graph.feature_names != STRUCTURAL:
+        graph = with_structural_features(graph)
+    elif known != STRUCTURAL and graph.feature_names == STRUCTURAL:
+        raise RunError(f"{source}: a node has no features, which the model was trained on.")
+    if known is None or graph.feature_names is None:
+        if graph.num_features != result["num_features"]:
+            raise RunError(
+                f"{source}: a node has {graph.num_features} features where the model was trained "
+                f"on {result['num_features']}."
+            )
+        return replace(graph, feature_names=known, feature_words=None)
+    needed = {name for each in prepared for name in each.needed} or set(known)
+    wanted = [name for name in known if name in needed]
     places = {name: place for place, name in enumerate(graph.feature_names)}
     missing = [name for name in wanted if name not in places]
     if missing:
@@ -103,7 +132,10 @@ def _as_trained_on(graph: Graph, source: str, result: dict[str, Any]) -> Graph:
         )
     assert graph.x is not None
     columns = [places[name] for name in wanted]
-    return replace(graph, x=graph.x[:, columns], feature_names=tuple(wanted))
+    words = {name: own for name, own in (graph.feature_words or {}).items() if name in needed}
+    return replace(
+        graph, x=graph.x[:, columns], feature_names=tuple(wanted), feature_words=words or None
+    )
 
 
 def _recipe(result: dict[str, Any]) -> NodeRecipe:

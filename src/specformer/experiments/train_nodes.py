@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from specformer.datasets import Split, make_splits, node_graph
+from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
 from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
 from specformer.experiments.node_run import node_spectrum
 from specformer.experiments.nodes import NodeOutcome, classify_nodes
-from specformer.files import replacing
+from specformer.files import replacing, write_json
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import WEIGHTS
 from specformer.training.progress import Progress
-from specformer.training.run_folder import RunFolder
+from specformer.training.run_folder import FEATURES, RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ def train_nodes(
     check_known("model", NODE_MODELS, model)
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
+    recipe = recipe.settled(graph)
     splits = make_splits(graph, recipe.split, runs, seed)
     _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
@@ -113,6 +114,12 @@ def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> N
             if drawn
             else "",
         )
+
+
+def save_features(run: RunFolder, prepared: Sequence[FeaturePreparation]) -> None:
+    """Keep how every run's features are prepared beside its model."""
+    for number, own in enumerate(prepared):
+        write_json(run.model_folder(number) / FEATURES, own.to_json())
 
 
 def save_models(run: RunFolder, models: Sequence[nn.Module]) -> None:

@@ -20,7 +20,7 @@ from specformer.experiments.source_kind import Kind, source_kind
 from specformer.experiments.starting_point import StartingPoint
 from specformer.experiments.train_filter import train_filter, usual_recipe
 from specformer.experiments.train_molecules import save_graph_models, train_molecules
-from specformer.experiments.train_nodes import save_models, train_nodes
+from specformer.experiments.train_nodes import save_features, save_models, train_nodes
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import CHECKPOINT, RunFolder
@@ -119,7 +119,12 @@ def train_source(
         result, outcome = train_nodes(
             source, runs=runs, begin=lambda: begin().path / CHECKPOINT, **common
         )
-        return Trained(kind, result, outcome.arrays, lambda run: save_models(run, outcome.models))
+
+        def save(run: RunFolder) -> None:
+            save_models(run, outcome.models)
+            save_features(run, outcome.prepared)
+
+        return Trained(kind, result, outcome.arrays, save)
     result, study = train_filter(source, filter_name=config["filter"], images=runs, **common)
     begin()
     trained = [model for group in study.models.values() for model in group]

@@ -28,6 +28,7 @@ OUTPUTS = "outputs.npz"
 RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
+FEATURES = "features.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -59,7 +60,8 @@ class RunFolder:
     """The files of one run.
 
     ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
-    (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
+    (arrays to draw), ``model/`` (weights and, of nodes, how features are prepared),
+    ``result.json`` and ``report.html``.
 
     Example:
         >>> import tempfile
