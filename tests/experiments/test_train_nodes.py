@@ -16,12 +16,12 @@ from scipy.sparse import csr_array
 from tests.command_line import only_json
 
 from specformer.datasets import csbm, make_splits, node_graph
-from specformer.datasets.features import dense_features
 from specformer.datasets.registry import NODE_SETS
+from specformer.datasets.structural_features import STRUCTURAL
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.experiments.predict_nodes import load_models, predict
-from specformer.experiments.train_nodes import save_models, train_nodes
+from specformer.experiments.train_nodes import save_features, save_models, train_nodes
 from specformer.graphs import Graph, read_graph, write_npz
 from specformer.training.checkpoint import Checkpoint
 from specformer.training.node_loop import NodeRuns
@@ -51,18 +51,19 @@ def folder(tmp_path_factory):
     return path
 
 
-def finished_run(folder, tmp_path, model="specformer"):
+def finished_run(folder, tmp_path, model="specformer", changes=()):
     result, outcome = train_nodes(
         str(folder),
         model=model,
         recipe_name=None,
-        assignments=QUICK,
+        assignments=[*QUICK, *changes],
         runs=2,
         device=CPU,
         progress=Silent(),
     )
     run = RunFolder.create(tmp_path / "run", {"source": str(folder)})
     save_models(run, outcome.models)
+    save_features(run, outcome.prepared)
     run.finish("nodes", result, outcome.arrays, command="specformer train", seed=0, device=CPU)
     return run, result, outcome
 
@@ -92,11 +93,11 @@ def test_loaded_models_give_the_recorded_accuracy(folder, tmp_path):
     from specformer import decompose
 
     spectrum = decompose(graph)
-    x = torch.as_tensor(dense_features(graph))
     for number, (model, split) in enumerate(
         zip(load_models(run), make_splits(graph, "random-60-20-20", 2, 0), strict=True)
     ):
-        guess = model(x, spectrum).argmax(dim=-1).numpy()
+        x = (graph.x - graph.x[split.train].mean(axis=0)) / graph.x[split.train].std(axis=0)
+        guess = model(torch.as_tensor(x), spectrum).argmax(dim=-1).numpy()
         accuracy = np.mean(guess[split.test] == graph.y[split.test])
         assert accuracy == pytest.approx(result["test"]["values"][number], abs=1e-6)
         assert result["nodes"][0]["splits"][number] == split.fingerprint
@@ -233,8 +234,7 @@ def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
         node_graph("wordnet", tmp_path)
     graph = csbm(0.5, num_nodes=10)
     write_npz(tmp_path / "bare.npz", Graph(graph.adjacency, y=graph.y))
-    with pytest.raises(GraphError, match="no node features"):
-        node_graph(str(tmp_path / "bare.npz"))
+    assert node_graph(str(tmp_path / "bare.npz")).feature_names == STRUCTURAL
     write_npz(tmp_path / "mute.npz", Graph(graph.adjacency, x=graph.x))
     with pytest.raises(GraphError, match="no labels"):
         node_graph(str(tmp_path / "mute.npz"))

@@ -145,7 +145,7 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     empty = [name for name, part in zip(names, parts, strict=True) if part is None or not len(part)]
     if empty:
         raise ConfigError(
-            f"{graphs.name}: the file's split has no {' and no '.join(empty)} graphs; "
+            f"{graphs.name}: the file holds no {', '.join(empty)} graphs; "
             "use split=random-80-10-10."
         )
     return _with_known_test(graphs) if has_secret_test(graphs) else _split(graphs, *parts)

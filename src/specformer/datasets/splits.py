@@ -104,7 +104,8 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
         protocol: ``"random-60-20-20"`` draws them as :func:`random_60_20_20` does, with the seeds
             ``seed``, ``seed + 1``, …; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
-            with: Penn94's five, ogbn-arxiv's one, those of a file of your own.
+            with: Penn94's five, ogbn-arxiv's one, those of a file of your own; ``"auto"`` is
+            one of them, see :func:`settled_protocol`.
         count: how many; None for ten, or all of the file's where it holds fewer. Where it holds a
             single split, all runs are given that one.
         seed: of the first drawn.
@@ -116,8 +117,9 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     """
     if count is not None and count < 1:
         raise ConfigError(f"{count} runs asked for; at least one is needed.")
+    protocol = settled_protocol(graph, protocol)
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
+        raise ConfigError(f"split {protocol!r}: choose from auto, {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
         assert graph.y is not None
         drawn = [random_60_20_20(graph.y, seed + number) for number in range(count or _USUAL)]

@@ -49,9 +49,9 @@ def train_nodes(
     the input has been found good; it may name a checkpoint file.
     """
     check_known("model", NODE_MODELS, model)
-    chosen, recipe = node_recipe(recipe_name, source, assignments, model)
+    chosen, asked = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
-    recipe = recipe.settled(graph)
+    recipe = asked.settled(graph)
     splits = make_splits(graph, recipe.split, runs, seed)
     _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
@@ -86,7 +86,7 @@ def train_nodes(
         "test_by_accuracy": row["test_by_accuracy"],
         "parameters": row["parameters"],
         "seconds": time.perf_counter() - started + outcome.seconds_before,
-        "settings": asdict(recipe),
+        "settings": asdict(asked),
         "classes": row["classes"],
         "num_features": graph.num_features,
         "nodes": [{**row, **kept, "recipe": chosen}],

@@ -14,7 +14,7 @@ from specformer.reports.findings import summary
 from specformer.reports.molecule_section import molecule_section
 from specformer.reports.node_section import node_section
 from specformer.reports.style import theme_css
-from specformer.reports.tables import Table
+from specformer.reports.tables import Listing, Table
 from specformer.training.run_folder import OUTPUTS, REPORT, RunFolder
 
 
@@ -63,4 +63,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.tests["table"] = lambda block: isinstance(block, Table)
+    environment.tests["listing"] = lambda block: isinstance(block, Listing)
     return environment

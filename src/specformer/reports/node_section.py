@@ -72,6 +72,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 f"Validation accuracy by epoch{median_over(runs, 'runs')}.",
                 tuple(figures.node_curves(entries, arrays)),
             ),
+            tables.prepared_features(entries),
             tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )

@@ -9,7 +9,7 @@ from specformer.reports import figures, numbers
 from specformer.reports.contestants import Arrays, Entry, contestant_looks, entries_by
 from specformer.reports.figures import Picture
 from specformer.reports.style import Look, in_order
-from specformer.reports.tables import Table
+from specformer.reports.tables import Listing, Table
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Section:
     anchor: str
     title: str
     intro: str
-    blocks: tuple[Figure | Table, ...]
+    blocks: tuple[Figure | Table | Listing, ...]
     notes: tuple[tuple[str, str], ...] = ()
 
 
@@ -71,17 +71,15 @@ def took(entries: Sequence[Entry], key: str, what: str) -> str:
     return f"What it took, over all {what}." if several else "What it took."
 
 
-def present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:
+def present(*blocks: Figure | Table | Listing) -> tuple[Figure | Table | Listing, ...]:
     """The blocks that have something to show."""
-    return tuple(
-        block
-        for block in blocks
-        if (
-            any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
-            if isinstance(block, Table)
-            else block.pictures
-        )
-    )
+    return tuple(filter(_shows, blocks))
+
+
+def _shows(block: Figure | Table | Listing) -> bool:
+    if isinstance(block, Table):
+        return any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
+    return bool(block.rows if isinstance(block, Listing) else block.pictures)
 
 
 def confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str) -> Figure:
