@@ -10,7 +10,6 @@ import torch
 
 from benchmarks.floor import Peaks, node_work
 from benchmarks.plain_node import PlainSpecformer
-from specformer.datasets import dense_features
 from specformer.paper.timing.measure import (
     Candidate,
     Plan,
@@ -26,6 +25,7 @@ from specformer.paper.timing.timed_nodes import (
     our_epochs,
     peer_epochs,
     plain_epochs,
+    whole_features,
 )
 
 DATASETS = ("cora", "citeseer", "photo", "chameleon", "squirrel", "actor")
@@ -73,7 +73,7 @@ def plain_nodes(case: NodeCase, device: torch.device) -> Candidate:
     def build() -> Runner:
         spectrum = case.spectrum.to(device)
         values, vectors = spectrum.eigenvalues, spectrum.eigenvectors
-        x = torch.as_tensor(dense_features(case.graph, case.recipe.features)).to(device)
+        x = torch.as_tensor(whole_features(case.graph, case.recipe)).to(device)
         model = PlainSpecformer.of(case.fresh()).to(device)
         return plain_epochs(case, device, model, lambda: model(x, values, vectors))
 

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from benchmarks.node_suite import sizes
 from benchmarks.plain_node import PlainSpecformer
-from specformer.datasets import Split, dense_features
+from specformer.datasets import Split
 from specformer.nn import Specformer
 from specformer.paper.timing.measure import Setting
 from specformer.paper.timing.plain_loop import PlainTask, Reading, fit_plainly
-from specformer.paper.timing.timed_nodes import RUNS, NodeCase, node_case
+from specformer.paper.timing.timed_nodes import RUNS, NodeCase, node_case, whole_features
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.nodes.fit import landmark_error
 from specformer.tasks.nodes.recipe import NodeRecipe
@@ -179,7 +179,7 @@ def plain_readings(
     assert case.graph.y is not None
     spectrum = case.spectrum.to(device, dtype)
     order = np.arange(len(case.graph.y)) if order is None else order
-    x = torch.as_tensor(dense_features(case.graph, case.recipe.features)[order]).to(device, dtype)
+    x = torch.as_tensor(whole_features(case.graph, case.recipe)[order]).to(device, dtype)
     vectors = spectrum.eigenvectors[torch.from_numpy(order).to(device)]
     split = case.splits[run]
     split = Split(split.train[order], split.val[order], split.test[order])
@@ -269,7 +269,7 @@ def _fit(
     spectrum, recipe = case.spectrum.to(device, dtype), case.recipe
     task = node_task(case.graph, case.splits, recipe, device)
     if dtype != torch.float32:
-        x = torch.as_tensor(dense_features(case.graph, recipe.features)).to(device, dtype)
+        x = torch.as_tensor(whole_features(case.graph, recipe)).to(device, dtype)
         task, fresh = replace(task, x=x), [model.to(dtype) for model in fresh]
     keys = node_landmarks(spectrum, recipe)
     with matmul_precision(recipe.precision, device):

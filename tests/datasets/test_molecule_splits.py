@@ -13,6 +13,7 @@ from specformer.datasets.molecule_splits import (
     random_80_10_10,
     scaffold_split,
     scaffolds,
+    settled_graph_protocol,
 )
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError
@@ -82,10 +83,21 @@ def test_the_files_own_split() -> None:
     split = graph_split(graphs, "official", seed=0)
     assert split.train.tolist() == [True, False, False, True]
     assert parts_of(split) == [2, 1, 1]
-    with pytest.raises(ConfigError, match="the file holds no training, validation and test"):
+    with pytest.raises(ConfigError, match="the file holds no training, validation, test graphs"):
         graph_split(atoms(4), "official", seed=0)
+    partly = atoms(4, train_idx=[3, 0], valid_idx=[], test_idx=[2])
+    with pytest.raises(ConfigError, match="the file holds no validation graphs; use split=random"):
+        graph_split(partly, "official", seed=0)
     with pytest.raises(ConfigError, match="split 'random': choose from random-80-10-10, scaffold"):
         graph_split(atoms(4), "random", seed=0)
+
+
+def test_own_files_are_taken_at_their_word_and_named_sets_are_drawn() -> None:
+    told, silent = atoms(4, train_idx=[3, 0], valid_idx=[1], test_idx=[2]), atoms(4)
+    assert settled_graph_protocol(told, "auto", named=False) == "official"
+    assert settled_graph_protocol(told, "auto", named=True) == "random-80-10-10"
+    assert settled_graph_protocol(silent, "auto", named=False) == "random-80-10-10"
+    assert settled_graph_protocol(told, "scaffold", named=False) == "scaffold"
 
 
 class TestScaffolds:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specformer.datasets import Split, csbm, make_splits, node_graph, random_60_20_20
+from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 
@@ -105,7 +106,7 @@ def test_a_split_goes_by_the_name_of_the_masks_in_the_file():
         make_splits(masked("cora", splits=3), "official", 1, seed=0)
     with pytest.raises(ConfigError, match="penn94: the masks in its file are split=official"):
         make_splits(masked("penn94", splits=5), "geom-gcn", 1, seed=0)
-    with pytest.raises(ConfigError, match=r"choose from random-60-20-20, geom-gcn, official"):
+    with pytest.raises(ConfigError, match=r"choose from auto, random-60-20-20, geom-gcn, official"):
         make_splits(masked("cora", splits=3), "masks", 1, seed=0)
 
 
@@ -140,10 +141,22 @@ def test_nodes_without_a_label_are_in_no_part():
 def test_masks_that_cannot_be_a_split():
     graph = masked("mine", splits=1)
     nothing = np.zeros(graph.num_nodes, dtype=bool)
-    with pytest.raises(ConfigError, match="mine: split 0 has a part without a labelled node"):
+    with pytest.raises(ConfigError, match="split 0 has no labelled validation node; mark some"):
         make_splits(replace(graph, val_mask=nothing), "official", 1, seed=0)
     with pytest.raises(ConfigError, match="mine: split 0 has a node in two of its parts"):
         make_splits(replace(graph, test_mask=~nothing), "official", 1, seed=0)
+
+
+def test_own_masks_are_used_and_named_sets_are_drawn(caplog):
+    graph = masked("mine", splits=1)
+    assert settled_protocol(graph, "auto") == "official"
+    assert settled_protocol(graph, "random-60-20-20") == "random-60-20-20"
+    assert settled_protocol(replace(graph, name="cora"), "auto") == "random-60-20-20"
+    bare = replace(graph, train_mask=None, val_mask=None, test_mask=None)
+    assert settled_protocol(bare, "auto") == "random-60-20-20"
+    assert not caplog.messages
+    assert settled_protocol(replace(graph, val_mask=None), "auto") == "random-60-20-20"
+    assert caplog.messages == ["mine: has no val_mask, so its other masks are not used"]
 
 
 def test_real_files_go_by_their_protocol(shared_data):

@@ -287,7 +287,7 @@ def test_memory_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"x": torch.tensor([[NAN], [1.0], [1.0]])}, r"x\[0, 0\] is nan"),
+        ({"x": torch.tensor([[torch.inf], [1.0], [1.0]])}, r"x\[0, 0\] is inf"),
         ({"x": torch.ones(2, 1)}, "outside 0..1"),
         ({"y": torch.zeros(2, dtype=torch.long)}, r"y must have shape \[3\], not \[2\]"),
         ({"val_mask": torch.ones(2, dtype=torch.bool)}, "val_mask must have shape"),

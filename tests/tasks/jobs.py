@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from specformer.datasets import Split
+from specformer.datasets import FeaturePreparation, Split
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
 from specformer.tasks.graphs.fit import learn_graphs
@@ -23,7 +23,7 @@ from specformer.tasks.task import Outcome
 from specformer.tasks.train import Trained, train
 from specformer.tasks.tune import SearchPlan, tune
 from specformer.tasks.workplace import Workplace
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.folder import FEATURES, RunFolder
 
 CPU = torch.device("cpu")
 _REQUEST = ("model", "recipe", "task", "start", "filter")
@@ -104,10 +104,9 @@ def learn(work: GraphWork, checkpoint: Path | None = None, **options: Any) -> Ou
     return learn_graphs(work, placed({"device": work.device, **options}), checkpoint)
 
 
-def save_models(run: RunFolder, models: Sequence[Any]) -> None:
-    """As a finished run keeps them."""
-    for number, model in enumerate(models):
-        model.save_pretrained(run.model_folder(number))
+def prepared_by(outcome: Outcome) -> list[FeaturePreparation]:
+    """How each run's features were prepared, as it is kept beside its model."""
+    return [FeaturePreparation.from_json(beside[FEATURES]) for beside in outcome.beside]
 
 
 def run_table(table: Callable[..., Any], **options: Any) -> Any:

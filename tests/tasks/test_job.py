@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.tasks.jobs import CPU, save_models, train_source
+from tests.tasks.jobs import CPU, train_source
 from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError, RunError
@@ -46,7 +46,7 @@ def test_graphs_and_nodes_come_out_alike(tmp_path: Path) -> None:
         assert trained.kind == kind
         assert trained.result["runs"] == len(trained.result[kind][0]["test"]["values"]) == 1
         assert all(key.startswith(f"{kind}/") for key in trained.outcome.arrays)
-        save_models(run, trained.outcome.models)
+        run.write_models(trained.outcome.models)
         assert (run.path / "model" / "000" / "model.safetensors").is_file()
     assert (tmp_path / "molecules" / "checkpoint-000.safetensors").is_file()
 

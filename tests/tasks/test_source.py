@@ -62,7 +62,7 @@ def test_by_the_keys_of_a_file(tmp_path) -> None:
     assert kinds == ["nodes", "molecules", "nodes"]
 
 
-@pytest.mark.parametrize("name", ["mine.gz", "mine.tsv", "mine.smi"])
+@pytest.mark.parametrize("name", ["mine.gz", "mine.xlsx", "mine.smi"])
 def test_a_file_of_another_kind_is_told_what_is_read(name: str, tmp_path) -> None:
     (tmp_path / name).write_text("CCO\t1\n")
     with pytest.raises(

@@ -15,6 +15,7 @@ from specformer.cli.options import (
     Quiet,
     parse_pair,
     print_json,
+    reading_told,
     spectra_folder,
 )
 from specformer.errors import ConfigError
@@ -68,7 +69,8 @@ def spectrum(
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
     pairs, target = parse_pair(k), choose_device(device)
-    graph, mirrors = graph_source(source, data)
+    with reading_told(quiet or json_output):
+        graph, mirrors = graph_source(source, data)
     start = Spectrum.load(warm) if warm else None
     with (
         progress_bars(quiet or json_output) as progress,

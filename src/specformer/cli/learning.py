@@ -22,6 +22,7 @@ from specformer.cli.options import (
     finish_run,
     going_on,
     print_json,
+    reading_told,
     refuse_taken,
     repeat_command,
     spectra_folder,
@@ -259,7 +260,11 @@ def _train(
 
     with torchrun_workers(torch.device(job.device)) as (workers, device):
         silent = quiet or json_output or not workers.is_first
-        with going_on(resuming, kept), progress_bars(silent) as shown_progress:
+        with (
+            going_on(resuming, kept),
+            progress_bars(silent) as shown_progress,
+            reading_told(silent),
+        ):
             progress = shown_progress
             if job.tensorboard:
                 progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
@@ -268,7 +273,7 @@ def _train(
         if not workers.is_first:
             return
     run = folders[0]
-    run.write_models(trained.outcome.models)
+    run.write_models(trained.outcome.models, trained.outcome.beside)
     result, report = finish_run(
         run, trained.kind, trained.result, trained.outcome.arrays, job.config
     )
@@ -332,7 +337,9 @@ def predict(
     refuse_foreign(kind, str(run), {"smiles": smiles, "spectrum": spectrum, "degree": degree})
     request = PredictionRequest(graph, smiles or (), spectrum, degree)
     place = Workplace(choose_device(device), data, spectra_folder(cache))
-    _write_predictions(TASKS[kind].predict(finished, request, place), out, json_output)
+    with reading_told(json_output):
+        found = TASKS[kind].predict(finished, request, place)
+    _write_predictions(found, out, json_output)
 
 
 def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:

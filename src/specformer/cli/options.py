@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,8 @@ Assignments = Annotated[
     ),
 ]
 Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (default: results/)")]
+#: Rooms that tell what they make of data.
+_TELLING = ("graphs", "datasets")
 #: Where runs go that nobody named a folder for.
 _RUNS = "runs"
 
@@ -117,6 +120,30 @@ def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
         for run in started:
             run.withdraw()
         raise
+
+
+class _ToStderr(logging.Handler):
+    """Writes messages as they are to whatever standard error is then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(record.getMessage(), err=True)
+
+
+@contextmanager
+def reading_told(silent: bool) -> Iterator[None]:
+    """Let what is read, guessed and chosen about data be said on standard error, unless silent."""
+    rooms = [] if silent else [logging.getLogger(f"specformer.{room}") for room in _TELLING]
+    handler = _ToStderr()
+    before = [room.level for room in rooms]
+    for room in rooms:
+        room.addHandler(handler)
+        room.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for room, level in zip(rooms, before, strict=True):
+            room.removeHandler(handler)
+            room.setLevel(level)
 
 
 class Ended(SystemExit):

@@ -19,6 +19,7 @@ from specformer.cli.options import (
     Seed,
     going_on,
     print_json,
+    reading_told,
     refuse_taken,
     spectra_folder,
 )
@@ -93,7 +94,8 @@ def tune(
     def same() -> list[str]:
         return sys.argv[1:] if (folder / TRIALS).exists() else []
 
-    with going_on(same), progress_bars(quiet or json_output) as progress:
+    silent = quiet or json_output
+    with going_on(same), progress_bars(silent) as progress, reading_told(silent):
         place = Workplace(choose_device(device), data, spectra_folder(cache), progress)
         result = search(job, plan, folder, place)
     if json_output:

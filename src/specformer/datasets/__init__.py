@@ -2,7 +2,12 @@
 
 from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.csbm import csbm
-from specformer.datasets.features import dense_features, sparse_features
+from specformer.datasets.features import (
+    FeaturePreparation,
+    dense_features,
+    prepare_features,
+    sparse_features,
+)
 from specformer.datasets.filters import FILTERS, TargetFilter, target_filter
 from specformer.datasets.graph_registry import GRAPH_SETS, MoleculeSet, graph_set
 from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
@@ -27,6 +32,7 @@ __all__ = [
     "Batch",
     "BatchShape",
     "Batches",
+    "FeaturePreparation",
     "GraphStore",
     "MoleculeSet",
     "SignalSet",
@@ -45,6 +51,7 @@ __all__ = [
     "pack",
     "paper_images",
     "photographs",
+    "prepare_features",
     "random_60_20_20",
     "size_batches",
     "sparse_features",

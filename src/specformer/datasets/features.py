@@ -1,16 +1,188 @@
-r"""Node features as models take them."""
+r"""Node features as models take them: prepared by rules that the training nodes of a split fit."""
 
 from __future__ import annotations
 
-from typing import Literal
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from specformer.datasets.feature_columns import How, PreparedColumn, fit_column
+from specformer.datasets.splits import Split
+from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
 
+logger = logging.getLogger(__name__)
 
-def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> np.ndarray:
+#: How a whole table is prepared: by what it holds, or as asked for.
+Features = Literal["auto", "rows", "none", "standard"]
+
+#: Bags of words have so many columns at least, unless they are stored as sparse.
+_WIDE = 32
+#: So many columns are named one by one.
+_NAMED = 12
+
+
+@dataclass(frozen=True)
+class FeaturePreparation:
+    """What is done with the features of a graph, fitted on the training nodes of one split.
+
+    Attributes:
+        scaling: ``"rows"`` divides each node's features by their sum where that exceeds 1,
+            ``"none"`` leaves them, ``"columns"`` treats each column by itself.
+        width: how many features a model is given; where columns make fewer, zeros follow.
+        columns: how each column is prepared.
+
+    Example:
+        >>> graph = Graph(sp.csr_array((4, 4)), x=np.float32([[20, 0], [40, 1], [30, 1], [90, 0]]))
+        >>> learned = FeaturePreparation.fit(graph, np.array([True, True, False, False]))
+        >>> learned.dense(graph).tolist()
+        [[-1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [6.0, 0.0]]
+    """
+
+    scaling: Literal["rows", "none", "columns"]
+    width: int
+    columns: tuple[PreparedColumn, ...] = ()
+
+    @classmethod
+    def fit(
+        cls,
+        graph: Graph,
+        train: NDArray[np.bool_],
+        features: Features = "auto",
+        columns: Mapping[str, How] | None = None,
+    ) -> FeaturePreparation:
+        """Fit to the training nodes; nothing else of the table is looked at but its columns' names.
+
+        Args:
+            graph: with features.
+            train: mask of the training nodes.
+            features: ``"rows"`` and ``"none"`` take numbers alone; ``"standard"`` standardises
+                every column of numbers; ``"auto"`` divides rows if the table is like a bag of words
+                (not negative, half of it zero, at least 32 columns unless it is stored as sparse),
+                else chooses for each column
+                (:func:`~specformer.datasets.feature_columns.fit_column`).
+            columns: what to do with some of them.
+        """
+        asked = dict(columns or {})
+        _check_names(graph, asked)
+        if features == "auto" and not asked and _is_bag_of_words(graph, train):
+            features = "rows"
+        if features == "rows" or features == "none":
+            _refuse_raw(graph, features)
+            return cls(features, graph.num_features)
+        table = _Table(graph)
+        fitted = tuple(
+            fit_column(
+                name,
+                table.numbers(name)[train],
+                table.words(name),
+                asked.get(name),
+                robust=features == "auto",
+            )
+            for name in table.names
+        )
+        width = sum(column.width for column in fitted)
+        if width == 0:
+            raise GraphError(f"{graph.name}: no feature is left; every column has a single value")
+        return cls("columns", width, fitted)
+
+    def dense(self, graph: Graph) -> NDArray[np.float32]:
+        """The features of a graph's nodes, ``[n, width]``; its columns are found by name."""
+        if self.scaling != "columns":
+            x = dense_features(graph, self.scaling)
+        else:
+            table = _Table(graph)
+            parts = [
+                column.values(table.numbers(column.name), table.words(column.name))
+                for column in self.columns
+                if column.width
+            ]
+            x = np.concatenate(parts, axis=1)
+        spare = self.width - x.shape[1]
+        return np.pad(x, ((0, 0), (0, spare))) if spare else x
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The names of columns that a graph must have."""
+        return tuple(column.name for column in self.columns if column.width)
+
+    def told(self) -> list[dict[str, str]]:
+        """Each column and what becomes of it, in words."""
+        return [{"column": column.name, "prepared": str(column)} for column in self.columns]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Any) -> FeaturePreparation:
+        """What :meth:`to_json` gave."""
+        try:
+            columns = tuple(
+                PreparedColumn(**{**column, "words": tuple(column["words"])})
+                for column in content["columns"]
+            )
+            return cls(**{**content, "columns": columns})
+        except (KeyError, TypeError) as error:
+            raise RunError(f"is no preparation of features ({error})") from None
+
+
+class _Table:
+    """The columns of a graph's features by name; those without one are called 0, 1, …."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.names = graph.feature_names or tuple(map(str, range(graph.num_features)))
+        self._places = {name: place for place, name in enumerate(self.names)}
+
+    @cached_property
+    def _x(self) -> NDArray[np.float32]:
+        x = self._graph.x
+        return x.toarray() if isinstance(x, sp.csr_array) else np.asarray(x)
+
+    def numbers(self, name: str) -> NDArray[np.float32]:
+        return self._x[:, self._places[name]]
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        return (self._graph.feature_words or {}).get(name)
+
+
+def prepare_features(
+    graph: Graph,
+    splits: Sequence[Split],
+    features: Features = "auto",
+    columns: Mapping[str, How] | None = None,
+) -> list[FeaturePreparation]:
+    """One preparation for each split, fitted on its training nodes, all of one width."""
+    fitted = {
+        split.fingerprint: FeaturePreparation.fit(graph, split.train, features, columns)
+        for split in {each.fingerprint: each for each in splits}.values()
+    }
+    width = max(each.width for each in fitted.values())
+    return [replace(fitted[split.fingerprint], width=width) for split in splits]
+
+
+def say_preparation(name: str, prepared: FeaturePreparation) -> None:
+    """Log what is done with a graph's features, in a line for each of the first columns."""
+    if prepared.scaling == "rows":
+        lines = ["each node's features are divided by their sum, where that exceeds 1"]
+    elif prepared.scaling == "none":
+        lines = ["features are left as they are"]
+    else:
+        lines = [f"column {each['column']!r}: {each['prepared']}" for each in prepared.told()]
+    if len(lines) > _NAMED:
+        lines = [*lines[:_NAMED], f"and {len(lines) - _NAMED} columns more"]
+    for line in lines:
+        logger.info("%s: %s", name, line)
+
+
+def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> NDArray[np.float32]:
     """Features ``[n, features]``, each row divided by its sum where that exceeds 1, or as given.
 
     Example:
@@ -19,6 +191,7 @@ def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> n
         [[0.25, 0.75], [0.5, 0.0]]
     """
     assert graph.x is not None
+    _refuse_raw(graph, scaling)
     dense = graph.x.toarray() if sp.issparse(graph.x) else np.asarray(graph.x)
     if scaling == "none":
         return np.asarray(dense, dtype=np.float32)
@@ -32,3 +205,33 @@ def sparse_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> 
         return graph.x
     sums = np.maximum(np.asarray(graph.x.sum(axis=1)).ravel(), 1.0)
     return sp.csr_array(sp.diags_array(1.0 / sums) @ graph.x)
+
+
+def _is_bag_of_words(graph: Graph, train: NDArray[np.bool_]) -> bool:
+    assert graph.x is not None
+    if graph.feature_words:
+        return False
+    x = graph.x[train]
+    if isinstance(x, sp.csr_array):
+        return bool((x.data >= 0).all()) and 2 * x.nnz <= x.shape[0] * x.shape[1]
+    wide = x.shape[1] >= _WIDE
+    return bool(wide and (x >= 0).all() and 2 * np.count_nonzero(x) <= x.size)
+
+
+def _refuse_raw(graph: Graph, features: str) -> None:
+    """Refuse words and missing values, which only prepared columns may have."""
+    table, hint = _Table(graph), "use features=auto, which prepares each column"
+    for name in graph.feature_words or ():
+        raise ConfigError(f"features={features}: column {name!r} holds words; {hint}.")
+    if isinstance(graph.x, np.ndarray) and (empty := np.isnan(graph.x).any(axis=0)).any():
+        name = table.names[int(empty.argmax())]
+        raise ConfigError(f"features={features}: column {name!r} has missing values; {hint}.")
+
+
+def _check_names(graph: Graph, asked: Mapping[str, How]) -> None:
+    names = _Table(graph).names
+    for name in asked:
+        if name not in names:
+            close = nearest(name, names)
+            hint = f"did you mean {close!r}?" if close else f"it has {', '.join(names[:_NAMED])}."
+            raise ConfigError(f"columns.{name}: {graph.name} has no such feature; {hint}")

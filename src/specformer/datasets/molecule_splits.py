@@ -2,6 +2,7 @@ r"""Named ways to split a set of graphs into training, validation and test."""
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ import numpy as np
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
+
+logger = logging.getLogger(__name__)
 
 #: Protocols by name; ``official`` takes the one that comes with the file.
 GRAPH_PROTOCOLS = ("random-80-10-10", "scaffold", "official")
@@ -94,6 +97,26 @@ def has_secret_test(graphs: GraphSet) -> bool:
     return bool(np.isnan(graphs.y[graphs.test_idx]).all())
 
 
+def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> str:
+    """The protocol that ``"auto"`` is on a set, or the one that is asked for.
+
+    A file of one's own that tells a split is taken at its word; named sets, and files that tell
+    none, are split at random.
+
+    Example:
+        >>> graphs = GraphSet([1] * 3, [0] * 3, [], train_idx=[2], valid_idx=[0], test_idx=[1])
+        >>> settled_graph_protocol(graphs, "auto", named=False)
+        'official'
+    """
+    if protocol != "auto":
+        return protocol
+    parts = (graphs.train_idx, graphs.valid_idx, graphs.test_idx)
+    if named or all(part is None for part in parts):
+        return "random-80-10-10"
+    logger.info("%s: its own split is used (split=official)", graphs.name)
+    return "official"
+
+
 def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     """The split of a named protocol.
 
@@ -118,9 +141,11 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     if protocol != "official":
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(GRAPH_PROTOCOLS)}.")
     parts = (graphs.train_idx, graphs.valid_idx, graphs.test_idx)
-    if any(part is None or len(part) == 0 for part in parts):
+    names = ("training", "validation", "test")
+    empty = [name for name, part in zip(names, parts, strict=True) if part is None or not len(part)]
+    if empty:
         raise ConfigError(
-            f"{graphs.name}: the file holds no training, validation and test graphs; "
+            f"{graphs.name}: the file holds no {', '.join(empty)} graphs; "
             "use split=random-80-10-10."
         )
     return _with_known_test(graphs) if has_secret_test(graphs) else _split(graphs, *parts)

@@ -2,6 +2,8 @@ r"""Names of node-level data sets, and where their files are."""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,9 +15,12 @@ from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, set_file
 from specformer.datasets.graph_registry import GRAPH_SETS
 from specformer.datasets.locate import search
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import DataNotFoundError, GraphError, nearest
 from specformer.graphs import Graph, read_graph
 from specformer.graphs.formats.npz_archive import DAMAGE
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ NODE_SETS: dict[str, NodeSet] = {
     )
 }
 
+#: With more labels than these, it is asked whether they are classes.
+_MANY_CLASSES = 20
 #: The named set that is made, not read.
 GENERATED = "csbm"
 
@@ -80,6 +87,9 @@ def named_graph(name: str, data: str | Path | None = None) -> Graph:
 def node_graph(source: str, data: str | Path | None = None, *, labels: bool = True) -> Graph:
     """A labelled graph with features: a data set by name, an npz file, or a CSV folder.
 
+    A graph without features is given those of its structure
+    (:func:`~specformer.datasets.structural_features.with_structural_features`).
+
     Args:
         source: a name of ``NODE_SETS``, or a path.
         data: folder searched first for named sets.
@@ -91,13 +101,11 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
         graph = read_graph(source)
     else:
         raise DataNotFoundError(unknown_set(source))
-    if graph.x is None:
-        raise GraphError(
-            f"{source}: the graph has no node features to learn from: x in an npz file, columns of "
-            "numbers in nodes.csv."
-        )
     if labels:
         _check_labels(graph, source)
+    if graph.x is None:
+        logger.info("%s: has no node features; used are %s", source, ", ".join(STRUCTURAL))
+        return with_structural_features(graph)
     return graph
 
 
@@ -112,6 +120,30 @@ def _check_labels(graph: Graph, source: str) -> None:
     if len(classes) == 1:
         name = graph.class_names[classes[0]] if graph.class_names else classes[0]
         raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
+    assert graph.y is not None
+    counted = int(np.count_nonzero(graph.y >= 0))
+    names = [graph.class_names[label] if graph.class_names else str(label) for label in classes]
+    if len(classes) <= _MANY_CLASSES or (2 * len(classes) <= counted and not _has_fraction(names)):
+        return
+    different = f"{len(classes)} different labels on {counted} nodes"
+    if all(map(_is_number, names)):
+        raise GraphError(
+            f"{source}: {different} look like numbers to predict, and regression of nodes is not "
+            "there yet; put classes in their place, such as low and high."
+        )
+    raise GraphError(f"{source}: {different} are no classes to learn.")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
+def _has_fraction(names: Sequence[str]) -> bool:
+    """Whether all labels are numbers and some of them no whole ones."""
+    return all(map(_is_number, names)) and not all(float(name).is_integer() for name in names)
 
 
 def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:

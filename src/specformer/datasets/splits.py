@@ -3,12 +3,15 @@ r"""Named ways to split labelled nodes into training, validation and test."""
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 
 import numpy as np
 
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
+
+logger = logging.getLogger(__name__)
 
 #: Protocols by name.
 PROTOCOLS = ("random-60-20-20", "geom-gcn", "official")
@@ -65,6 +68,30 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     return Split(train, val, test)
 
 
+def settled_protocol(graph: Graph, protocol: str) -> str:
+    """The protocol that ``"auto"`` is on a graph, or the one that is named.
+
+    A file of one's own that says which nodes train, validate and test is taken at its word; named
+    sets, and files that say nothing, are split at random.
+
+    Example:
+        >>> from specformer.datasets import csbm
+        >>> settled_protocol(csbm(0.5), "auto")
+        'random-60-20-20'
+    """
+    if protocol != "auto":
+        return protocol
+    masks = {part: getattr(graph, f"{part}_mask") for part in ("train", "val", "test")}
+    missing = [f"{part}_mask" for part, mask in masks.items() if mask is None]
+    if graph.name in GEOM_GCN_SETS or len(missing) == 3:
+        return "random-60-20-20"
+    if missing:
+        logger.warning("%s: has no %s, so its other masks are not used", graph.name, missing[0])
+        return "random-60-20-20"
+    logger.info("%s: its own split is used (split=official)", graph.name)
+    return "official"
+
+
 #: How many there are unless someone says, or the file holds fewer.
 _USUAL = 10
 
@@ -77,7 +104,8 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
         protocol: ``"random-60-20-20"`` draws them as :func:`random_60_20_20` does, with the seeds
             ``seed``, ``seed + 1``, …; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
-            with: Penn94's five, ogbn-arxiv's one, those of a file of your own.
+            with: Penn94's five, ogbn-arxiv's one, those of a file of your own; ``"auto"`` is
+            one of them, see :func:`settled_protocol`.
         count: how many; None for ten, or all of the file's where it holds fewer. Where it holds a
             single split, all runs are given that one.
         seed: of the first drawn.
@@ -89,8 +117,9 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     """
     if count is not None and count < 1:
         raise ConfigError(f"{count} runs asked for; at least one is needed.")
+    protocol = settled_protocol(graph, protocol)
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"split {protocol!r}: choose from {', '.join(PROTOCOLS)}.")
+        raise ConfigError(f"split {protocol!r}: choose from auto, {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
         assert graph.y is not None
         drawn = [random_60_20_20(graph.y, seed + number) for number in range(count or _USUAL)]
@@ -133,7 +162,12 @@ def _splits_of_masks(graph: Graph) -> list[Split]:
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]
     for number, split in enumerate(splits):
         if not split.is_whole:
-            raise ConfigError(f"{graph.name}: split {number} has a part without a labelled node.")
+            parts = {"training": split.train, "validation": split.val, "test": split.test}
+            empty = next(name for name, part in parts.items() if not part.any())
+            raise ConfigError(
+                f"{graph.name}: split {number} has no labelled {empty} node; mark some, or use "
+                "split=random-60-20-20."
+            )
         if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
             raise ConfigError(f"{graph.name}: split {number} has a node in two of its parts.")
     return splits

@@ -7,7 +7,7 @@ Each returns its argument in the one form the rest of the library relies on, or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -119,8 +119,13 @@ def check_adjacency(matrix: Any) -> csr_array[np.float64]:
     return weights
 
 
-def check_features(x: Any, num_nodes: int) -> NDArray[np.float32] | csr_array[np.float32]:
-    """Return features [n, channels] as float32, dense or, of sparse ones, CSR."""
+def check_features(
+    x: Any, num_nodes: int, *, missing: bool = False
+) -> NDArray[np.float32] | csr_array[np.float32]:
+    """Return features [n, channels] as float32, dense or, of sparse ones, CSR.
+
+    Where values may be missing, NaN is one in a dense array; a sparse one has none.
+    """
     x = as_scipy(x)
     values = x if _is_sparse(x) else as_array(x, "x")
     if values.ndim != 2 or values.shape[0] != num_nodes:
@@ -134,7 +139,7 @@ def check_features(x: Any, num_nodes: int) -> NDArray[np.float32] | csr_array[np
             refuse(~np.isfinite(sparse.data), sparse.data, "x", rule, sparse.tocoo().coords)
             return sparse
         dense: NDArray[np.float32] = values.astype(np.float32)
-    refuse(~np.isfinite(dense), values, "x", rule)
+    refuse(np.isinf(dense) if missing else ~np.isfinite(dense), values, "x", rule)
     return dense
 
 
@@ -169,6 +174,21 @@ def check_names(names: Sequence[str], name: str, count: int | None = None) -> tu
     if len(set(checked)) < len(checked):
         twice = Counter(checked).most_common(1)[0][0]
         raise GraphError(f"{name} has {twice!r} more than once")
+    return checked
+
+
+def check_words(
+    words: Mapping[str, Sequence[str]], names: tuple[str, ...] | None, x: Any
+) -> dict[str, tuple[str, ...]]:
+    """Return the words of feature columns, of which each entry must be the number of one."""
+    checked = {}
+    for name, given in words.items():
+        if names is None or name not in names or _is_sparse(x):
+            raise GraphError(f"feature_words names {name!r}, which is no dense column of x")
+        checked[name] = check_names(given, f"feature_words[{name!r}]")
+        column = x[:, names.index(name)]
+        known = np.isnan(column) | np.isin(column, np.arange(len(given)))
+        refuse(~known, column, f"x[:, {name!r}]", f"but there are words 0..{len(given) - 1}")
     return checked
 
 

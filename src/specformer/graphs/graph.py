@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ from specformer.graphs.checks import (
     check_labels,
     check_mask,
     check_names,
+    check_words,
 )
 from specformer.graphs.fingerprint import fingerprint
 
@@ -31,7 +33,8 @@ class Graph:
     Attributes:
         adjacency: weights [n, n], float64, symmetric, not negative; self-loops as given, zeros
             not stored.
-        x: node features [n, features], float32, dense or CSR.
+        x: node features [n, features], float32, dense or CSR; NaN in a dense array is a missing
+            value.
         y: class of each node [n], int64; -1 is no label.
         train_mask: nodes to learn from [n, splits]; given as [n] it is one split, and one split
             goes with each of the other masks' splits.
@@ -41,6 +44,8 @@ class Graph:
         class_names: the name of class 0, 1, ….
         feature_names: the name of each column of ``x``.
         name: what to call the graph in reports.
+        feature_words: by name, the words that a column's numbers 0, 1, … stand for, of columns that
+            hold words; :class:`specformer.datasets.FeaturePreparation` makes numbers of them.
 
     Example:
         >>> path = csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
@@ -58,12 +63,13 @@ class Graph:
     class_names: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     name: str = "graph"
+    feature_words: Mapping[str, tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)
         put("adjacency", check_adjacency(self.adjacency))
         if self.x is not None:
-            put("x", check_features(self.x, self.num_nodes))
+            put("x", check_features(self.x, self.num_nodes, missing=True))
         if self.node_ids is not None:
             put("node_ids", check_names(self.node_ids, "node_ids", self.num_nodes))
         if self.class_names is not None:
@@ -71,6 +77,8 @@ class Graph:
         if self.feature_names is not None:
             count = self.num_features
             put("feature_names", check_names(self.feature_names, "feature_names", count))
+        if self.feature_words is not None:
+            put("feature_words", check_words(self.feature_words, self.feature_names, self.x))
         if self.y is not None:
             put("y", check_labels(self.y, self.num_nodes, self.class_names))
         for name, mask in self._checked_masks().items():
@@ -123,7 +131,8 @@ class Graph:
     @property
     def fingerprint(self) -> str:
         """A short hash of edges, features and labels."""
-        return fingerprint(adjacency=self.adjacency, x=self.x, y=self.y)
+        words = None if self.feature_words is None else np.array(str(self.feature_words))
+        return fingerprint(adjacency=self.adjacency, x=self.x, y=self.y, words=words)
 
     def __repr__(self) -> str:
         always = {"nodes": self.num_nodes, "edges": self.num_edges}

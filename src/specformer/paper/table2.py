@@ -59,6 +59,10 @@ def table2(
         lambda name, dataset, model: node_recipe(name, dataset, assignments, model)[1],
     )
     graphs = {name: node_graph(name, place.data) for name in compared}
+    compared = {
+        name: [(model, chosen, recipe.settled(graphs[name])) for model, chosen, recipe in contest]
+        for name, contest in compared.items()
+    }
     splits = {
         (name, model, chosen): _splits(graphs[name], model, recipe, runs, seed)
         for name, contest in compared.items()

@@ -15,7 +15,7 @@ from specformer.reports.sections import figures
 from specformer.reports.sections.filter_section import filter_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
-from specformer.reports.sections.report_tables import Table
+from specformer.reports.sections.report_tables import Listing, Table
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
 
@@ -64,4 +64,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.tests["table"] = lambda block: isinstance(block, Table)
+    environment.tests["listing"] = lambda block: isinstance(block, Listing)
     return environment

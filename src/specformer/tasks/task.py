@@ -33,6 +33,7 @@ class Outcome:
         models: the trained models, one per run.
         seconds_before: the time that went into epochs which checkpoints held already.
         more: what a result says beside the row.
+        beside: what is kept beside each run's model: JSON documents by file name.
     """
 
     row: dict[str, Any]
@@ -40,6 +41,7 @@ class Outcome:
     models: Sequence[nn.Module]
     seconds_before: float = 0.0
     more: Mapping[str, Any] = field(default_factory=dict)
+    beside: Sequence[Mapping[str, Any]] = ()
 
 
 class Task(ABC, Generic[Work]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from specformer.datasets import make_splits
 from specformer.errors import GraphError
-from specformer.graphs import read_csv_folder, read_graph
+from specformer.graphs import read_csv_folder, read_graph, read_npz, write_npz
 
 EDGES = "source,target\nann,bob\nbob,cy\n"
 NODES = "id,age,height,label\nann,30,1.7,dog\nbob,41,1.8,cat\ncy,29,1.6,\n"
@@ -116,6 +117,84 @@ def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "edges",
+    [
+        "Source;Target\nann;bob\nbob;cy\n",
+        "FROM\tTO\nann\tbob\nbob\tcy\n",
+        "u|v\nann|bob\nbob|cy\n",
+        "Source,Target,Type,Id,Label,Weight\nann,bob,Undirected,0,,1\nbob,cy,Undirected,1,,1\n",
+    ],
+    ids=["semicolons", "tabs", "bars", "Gephi"],
+)
+def test_edges_as_other_programs_name_and_part_them(edges: str, tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, edges))
+    assert (graph.node_ids, graph.num_edges) == (("ann", "bob", "cy"), 2)
+
+
+@pytest.mark.parametrize("name", ["edges.csv.gz", "edges.tsv", "edges.tsv.gz"])
+def test_other_forms_of_the_files(name: str, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, None)
+    text = EDGES.encode()
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    assert read_csv_folder(folder).num_edges == 2
+    (folder / "edges.csv").write_bytes(text)
+    with pytest.raises(GraphError, match=f"my-graph: holds both edges.csv and {name}; remove one"):
+        read_csv_folder(folder)
+
+
+def test_guesses_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="specformer.graphs")
+    nodes = "id;größe;seit;label\nann;1,5;2020-01-01;a\nbob;2;1970-01-03;b\ncy;0,5;;a\n"
+    folder = folder_with(tmp_path, EDGES)
+    (folder / "nodes.csv").write_bytes(nodes.encode("latin-1"))
+    graph = read_csv_folder(folder)
+    assert graph.feature_names == ("größe", "seit")
+    np.testing.assert_array_equal(graph.x, np.float32([[1.5, 18262], [2, 2], [0.5, np.nan]]))
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        "is not UTF-8 text; it is read as Latin-1 (Windows-1252)",
+        "columns are parted by semicolons",
+        "commas in numbers are read as decimal points",
+        "column 'seit' holds dates, read as days since 1970",
+    ]
+
+
+def test_utf_16_as_spreadsheets_write_it(tmp_path: Path) -> None:
+    graph = read_csv_folder(folder_with(tmp_path, EDGES.replace(",", "\t").encode("utf-16")))
+    assert graph.node_ids == ("ann", "bob", "cy")
+
+
+def test_features_of_any_kind_and_gaps(tmp_path: Path) -> None:
+    nodes = "id,age,member,city,empty\nann,30,yes,Wels,\nbob,NA,No,?,nan\ncy,29,,Graz,\n"
+    graph = read_csv_folder(folder_with(tmp_path, EDGES, nodes))
+    nan = np.nan
+    expected = [[30, 1, 1, nan], [nan, 0, nan, nan], [29, nan, 0, nan]]
+    np.testing.assert_array_equal(graph.x, np.float32(expected))
+    assert graph.feature_words == {"city": ("Graz", "Wels")}
+    write_npz(tmp_path / "same.npz", graph)
+    again = read_npz(tmp_path / "same.npz")
+    np.testing.assert_array_equal(again.x, graph.x)
+    assert again.feature_words == graph.feature_words
+    assert again.fingerprint == graph.fingerprint
+
+
+def test_labels_that_are_not_known_are_no_class(tmp_path: Path) -> None:
+    nodes = "id,label\nann,NA\nbob,dog\ncy,nan\ndi,\ned,N/A\nflo,cat\n"
+    graph = read_csv_folder(folder_with(tmp_path, EDGES, nodes))
+    assert (graph.class_names, graph.y.tolist()) == (("cat", "dog"), [-1, 1, -1, -1, -1, 0])
+    (tmp_path / "my-graph" / "nodes.csv").write_text("id,label\nann,1\nbob,None\ncy,0\n")
+    assert read_csv_folder(tmp_path / "my-graph").y.tolist() == [1, -1, 0]
+
+
+def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
+    nodes = "id,age,Split\nann,1,Train\nbob,2,validation\ncy,3,TEST\ndi,4,\ned,5,dev\n"
+    graph = read_csv_folder(folder_with(tmp_path, EDGES, nodes))
+    assert graph.feature_names == ("age",)
+    masks = np.hstack([graph.train_mask, graph.val_mask, graph.test_mask])
+    expected = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 1, 0]]
+    np.testing.assert_array_equal(masks, expected)
+
+
+@pytest.mark.parametrize(
     ("edges", "nodes", "options", "message"),
     [
         (None, NODES, {}, "edges.csv: there is no such file"),
@@ -128,7 +207,11 @@ def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None
         ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
         ("source,source\na,b\n", None, {}, "edges.csv: column 'source' appears more than once"),
         ('source,target\na,"b\n', None, {}, "edges.csv: row 2 cannot be read as CSV"),
-        (b"source,target\na,\xff\n", None, {}, "edges.csv: is not UTF-8 text, it has a byte 0xff"),
+        (b"PK\x03\x04\x00\x00", None, {}, "edges.csv: is no text; export it as CSV"),
+        (b"\xff\xfea,b", None, {}, "edges.csv: is not text"),
+        (EDGES, "id,Label\nann,a\nbob,none\ncy,b\n", {}, "'Label', row 3: 'none' may be a class"),
+        (EDGES, "id,split\nann,0\n", {}, "column 'split', row 2: '0' is no part of a split; write"),
+        (EDGES, "id,split,val_mask\nann,dev,1\n", {}, "'split' and 'val_mask' both tell a split"),
         (
             "source,target\nann,bob\nbob,x9\n",
             NODES,
@@ -158,9 +241,8 @@ def test_the_first_column_is_the_id_if_none_is_called_so(tmp_path: Path) -> None
             EDGES,
             "id,age\nann,30\nbob,abc\ncy,1\n",
             {},
-            "nodes.csv: column 'age', row 3: 'abc' is not a number; words belong in the column 'la",
+            "nodes.csv: column 'age', row 3: 'abc' is not a number, as others",
         ),
-        (EDGES, "id,age\nann,\n", {}, "nodes.csv: column 'age', row 2: '' is not a number$"),
         (EDGES, "id,val_mask\nann,2\n", {}, "column 'val_mask', row 2: '2' is neither 1 nor 0"),
         (EDGES, "id,age\nann,inf\n", {}, "nodes.csv: column 'age', row 2: 'inf' is not a finite"),
         (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is not a finite number"),

@@ -123,9 +123,8 @@ def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
         ("smiles,y\nC,1e999\n", "column 'y', row 2: '1e999' is not a finite number"),
         ("smiles,y\nC1,1\n", "column 'smiles': none of the 1 molecules can be read; row 2"),
         ("smiles,y\n", "there are no rows below the header"),
-        ("smiles;y\nC;1,5\n", "the columns are parted by semicolons; write commas"),
-        ("smiles\ty\nC\t1\n", "the columns are parted by tabs; write commas"),
-        ("smiles|y\nC|1\n", "the columns are parted by bars; write commas"),
+        ("From,To\n1,2\n", "is a list of edges, by its columns 'From' and 'To'; put it into a"),
+        ("smiles,split\nC,1\n", "column 'split', row 2: '1' is no part of a split; write train"),
         ("smiles,y\nC,1,2\n", "row 2 has 3 cells where the header has 2"),
         ("smiles,y\nC,1\nN\n", "row 3 has 1 cell where the header has 2"),
         ('smiles,y\nC,1\n"N,2\n', "row 3 cannot be read as CSV"),
@@ -156,11 +155,24 @@ def test_a_column_without_a_name_is_no_target(tmp_path: Path) -> None:
     assert read_molecule_csv(table(tmp_path, trailing)).graphs.task_names == ("y",)
 
 
-def test_text_of_another_encoding_is_said_with_the_remedy(tmp_path: Path) -> None:
-    path = tmp_path / "own.csv"
-    path.write_bytes("smiles,name\nC,méthane\n".encode("latin-1"))
-    with pytest.raises(GraphError, match=r"own.csv: .* a byte 0xe9; save it as UTF-8$"):
-        read_molecule_csv(path)
+@pytest.mark.parametrize(
+    "text",
+    ["smiles;logS\nC;1,5\nN;2\n", "smiles\tlogS\nC\t1,5\nN\t2\n", "smiles|logS\nC|1.5\nN|2\n"],
+)
+def test_what_parts_columns_is_recognised(text: str, tmp_path: Path) -> None:
+    found = read_molecule_csv(table(tmp_path, text)).graphs
+    assert (found.task_names, found.y.tolist()) == (("logS",), [[1.5], [2.0]])
+
+
+def test_a_split_column_is_the_split_and_no_target(tmp_path: Path) -> None:
+    rows = ["C,1,Train", "N,2,VAL", "C1C,3,test", "O,4,test", "CC,5,", "CN,6,training"]
+    path = table(tmp_path, "\n".join(["smiles,logS,Split", *rows]))
+    found = read_molecule_csv(path).graphs  # the third row is no molecule
+    assert found.task_names == ("logS",)
+    parts = [found.train_idx, found.valid_idx, found.test_idx]
+    assert [part.tolist() for part in parts] == [[0, 4], [1], [2]]
+    asked = read_molecule_csv(table(tmp_path, "smiles,split\nC,1\nN,2\n"), None, ["split"]).graphs
+    assert (asked.task_names, asked.train_idx) == (("split",), None)
 
 
 def test_columns_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from tests.tasks.jobs import classify
+from tests.tasks.jobs import classify, prepared_by
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
@@ -37,7 +37,7 @@ def graph() -> Graph:
 
 
 def trained(graph: Graph, *changes: str) -> tuple[NodeRecipe, AnySpectrum, Outcome]:
-    _, recipe = node_recipe("default", "own", [*SETTINGS, *changes])
+    recipe = node_recipe("default", "own", [*SETTINGS, *changes])[1].settled(graph)
     spectrum = node_spectrum(graph, recipe, CPU, None)
     splits = make_splits(graph, recipe.split, 3, 0)
     outcome = classify(
@@ -56,7 +56,7 @@ def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
     counts = outcome.arrays[f"nodes/{graph.name}/specformer/confusion"]
     expected = np.zeros((2, 2), dtype=int)
     for model, split in zip(outcome.models, make_splits(graph, recipe.split, 3, 0), strict=True):
-        chances = predict_nodes([model], graph, spectrum, recipe, CPU).numpy()
+        chances = predict_nodes([model], graph, spectrum, prepared_by(outcome)[:1], CPU).numpy()
         for node in np.flatnonzero(split.test):
             expected[graph.y[node], chances[node].argmax()] += 1
     np.testing.assert_array_equal(counts, expected)
@@ -126,21 +126,23 @@ def test_pictures_of_a_density(graph) -> None:
 
 
 def test_a_model_trained_with_a_decomposition_predicts_without_one(graph, decomposed) -> None:
-    recipe, spectrum, outcome = decomposed
+    _, spectrum, outcome = decomposed
     assert isinstance(spectrum, Spectrum)
     assert "interpolation_error" not in outcome.row
-    expected = predict_nodes(outcome.models, graph, spectrum, recipe, CPU)
+    expected = predict_nodes(outcome.models, graph, spectrum, prepared_by(outcome), CPU)
     _, other = node_recipe("default", "own", [*SETTINGS, "spectrum=density", "degree=256"])
     density = node_spectrum(graph, other, CPU, None)
-    found = predict_nodes(outcome.models, graph, density, recipe, CPU)
+    found = predict_nodes(outcome.models, graph, density, prepared_by(outcome), CPU)
     assert (found - expected).abs().max() < 0.02
 
 
 def test_a_degree_too_low_is_warned_of(graph, decomposed, caplog) -> None:
-    recipe, _, outcome = decomposed
+    _, _, outcome = decomposed
     _, other = node_recipe("default", "own", [*SETTINGS, "spectrum=density", "degree=2"])
     with caplog.at_level(logging.WARNING):
-        predict_nodes(outcome.models, graph, node_spectrum(graph, other, CPU, None), recipe, CPU)
+        predict_nodes(
+            outcome.models, graph, node_spectrum(graph, other, CPU, None), prepared_by(outcome), CPU
+        )
     assert "filters of degree 2 are" in caplog.text
 
 
@@ -196,12 +198,12 @@ def test_batches_of_nodes_reach_the_same_accuracy(graph, decomposed) -> None:
 
 def test_a_model_trained_in_batches_predicts_with_a_decomposition(graph) -> None:
     fine = ("degree=64", "model.epsilon=5", "schedule.epochs=10")
-    recipe, spectrum, outcome = trained(graph, *BATCHES, *fine)
+    _, spectrum, outcome = trained(graph, *BATCHES, *fine)
     _, other = node_recipe("default", "own", [*SETTINGS, "model.space=input", *fine])
     exact = node_spectrum(graph, other, CPU, None)
     assert isinstance(exact, Spectrum)
-    found = predict_nodes(outcome.models, graph, exact, recipe, CPU)
-    expected = predict_nodes(outcome.models, graph, spectrum, recipe, CPU)
+    found = predict_nodes(outcome.models, graph, exact, prepared_by(outcome), CPU)
+    expected = predict_nodes(outcome.models, graph, spectrum, prepared_by(outcome), CPU)
     # The error is next to none; what is left comes from the density, which is estimated.
     assert outcome.row["interpolation_error"] < 1e-3
     torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
@@ -259,8 +261,8 @@ def test_storage_in_half_the_precision(graph, decomposed) -> None:
         assert spectrum.eigenvectors.dtype == torch.bfloat16
         assert spectrum.dtype == torch.float32
         _, exact, outcome = decomposed
-        found = predict_nodes(outcome.models, graph, spectrum, recipe, CPU)
-        expected = predict_nodes(outcome.models, graph, exact, recipe, CPU)
+        found = predict_nodes(outcome.models, graph, spectrum, prepared_by(outcome), CPU)
+        expected = predict_nodes(outcome.models, graph, exact, prepared_by(outcome), CPU)
         torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
 
 

@@ -18,8 +18,8 @@ from tests.cli.command_line import environment, only_json
 from tests.tasks.jobs import predict_with, train_on
 
 from specformer.datasets import csbm, make_splits, node_graph
-from specformer.datasets.features import dense_features
 from specformer.datasets.registry import NODE_SETS
+from specformer.datasets.structural_features import STRUCTURAL
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.graphs import Graph, read_graph, write_npz
 from specformer.tasks.nodes.predict import load_models
@@ -51,18 +51,18 @@ def folder(tmp_path_factory):
     return path
 
 
-def finished_run(folder, tmp_path, model="specformer"):
+def finished_run(folder, tmp_path, model="specformer", changes=()):
     result, outcome = train_on(
         str(folder),
         model=model,
         recipe=None,
-        assignments=QUICK,
+        assignments=[*QUICK, *changes],
         runs=2,
         device=CPU,
         progress=Silent(),
     )
     run = RunFolder.create(tmp_path / "run", {"source": str(folder)})
-    run.write_models(outcome.models)
+    run.write_models(outcome.models, outcome.beside)
     run.finish("nodes", result, outcome.arrays, command="specformer train", seed=0, device=CPU)
     return run, result, outcome
 
@@ -92,11 +92,11 @@ def test_loaded_models_give_the_recorded_accuracy(folder, tmp_path):
     from specformer import decompose
 
     spectrum = decompose(graph)
-    x = torch.as_tensor(dense_features(graph))
     for number, (model, split) in enumerate(
         zip(load_models(run), make_splits(graph, "random-60-20-20", 2, 0), strict=True)
     ):
-        guess = model(x, spectrum).argmax(dim=-1).numpy()
+        x = (graph.x - graph.x[split.train].mean(axis=0)) / graph.x[split.train].std(axis=0)
+        guess = model(torch.as_tensor(x), spectrum).argmax(dim=-1).numpy()
         accuracy = np.mean(guess[split.test] == graph.y[split.test])
         assert accuracy == pytest.approx(result["test"]["values"][number], abs=1e-6)
         assert result["nodes"][0]["splits"][number] == split.fingerprint
@@ -236,8 +236,7 @@ def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
         node_graph("wordnet", tmp_path)
     graph = csbm(0.5, num_nodes=10)
     write_npz(tmp_path / "bare.npz", Graph(graph.adjacency, y=graph.y))
-    with pytest.raises(GraphError, match="no node features"):
-        node_graph(str(tmp_path / "bare.npz"))
+    assert node_graph(str(tmp_path / "bare.npz")).feature_names == STRUCTURAL
     write_npz(tmp_path / "mute.npz", Graph(graph.adjacency, x=graph.x))
     with pytest.raises(GraphError, match="no labels"):
         node_graph(str(tmp_path / "mute.npz"))

@@ -71,6 +71,21 @@ def test_one_batch_of_all_nodes_is_the_full_batch(options) -> None:
         torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-9)
 
 
+def test_features_of_each_run() -> None:
+    """One batch of all nodes is the full batch, where each run has features of its own too."""
+    task = task_of()
+    task = replace(task, x=torch.stack([task.x, 3 * task.x - 1]))
+    schedule = Schedule(learning_rate=0.02, epochs=6)
+    whole = fit_nodes(models(), task, SPECTRUM, schedule)
+    own = chebyshev_terms(SPECTRUM, task.x, 60, storage=torch.float64)
+    torch.manual_seed(7)
+    batched = fit_node_batches(models(), task, own, schedule, batch_size=60)
+    torch.testing.assert_close(batched.curves, whole.curves, rtol=1e-7, atol=1e-9)
+    assert not torch.allclose(
+        whole.curves, fit_nodes(models(), task_of(), SPECTRUM, schedule).curves
+    )
+
+
 def test_an_epoch_of_batches_by_hand() -> None:
     """Steps of Adam, batch after batch, with filters of the whole graph, then evaluation."""
     task = task_of(SPLITS[:1])

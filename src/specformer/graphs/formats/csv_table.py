@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
+from specformer.graphs.csv_dialect import (
+    encodings,
+    opened,
+    say_how,
+    separator,
+    writes_decimal_commas,
+)
 
 #: How their names end.
-_ENDINGS = (".csv.gz", ".csv")
-
+_ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv")
+#: Cells that say "not known", in any case.
+_MISSING = {"", "nan", "na", "n/a", "null", "none", "-", "?"}
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+#: What people call the two ends of an edge.
+_ENDPOINTS = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
+#: The words for the parts of a split, in any case.
+_PARTS = {
+    **dict.fromkeys(("train", "training"), 0),
+    **dict.fromkeys(("valid", "val", "validation", "dev"), 1),
+    **dict.fromkeys(("test", "testing"), 2),
+}
 
 
 def is_csv(path: str | Path) -> bool:
-    """Whether a file's name is that of a CSV file, perhaps compressed.
+    """Whether a file's name is that of a CSV file, perhaps with tabs, perhaps compressed.
 
     Example:
-        >>> is_csv("mine.CSV"), is_csv("mine.csv.gz"), is_csv("mine.npz")
-        (True, True, False)
+        >>> is_csv("mine.CSV"), is_csv("mine.csv.gz"), is_csv("mine.tsv"), is_csv("mine.npz")
+        (True, True, True, False)
     """
     return str(path).lower().endswith(_ENDINGS)
 
@@ -42,6 +59,16 @@ def csv_name(path: Path) -> str:
     return path.name[: len(path.name) - len(ending)]
 
 
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that its value is not known.
+
+    Example:
+        >>> is_missing(""), is_missing("NA"), is_missing("0")
+        (True, True, False)
+    """
+    return cell.casefold() in _MISSING
+
+
 @dataclass(frozen=True)
 class CsvTable:
     """A CSV file in memory: its columns of text by name, and the line each row ends on.
@@ -52,25 +79,38 @@ class CsvTable:
     path: Path
     columns: dict[str, list[str]]
     lines: list[int]
+    decimal_commas: bool = False
 
     @classmethod
     def read(cls, path: Path) -> CsvTable:
+        """Read a file, its encoding and its separator recognised; what was guessed is logged."""
         try:
-            opened = gzip.open if path.suffix.lower() == ".gz" else open
-            with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-                reader = csv.reader(file, skipinitialspace=True, strict=True)
-                return cls._parse(path, reader)
-        except csv.Error as error:
-            problem = f"row {reader.line_num} cannot be read as CSV: {error}"
-            raise GraphError(f"{path}: {problem}") from None
+            for encoding in encodings(path):
+                try:
+                    return cls._decoded(path, encoding)
+                except UnicodeDecodeError as error:
+                    wrong = error
         except FileNotFoundError:
             raise GraphError(f"{path}: there is no such file") from None
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            problem = f"is not UTF-8 text, it has a byte {byte:#x}; save it as UTF-8"
-            raise GraphError(f"{path}: {problem}") from None
         except (OSError, EOFError, zlib.error) as error:
             raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
+        raise GraphError(f"{path}: is not text: {wrong}") from None
+
+    @classmethod
+    def _decoded(cls, path: Path, encoding: str) -> CsvTable:
+        with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+            first = next((line for line in text if line.strip()), "")
+            text.seek(0)
+            parted_by = separator(first)
+            reader = csv.reader(text, delimiter=parted_by, skipinitialspace=True, strict=True)
+            try:
+                table = cls._parse(path, reader)
+            except csv.Error as error:
+                problem = f"row {reader.line_num} cannot be read as CSV: {error}"
+                raise GraphError(f"{path}: {problem}") from None
+        commas = writes_decimal_commas(parted_by, chain.from_iterable(table.columns.values()))
+        say_how(path, encoding, parted_by, commas)
+        return cls(table.path, table.columns, table.lines, commas)
 
     @classmethod
     def _parse(cls, path: Path, reader: Any) -> CsvTable:
@@ -92,6 +132,24 @@ class CsvTable:
                 raise GraphError(f"{path}: {found}")
         return table
 
+    def named(self, name: str) -> str | None:
+        """Return the column of that name, in any case, None if there is none."""
+        if name in self.columns:
+            return name
+        alike = [column for column in self.columns if column.casefold() == name.casefold()]
+        if len(alike) > 1:
+            listed = ", ".join(map(repr, alike))
+            raise GraphError(f"{self.path}: columns {listed} differ only in case")
+        return alike[0] if alike else None
+
+    def endpoints(self) -> tuple[str, str] | None:
+        """Return the columns of an edge's two ends, None if it has none."""
+        for pair in _ENDPOINTS:
+            source, target = map(self.named, pair)
+            if source is not None and target is not None:
+                return source, target
+        return None
+
     def column(self, name: str) -> list[str]:
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns))
@@ -101,17 +159,30 @@ class CsvTable:
     def error(self, column: str, row: int, problem: str) -> GraphError:
         return GraphError(f"{self.path}: column {column!r}, row {self.lines[row]}: {problem}")
 
-    def numbers(self, name: str, dtype: type[Any] = np.float64, *, hint: str = "") -> NDArray[Any]:
-        """Return a column's numbers; ``hint`` is said of a word among them."""
+    def number(self, cell: str) -> float:
+        """Return the number in a cell; a ValueError if there is none."""
+        return float(cell.replace(",", ".") if self.decimal_commas else cell)
+
+    def numbers(
+        self,
+        name: str,
+        dtype: type[Any] = np.float64,
+        *,
+        missing: bool = False,
+        hint: str = "",
+    ) -> NDArray[Any]:
+        """Return a column's numbers, NaN where one may be missing; ``hint`` is said of a word."""
         cells = self.column(name)
-        values = np.empty(len(cells), dtype=np.float64)
+        values = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
+            if missing and is_missing(cell):
+                continue
             try:
-                values[row] = float(cell)
+                values[row] = self.number(cell)
             except ValueError:
                 problem = f"{cell!r} is not a number{hint if cell else ''}"
                 raise self.error(name, row, problem) from None
-        return self.finite(name, values, dtype)
+        return self.finite(name, values, dtype, missing=missing)
 
     def finite(
         self, name: str, values: NDArray[np.float64], dtype: type[Any], *, missing: bool = False
@@ -163,10 +234,29 @@ class CsvTable:
             raise self.error(name, cells.index(cell), problem) from None
 
     def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the class of every row, -1 where it is not known, and the classes' names."""
         cells = self.column(name)
-        names = in_order({cell for cell in cells if cell})
-        number = {"": -1} | {each: i for i, each in enumerate(names)}
-        return np.array([number[cell] for cell in cells], dtype=np.int64), tuple(names)
+        names = in_order({cell for cell in cells if not is_missing(cell)})
+        if not all(map(_is_number, names)):
+            self.refuse_none(name)
+        number = {each: i for i, each in enumerate(names)}
+        return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
+
+    def refuse_none(self, name: str) -> None:
+        """Refuse the word none among the words of a column, where it may be one of them."""
+        for row, cell in enumerate(self.column(name)):
+            if cell.casefold() == "none":
+                either = "may be a class or a missing one; write another word, or leave it empty"
+                raise self.error(name, row, f"{cell!r} {either}")
+
+    def parts(self, name: str) -> NDArray[np.int64]:
+        """Return the part of a split that every row is in: 0 train, 1 valid, 2 test, -1 none."""
+        cells = self.column(name)
+        for row, cell in enumerate(cells):
+            if not is_missing(cell) and cell.casefold() not in _PARTS:
+                known = "write train, valid or test, or give the column another name"
+                raise self.error(name, row, f"{cell!r} is no part of a split; {known}")
+        return np.array([_PARTS.get(cell.casefold(), -1) for cell in cells], dtype=np.int64)
 
 
 def _forget(cell: str) -> None:
@@ -179,9 +269,6 @@ def _header(path: Path, reader: Any) -> tuple[str, ...]:
     header = tuple(name.strip() for name in first)
     if not header:
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
-    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(header) == 1 and separator in header[0]:
-            raise GraphError(f"{path}: the columns are parted by {name}; write commas")
     for column in filter(None, header):
         if header.count(column) > 1:
             raise GraphError(f"{path}: column {column!r} appears more than once")
@@ -191,6 +278,14 @@ def _header(path: Path, reader: Any) -> tuple[str, ...]:
 def _is_written(row: list[str]) -> bool:
     """Tell a row from a blank line."""
     return any(cell.strip() for cell in row)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def in_order(names: Iterable[str]) -> list[str]:

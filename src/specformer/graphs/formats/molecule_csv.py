@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.formats.csv_table import CsvTable, csv_name
+from specformer.graphs.formats.csv_table import CsvTable, csv_name, is_missing
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
+
+logger = logging.getLogger(__name__)
 
 _SMILES = "smiles"
 _ID = "id"
-#: Cells that say "not measured".
-_MISSING = {"", "nan", "na", "n/a", "null", "none", "-", "?"}
+_SPLIT = "split"
 #: Classes as other programs write them.
 _CLASSES = {"true": 1.0, "false": 0.0}
 
@@ -29,8 +31,9 @@ def read_molecule_csv(
     r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
 
     Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
-    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules. A column
-    without a name, as pandas writes its index, is left out.
+    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules, and a
+    column ``split`` says which of them train, validate and test. A column without a name, as pandas
+    writes its index, is left out.
 
     Args:
         path: the file, ``.csv`` or ``.csv.gz``; its name becomes the set's.
@@ -55,7 +58,7 @@ def read_molecule_csv(
     column = _smiles_column(table, smiles_column)
     targets, class_names = _targets(table, column, target_columns)
     position = {line: i for i, line in enumerate(table.lines)}
-    ids = _named(table, _ID)
+    ids = table.named(_ID)
 
     def identified(problems: Sequence[BadMolecule]) -> tuple[BadMolecule, ...]:
         if ids is None:
@@ -72,29 +75,29 @@ def read_molecule_csv(
     y = np.stack(list(targets.values()), axis=1)[kept] if targets else None
     if y is not None and class_names is not None:
         y, class_names = _in_use(y, class_names)
+    train, valid, test = _split(table, targets, kept)
     graphs = replace(
         found.graphs,
         y=y,
         task_names=tuple(targets) or None,
         class_names=class_names,
         ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
+        train_idx=train,
+        valid_idx=valid,
+        test_idx=test,
     )
     return replace(found, graphs=graphs, problems=identified(found.problems))
 
 
-def _named(table: CsvTable, name: str) -> str | None:
-    """Return the column of that name in any case, None if there is none."""
-    if name in table.columns:
-        return name
-    alike = [column for column in table.columns if column.casefold() == name.casefold()]
-    if len(alike) > 1:
-        raise GraphError(f"{table.path}: columns {', '.join(map(repr, alike))} differ only in case")
-    return alike[0] if alike else None
-
-
 def _smiles_column(table: CsvTable, asked: str | None) -> str:
-    column = _named(table, asked or _SMILES)
+    column = table.named(asked or _SMILES)
     if column is None:
+        ends = table.endpoints()
+        if ends and not asked:
+            raise GraphError(
+                f"{table.path}: is a list of edges, by its columns {ends[0]!r} and {ends[1]!r}; "
+                "put it into a folder as edges.csv, beside a nodes.csv with the labels"
+            )
         known = ", ".join(map(repr, table.columns))
         hint = "" if asked else "; rename the one that holds SMILES"
         wanted = f"no column {asked or _SMILES!r}, only {known}{hint}"
@@ -107,10 +110,10 @@ def _targets(
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
     """Return the targets by name and, if the only one is of words, its classes."""
     if asked is None:
-        not_targets = (smiles_column, _named(table, _ID), "")
+        not_targets = (smiles_column, table.named(_ID), table.named(_SPLIT), "")
         others = [name for name in table.columns if name not in not_targets]
-        asked = [name for name in others if any(map(_is_number, table.columns[name]))]
-    words = next((name for name in asked if _is_of_words(table.column(name))), None)
+        asked = [name for name in others if _has_number(table, table.columns[name])]
+    words = next((name for name in asked if _is_of_words(table, table.column(name))), None)
     if words is None:
         return {name: _numbers(table, name) for name in asked}, None
     if len(asked) > 1:
@@ -120,19 +123,32 @@ def _targets(
     return {words: numbers}, class_names
 
 
-def _is_of_words(cells: Sequence[str]) -> bool:
-    written = [cell for cell in cells if cell.casefold() not in _MISSING]
-    return bool(written) and not any(map(_is_number, written))
+def _split(
+    table: CsvTable, targets: Collection[str], kept: Sequence[int]
+) -> tuple[NDArray[np.int64], ...] | tuple[None, ...]:
+    """Return the parts of the split that a column holds, as numbers of molecules that were read."""
+    column = table.named(_SPLIT)
+    if column is None or column in targets:
+        return (None,) * 3
+    parts = tuple(np.flatnonzero(table.parts(column)[kept] == part) for part in range(3))
+    told = "%s: column %r is a split: %d train, %d valid, %d test"
+    logger.info(told, table.path, column, *map(len, parts))
+    return parts
+
+
+def _has_number(table: CsvTable, cells: Sequence[str]) -> bool:
+    return any(_is_number(table, cell) for cell in cells)
+
+
+def _is_of_words(table: CsvTable, cells: Sequence[str]) -> bool:
+    return not all(map(is_missing, cells)) and not _has_number(table, cells)
 
 
 def _classes(table: CsvTable, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """Return the number of every cell's word, NaN where there is none, and the words by number."""
     cells = table.column(name)
-    for row, cell in enumerate(cells):
-        if cell.casefold() == "none":
-            either = "may be a class or a missing one; write another word, or leave the cell empty"
-            raise table.error(name, row, f"{cell!r} {either}")
-    written = [cell for cell in cells if cell.casefold() not in _MISSING]
+    table.refuse_none(name)
+    written = [cell for cell in cells if not is_missing(cell)]
     words = sorted(set(written))
     if 2 * len(words) > len(written):
         different = f"{len(words)} different words in {len(written)} rows are no classes"
@@ -157,17 +173,17 @@ def _in_use(
     return numbered, tuple(names[number] for number in used)
 
 
-def _is_number(cell: str) -> bool:
+def _is_number(table: CsvTable, cell: str) -> bool:
     try:
-        _number(cell)
+        _number(table, cell)
     except ValueError:
         return False
-    return cell.casefold() not in _MISSING
+    return not is_missing(cell)
 
 
-def _number(cell: str) -> float:
+def _number(table: CsvTable, cell: str) -> float:
     found = _CLASSES.get(cell.casefold())
-    return float(cell) if found is None else found
+    return table.number(cell) if found is None else found
 
 
 def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
@@ -175,10 +191,10 @@ def _numbers(table: CsvTable, name: str) -> NDArray[np.float32]:
     cells = table.column(name)
     values = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
-        if cell.casefold() in _MISSING:
+        if is_missing(cell):
             continue
         try:
-            values[row] = _number(cell)
+            values[row] = _number(table, cell)
         except ValueError:
             hint = "leave it empty if it is missing, write classes as 0 and 1, or set targets=[…]"
             raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None

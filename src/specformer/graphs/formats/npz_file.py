@@ -1,11 +1,13 @@
 """One graph in one ``.npz`` file, read without pickle.
 
 Keys: ``edge_index`` [2, E] and ``num_nodes``; and, each if there is such a thing, ``edge_weight``
-[E], features dense as ``x`` [n, features] or in CSR form as ``x_indptr``, ``x_indices``,
-``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no label), ``train_mask``,
-``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``, ``class_names`` and
-``feature_names``. ``directed`` says whether the edges were directed in their source; they are
-symmetrised either way, by the rule of :mod:`specformer.graphs.edges`. Other keys are left alone.
+[E], features dense as ``x`` [n, features] (NaN is a missing value) or in CSR form as ``x_indptr``,
+``x_indices``, ``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no label),
+``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``, ``class_names``,
+``feature_names``, and ``feature_words`` [words, 2] of columns that hold words: the column's name
+and a word, in the order of their numbers. ``directed`` says whether edges were directed in their
+source; they are symmetrised either way, by the rule of :mod:`specformer.graphs.edges`. Other keys
+are left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _REQUIRED = ("edge_index", "num_nodes")
 _CSR = ("x_indptr", "x_indices", "x_shape")
 _AS_STORED = ("y", "train_mask", "val_mask", "test_mask")
 _NAMES = ("node_ids", "class_names", "feature_names")
-_KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, "edge_weight", "x", "x_values"}
+_KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, "edge_weight", "x", "x_values", "feature_words"}
 
 
 def read_npz(path: str | Path) -> Graph:
@@ -47,6 +49,8 @@ def read_npz(path: str | Path) -> Graph:
         edge_index, edge_weight = arrays["edge_index"], arrays.get("edge_weight")
         fields: dict[str, Any] = {key: arrays.get(key) for key in _AS_STORED}
         fields |= {key: texts(arrays[key], key) for key in _NAMES if key in arrays}
+        if "feature_words" in arrays:
+            fields["feature_words"] = _words(arrays["feature_words"])
         adjacency = adjacency_from_edges(edge_index, num_nodes, edge_weight)
         return Graph(adjacency, _features(arrays), **fields, name=path.stem)
 
@@ -80,7 +84,20 @@ def write_npz(path: str | Path, graph: Graph) -> None:
         value = getattr(graph, key)
         if value is not None:
             arrays[key] = np.array(value, dtype=str if key in _NAMES else None)
+    if graph.feature_words is not None:
+        arrays["feature_words"] = np.array(
+            [(name, word) for name, words in graph.feature_words.items() for word in words], str
+        )
     write_arrays(path, arrays)
+
+
+def _words(array: NDArray[Any]) -> dict[str, tuple[str, ...]]:
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind != "U":
+        raise GraphError("feature_words must hold rows of two texts, a column's name and a word")
+    words: dict[str, tuple[str, ...]] = {}
+    for name, word in array.tolist():
+        words[name] = (*words.get(name, ()), word)
+    return words
 
 
 def _scalar(array: NDArray[Any], name: str) -> int:

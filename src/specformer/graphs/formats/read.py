@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from specformer.errors import GraphError
-from specformer.graphs.formats.csv_folder import read_csv_folder
+from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
+from specformer.graphs.formats.csv_table import is_csv
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.graph import Graph
 
 
 def read_graph(path: str | Path) -> Graph:
-    r"""Read a graph from an ``.npz`` file or from a folder with ``edges.csv``.
+    r"""Read a graph from an ``.npz`` file, a folder with ``edges.csv``, or a CSV file of edges.
 
     Example:
         >>> import tempfile
@@ -27,7 +28,9 @@ def read_graph(path: str | Path) -> Graph:
         raise GraphError(f"{path}: there is no such file or folder")
     if path.suffix == ".npz":
         return read_npz(path)
+    if is_csv(path):
+        return read_edge_list(path)
     raise GraphError(
         f"{path}: cannot read a graph from a {path.suffix!r} file; "
-        f"pass an .npz file or a folder with edges.csv"
+        f"pass an .npz file, a folder with edges.csv or a .csv file of edges"
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -64,8 +65,17 @@ def node_case(
 
 
 def timed_recipe(dataset: str, changes: Sequence[str] = ()) -> NodeRecipe:
-    """A data set's own recipe, the paper's if it has one, with splits that any graph can have."""
-    return node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    """A data set's own recipe, the paper's if it has one, with splits that any graph can have.
+
+    Features are those of bags of words unless they are left as they are.
+    """
+    recipe = node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    return recipe if recipe.features == "none" else replace(recipe, features="rows")
+
+
+def whole_features(graph: Graph, recipe: NodeRecipe) -> np.ndarray:
+    """The features that every split of a case has."""
+    return dense_features(graph, "none" if recipe.features == "none" else "rows")
 
 
 def our_epochs(case: NodeCase, device: torch.device, runs: int = 1) -> Candidate:
@@ -94,7 +104,7 @@ def peer_epochs(name: str, case: NodeCase, device: torch.device) -> Candidate:
 
     def build() -> Runner:
         propagation = Propagation(case.graph.adjacency, device=device)
-        x = torch.as_tensor(dense_features(case.graph, recipe.features)).to(device)
+        x = torch.as_tensor(whole_features(case.graph, recipe)).to(device)
         model = fresh_models(name, recipe, case.graph, 1, seed=0)[0].to(device)
         return plain_epochs(case, device, model, lambda: model(x, propagation))
 

@@ -73,6 +73,7 @@ def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
                 f"Validation accuracy by epoch{median_over(runs, 'runs')}.",
                 tuple(figures.node_curves(entries, arrays)),
             ),
+            report_tables.prepared_features(entries),
             report_tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
         ),
     )

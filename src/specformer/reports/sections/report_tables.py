@@ -10,6 +10,8 @@ from specformer.reports import numbers
 from specformer.reports.looks import Look
 from specformer.reports.variants import Entry, Variant, variant, variant_looks
 
+#: A table of features has at most so many columns of the data.
+MOST_COLUMNS = 40
 #: A set with more targets than this has no table of its targets.
 MOST_TARGETS = 24
 
@@ -38,6 +40,24 @@ class Table:
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A caption, column heads, and rows of words."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def prepared_features(entries: Sequence[Entry]) -> Listing:
+    """How each column of the first data set that has raw ones was prepared, in its first run."""
+    told = next((entry["features"] for entry in entries if entry.get("features")), ())
+    rows = tuple((str(each["column"]), str(each["prepared"])) for each in told[:MOST_COLUMNS])
+    more = f" The first {MOST_COLUMNS} of {len(told)}." if len(told) > MOST_COLUMNS else ""
+    caption = "How columns of features were prepared; numbers are the first run’s training nodes’."
+    return Listing(caption + more, ("Column", "Prepared"), rows)
 
 
 def comparison(

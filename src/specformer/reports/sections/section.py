@@ -9,7 +9,7 @@ from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
 from specformer.reports.sections import figures
 from specformer.reports.sections.figures import Picture
-from specformer.reports.sections.report_tables import Table
+from specformer.reports.sections.report_tables import Listing, Table
 from specformer.reports.variants import Arrays, Entry, entries_by, variant_looks
 
 
@@ -36,7 +36,7 @@ class Section:
     anchor: str
     title: str
     intro: str
-    blocks: tuple[Figure | Table, ...]
+    blocks: tuple[Figure | Table | Listing, ...]
     notes: tuple[tuple[str, str], ...] = ()
 
 
@@ -72,17 +72,15 @@ def took(entries: Sequence[Entry], key: str, what: str) -> str:
     return f"What it took, over all {what}." if several else "What it took."
 
 
-def present(*blocks: Figure | Table) -> tuple[Figure | Table, ...]:
+def present(*blocks: Figure | Table | Listing) -> tuple[Figure | Table | Listing, ...]:
     """The blocks that have something to show."""
-    return tuple(
-        block
-        for block in blocks
-        if (
-            any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
-            if isinstance(block, Table)
-            else block.pictures
-        )
-    )
+    return tuple(filter(_shows, blocks))
+
+
+def _shows(block: Figure | Table | Listing) -> bool:
+    if isinstance(block, Table):
+        return any(cell.text != numbers.NONE for row in block.rows for cell in row.cells)
+    return bool(block.rows if isinstance(block, Listing) else block.pictures)
 
 
 def confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str) -> Figure:

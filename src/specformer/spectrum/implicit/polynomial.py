@@ -34,7 +34,7 @@ class ChebyshevRows(ImplicitSpectrum):
     .. math::
         (g(L)\,x)_i \approx \sum_{k=0}^{K} c_k\, (T_k(L - I)\, x)_i
 
-    Shapes: terms ``[b, K + 1, channels]``; x ``[b, channels]``, the first of them.
+    Shapes: terms ``[..., b, K + 1, channels]``; x ``[..., b, channels]``, the first of them.
     """
 
     terms: Tensor | None = None
@@ -44,13 +44,13 @@ class ChebyshevRows(ImplicitSpectrum):
     def num_nodes(self) -> int:
         """Nodes in the batch."""
         assert self.terms is not None
-        return len(self.terms)
+        return self.terms.shape[-3]
 
     def at(self, terms: Tensor) -> ChebyshevRows:
         """Those of other nodes; no constant is computed again."""
         rows = copy.copy(self)
         object.__setattr__(rows, "terms", terms)
-        object.__setattr__(rows, "x", terms[:, 0])
+        object.__setattr__(rows, "x", terms[..., 0, :])
         return rows
 
     def _apply(self, x: Tensor, gains: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class ChebyshevRows(ImplicitSpectrum):
             )
         coefficients = torch.einsum("kj,...jmc->...kmc", self._transform, gains)
         if coefficients.shape[-1] == 1:  # one response for all channels: a product of matrices
-            return torch.einsum("bkc,...km->...bmc", self.terms, coefficients.squeeze(-1))
-        return torch.einsum("bkc,...kmc->...bmc", self.terms, coefficients)
+            return torch.einsum("...bkc,...km->...bmc", self.terms, coefficients.squeeze(-1))
+        return torch.einsum("...bkc,...kmc->...bmc", self.terms, coefficients)
 
 
 class ChebyshevTerms:
@@ -73,10 +73,17 @@ class ChebyshevTerms:
         values: ``[n, K + 1, channels]``, on the spectrum's device, in the host's memory or in a
             mapped file.
         batch_size: nodes in a batch at most.
+        runs: how many signals the channels are those of, one after another; None for one signal.
     """
 
-    def __init__(self, spectrum: ImplicitSpectrum, values: Tensor, batch_size: int) -> None:
-        self.spectrum, self.values = spectrum, values
+    def __init__(
+        self,
+        spectrum: ImplicitSpectrum,
+        values: Tensor,
+        batch_size: int,
+        runs: int | None = None,
+    ) -> None:
+        self.spectrum, self.values, self._runs = spectrum, values, runs
         self._stream = RowStream(values, spectrum.device, spectrum.dtype, batch_size)
         self._rows = ChebyshevRows(
             spectrum.operator, spectrum.tokens, spectrum.degree, spectrum.report
@@ -89,12 +96,18 @@ class ChebyshevTerms:
 
     def rows(self, nodes: Tensor) -> ChebyshevRows:
         """A batch of nodes, their numbers and all terms on one device."""
-        return self._rows.at(self.values.index_select(0, nodes).to(self.spectrum.dtype))
+        return self._at(self.values.index_select(0, nodes).to(self.spectrum.dtype))
 
     def batches(self, places: Iterable[Tensor]) -> Iterator[ChebyshevRows]:
         """Each batch of nodes in turn, wherever terms are; good until the next is asked for."""
         for terms in self._stream(places):
-            yield self._rows.at(terms)
+            yield self._at(terms)
+
+    def _at(self, terms: Tensor) -> ChebyshevRows:
+        """A batch's terms, ``[b, K + 1, channels]``, each run's by themselves."""
+        if self._runs is None:
+            return self._rows.at(terms)
+        return self._rows.at(terms.unflatten(-1, (self._runs, -1)).movedim(-2, 0))
 
 
 def chebyshev_terms(
@@ -112,7 +125,7 @@ def chebyshev_terms(
 
     Args:
         spectrum: of the graph.
-        x: signal, ``[n, channels]``.
+        x: signal, ``[n, channels]``, or one for each run, ``[runs, n, channels]``.
         batch_size: nodes in a batch at most.
         storage: precision to keep terms in; they are computed in the spectrum's.
         folder: where a file may be made.
@@ -127,13 +140,16 @@ def chebyshev_terms(
                  [-1.],
                  [ 0.]]])
     """
+    runs = len(x) if x.dim() == 3 else None
+    if runs is not None:
+        x = x.movedim(0, 1).flatten(1)
     shape = (spectrum.num_nodes, spectrum.degree + 1, x.shape[-1])
     values = _room(shape, storage, spectrum.device, folder)
     width = max(1, _HELD // max(1, len(x)))
     for first in range(0, x.shape[-1], width):
         columns = slice(first, first + width)
         _fill(values[:, :, columns], spectrum, x[:, columns])
-    return ChebyshevTerms(spectrum, values, batch_size)
+    return ChebyshevTerms(spectrum, values, batch_size, runs)
 
 
 def terms_bytes(num_nodes: int, channels: int, degree: int, storage: torch.dtype) -> int:

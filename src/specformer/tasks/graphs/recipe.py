@@ -11,6 +11,7 @@ import numpy as np
 
 from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
+from specformer.datasets.molecule_splits import settled_graph_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
 from specformer.tasks.recipes.book import START, RecipeBook
@@ -106,7 +107,8 @@ class GraphRecipe:
             ``"last"`` keeps the last.
         precision: of products on a GPU: ``"highest"``, ``"high"`` (TF32) or ``"bf16"``.
         matrix: whose eigenpairs, see :func:`specformer.spectrum.decompose_many`.
-        split: a protocol of :mod:`specformer.datasets.molecule_splits`.
+        split: a protocol of :mod:`specformer.datasets.molecule_splits`; ``"auto"`` takes the one in
+            a file of one's own, and else draws it.
         targets: names of the columns to learn, where a file has more; None for all.
         atoms: how many values each column of the atoms may take; None for what the data need.
         start: a named set on which models are trained first, by its recipe ``start``; None for
@@ -129,7 +131,7 @@ class GraphRecipe:
     start: str | None = None
 
     def settled(self, graphs: GraphSet) -> GraphRecipe:
-        """The recipe with task, loss and metric chosen for these graphs, and checked.
+        """The recipe with task, loss, metric and split chosen for these graphs, and checked.
 
         Example:
             >>> graphs = GraphSet([1, 1], [0, 0], [], y=[[0.0], [1.0]])
@@ -159,7 +161,10 @@ class GraphRecipe:
         if loss not in kind.losses:
             raise ConfigError(f"loss={loss} does not go with {kind.told}.")
         standardise = self.standardise and task == "regression"
-        return replace(self, task=task, metric=metric, loss=loss, standardise=standardise)
+        split = settled_graph_protocol(graphs, self.split, named=named is not None)
+        return replace(
+            self, task=task, metric=metric, loss=loss, standardise=standardise, split=split
+        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, dense_features
+from specformer.datasets import FeaturePreparation, Split
+from specformer.datasets.features import say_preparation
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
@@ -24,6 +25,7 @@ from specformer.tasks.nodes.work import (
     NodeWork,
     fit_task,
     fresh_models,
+    node_features,
     node_landmarks,
     node_operator,
     node_task,
@@ -36,6 +38,7 @@ from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.nodes import NodeFit, NodeTask
 from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.folder import FEATURES
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +65,10 @@ def classify_nodes(
     device = place.device
     started = time.perf_counter()
     label = label or model
-    task = node_task(graph, splits, recipe, device, model)
-    fresh = fresh_models(model, recipe, graph, task.runs, work.seed)
+    prepared = node_features(graph, splits, recipe)
+    say_preparation(graph.name, prepared[0])
+    task = node_task(graph, splits, recipe, device, model, prepared)
+    fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels)
     operator = node_operator(model, graph, work.spectrum, device)
     landmarks = node_landmarks(operator, recipe)
     state = None
@@ -110,7 +115,10 @@ def classify_nodes(
         row["interpolation_error"] = interpolation_error(models, operator)
     if isinstance(operator, Spectrum) and landmarks is not None:
         row["landmark_error"] = landmark_error(models, operator, landmarks)
-    return Outcome(row, arrays, models, fit.seconds_before)
+    if prepared[0].scaling == "columns":
+        row["features"] = prepared[0].told()
+    beside = [{FEATURES: own.to_json()} for own in prepared]
+    return Outcome(row, arrays, models, fit.seconds_before, beside=beside)
 
 
 def _figures(fit: NodeFit) -> dict[str, Any]:
@@ -170,14 +178,21 @@ def predict_nodes(
     models: Sequence[nn.Module],
     graph: Graph,
     operator: AnySpectrum | Propagation,
-    recipe: NodeRecipe,
+    prepared: Sequence[FeaturePreparation],
     device: torch.device,
 ) -> Tensor:
-    """Class probabilities ``[n, classes]``, the mean over the models of all runs."""
+    """Class probabilities ``[n, classes]``, the mean over the models of all runs.
+
+    ``prepared``: how each model's run prepared the features.
+    """
     if isinstance(operator, ImplicitSpectrum):
         interpolation_error(models, operator)
-    x = torch.as_tensor(dense_features(graph, recipe.features)).to(device)
-    chances = [model.to(device).eval()(x, operator).softmax(dim=-1) for model in models]
+    chances = []
+    known: FeaturePreparation | None = None
+    for model, own in zip(models, prepared, strict=True):
+        if own != known:
+            known, x = own, torch.as_tensor(own.dense(graph)).to(device)
+        chances.append(model.to(device).eval()(x, operator).softmax(dim=-1))
     return torch.stack(chances).mean(dim=0).cpu()
 
 

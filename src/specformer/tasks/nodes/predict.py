@@ -7,8 +7,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from specformer.baselines import BASELINES
-from specformer.datasets import node_graph
+from specformer.datasets import FeaturePreparation, node_graph
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
+from specformer.files.documents import read_json
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained
@@ -18,7 +20,7 @@ from specformer.tasks.nodes.work import node_operator, node_spectrum
 from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.workplace import Workplace
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.folder import FEATURES, RunFolder
 
 #: What a result must say for its models to be used.
 _NEEDED = ("model", "settings", "num_features", "classes")
@@ -31,6 +33,22 @@ def load_models(run: RunFolder) -> list[Pretrained]:
     return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
 
+def load_features(run: RunFolder) -> list[FeaturePreparation]:
+    """How each run's features were prepared; of older runs, what their recipe says."""
+    result = run.result(*_NEEDED)
+    recipe, found = _recipe(result), []
+    for folder in run.model_folders():
+        path = folder / FEATURES
+        if not path.exists() and recipe.features in ("rows", "none"):
+            found.append(FeaturePreparation(recipe.features, result["num_features"]))
+            continue
+        try:
+            found.append(FeaturePreparation.from_json(read_json(path)))
+        except (OSError, ValueError, RunError) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
+    return found
+
+
 def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
     """Predictions for every node: id, prediction, one probability per class.
 
@@ -38,14 +56,15 @@ def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) 
     """
     result = run.result(*_NEEDED)
     source = request.graph or str(run.config()["source"])
-    found = _as_trained_on(node_graph(source, place.data, labels=False), source, result)
+    prepared = load_features(run)
+    found = _as_trained_on(node_graph(source, place.data, labels=False), source, result, prepared)
     recipe = _prediction_recipe(result, request)
     models = load_models(run)
     found_spectrum = None
     if result["model"] == "specformer":
         found_spectrum = node_spectrum(found, recipe, place.device, place.cache)
     operator = node_operator(result["model"], found, found_spectrum, place.device)
-    chances = predict_nodes(models, found, operator, recipe, place.device)
+    chances = predict_nodes(models, found, operator, prepared, place.device)
     names = result["classes"]
     ids = found.node_ids or tuple(str(node) for node in range(found.num_nodes))
     rows = []
@@ -56,16 +75,25 @@ def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) 
     return Predictions(csv_text(header, rows), len(rows))
 
 
-def _as_trained_on(graph: Graph, source: str, result: dict[str, Any]) -> Graph:
-    """The graph with its features in the order that the model knows them in."""
-    if graph.num_features != result["num_features"]:
-        raise RunError(
-            f"{source}: a node has {graph.num_features} features where the model was trained on "
-            f"{result['num_features']}."
-        )
-    wanted: Sequence[str] | None = result.get("feature_names")
-    if wanted is None or graph.feature_names is None:
-        return graph
+def _as_trained_on(
+    graph: Graph, source: str, result: dict[str, Any], prepared: Sequence[FeaturePreparation]
+) -> Graph:
+    """The graph with its features under the names, and in the order, that the model knows."""
+    names: Sequence[str] | None = result.get("feature_names")
+    known = None if names is None else tuple(names)
+    if known == STRUCTURAL and graph.feature_names != STRUCTURAL:
+        graph = with_structural_features(graph)
+    elif known != STRUCTURAL and graph.feature_names == STRUCTURAL:
+        raise RunError(f"{source}: a node has no features, which the model was trained on.")
+    if known is None or graph.feature_names is None:
+        if graph.num_features != result["num_features"]:
+            raise RunError(
+                f"{source}: a node has {graph.num_features} features where the model was trained "
+                f"on {result['num_features']}."
+            )
+        return replace(graph, feature_names=known, feature_words=None)
+    needed = {name for each in prepared for name in each.needed} or set(known)
+    wanted = [name for name in known if name in needed]
     places = {name: place for place, name in enumerate(graph.feature_names)}
     missing = [name for name in wanted if name not in places]
     if missing:
@@ -74,7 +102,10 @@ def _as_trained_on(graph: Graph, source: str, result: dict[str, Any]) -> Graph:
         )
     assert graph.x is not None
     columns = [places[name] for name in wanted]
-    return replace(graph, x=graph.x[:, columns], feature_names=tuple(wanted))
+    words = {name: own for name, own in (graph.feature_words or {}).items() if name in needed}
+    return replace(
+        graph, x=graph.x[:, columns], feature_names=tuple(wanted), feature_words=words or None
+    )
 
 
 def _recipe(result: dict[str, Any]) -> NodeRecipe:

@@ -3,14 +3,18 @@ r"""Settings of node classification."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from specformer.baselines import BASELINES, NodeBaseline, node_baseline
+from specformer.datasets.feature_columns import How
+from specformer.datasets.features import Features
+from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError, check_known
+from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.tasks.recipes.book import RecipeBook
 from specformer.tasks.recipes.settings import build, merged, override, refuse_idle
@@ -65,8 +69,12 @@ class NodeRecipe:
         schedule: epochs, patience, rates.
         monitor: ``"loss"`` or ``"accuracy"``: what stops a run and picks its model.
         precision: of float32 products on a GPU, see :mod:`specformer.training.engine.precision`.
-        split: a protocol of :mod:`specformer.datasets.splits`.
-        features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them.
+        split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the one in a file
+            of one's own, and else draws it.
+        features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them,
+            ``"standard"`` and ``"auto"`` prepare each column
+            (:class:`specformer.datasets.FeaturePreparation`).
+        columns: what these do with some columns, by name.
         spectrum: ``"decomposed"`` into eigenpairs, or its ``"density"`` alone, with filters as
             interpolants (:func:`specformer.approximate`).
         k: how many eigenpairs, as in :func:`specformer.decompose`.
@@ -90,7 +98,8 @@ class NodeRecipe:
     monitor: Monitor = "loss"
     precision: Precision = "medium"
     split: str = "random-60-20-20"
-    features: Literal["rows", "none"] = "rows"
+    features: Features = "rows"
+    columns: dict[str, How] = field(default_factory=dict)
     spectrum: Literal["decomposed", "density"] = "decomposed"
     k: int | list[int] | None = None
     vectors: Literal["auto", "resident", "streamed"] = "auto"
@@ -100,6 +109,9 @@ class NodeRecipe:
     landmarks: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
+        if self.columns and self.features in ("rows", "none"):
+            name = next(iter(self.columns))
+            raise ConfigError(f"columns.{name} needs features=auto or features=standard.")
         if self.batch_size is None:
             return
         if self.batch_size < 1:
@@ -109,6 +121,10 @@ class NodeRecipe:
                 f"batch_size={self.batch_size} needs spectrum=density: with eigenpairs every step "
                 "takes all nodes."
             )
+
+    def settled(self, graph: Graph) -> NodeRecipe:
+        """The recipe with what the graph decides."""
+        return replace(self, split=settled_protocol(graph, self.split))
 
     @property
     def spectrum_key(self) -> str:

@@ -53,9 +53,10 @@ class NodeLearning(Task[NodeWork]):
 
     def load(self, job: Job, place: Workplace) -> NodeWork:
         graph = node_graph(job.source, place.data)
-        splits = make_splits(graph, job.settings.split, job.runs, job.seed)
-        _warn_of_untested(graph, splits, job.settings.split)
-        return NodeWork(graph, splits, job.model, job.settings, job.seed)
+        recipe = job.settings.settled(graph)
+        splits = make_splits(graph, recipe.split, job.runs, job.seed)
+        _warn_of_untested(graph, splits, recipe.split)
+        return NodeWork(graph, splits, job.model, recipe, job.seed)
 
     def with_spectra(self, work: NodeWork, place: Workplace) -> NodeWork:
         if work.model != "specformer":

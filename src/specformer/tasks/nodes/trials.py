@@ -7,7 +7,7 @@ import math
 import torch
 
 from specformer.baselines import Propagation
-from specformer.datasets import make_splits, node_graph
+from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
 from specformer.tasks.job import Job
@@ -46,16 +46,23 @@ class NodeTrials(Trials):
         self.name = self.graph.name
         self._tasks: dict[tuple[str, int], NodeTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}
+        kept = FeaturePreparation.fit(self.graph, self._splits(1)[0].train)
+        if kept.scaling == "columns":  # raw columns are always prepared
+            self.space.pop("features", None)
+
+    def _splits(self, count: int | None) -> list[Split]:
+        protocol = self.recipe(self.assignments).settled(self.graph).split
+        return make_splits(self.graph, protocol, count, self.seed)
 
     @property
     def runs(self) -> int:
         """Ten, or those that a file holds."""
-        split = self.recipe(self.assignments).split
-        return len(make_splits(self.graph, split, None, self.seed))
+        return len(self._splits(None))
 
     def size(self, recipe: NodeRecipe) -> int:
         """Parameters of a recipe's model."""
-        fresh = node_model(self.model, recipe, self.graph.num_features, self.graph.num_classes)
+        width = self._task(recipe, 1).in_channels
+        fresh = node_model(self.model, recipe, width, self.graph.num_classes)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
@@ -72,21 +79,24 @@ class NodeTrials(Trials):
         )
 
     def _fit(self, recipe: NodeRecipe, splits: int) -> NodeFit:
-        key = recipe.features, splits
-        if key not in self._tasks:
-            parts = make_splits(self.graph, recipe.split, splits, self.seed)
-            self._tasks[key] = node_task(self.graph, parts, recipe, self.place.device, self.model)
-        operator = self._operator(recipe)
-        models = fresh_models(self.model, recipe, self.graph, splits, self.seed)
+        task, operator = self._task(recipe, splits), self._operator(recipe)
+        models = fresh_models(self.model, recipe, self.graph, splits, self.seed, task.in_channels)
         with matmul_precision(recipe.precision, self.place.device):
             return fit_task(
                 models,
-                self._tasks[key],
+                task,
                 operator,
                 recipe,
                 landmarks=node_landmarks(operator, recipe),
                 cache=self.place.cache,
             )
+
+    def _task(self, recipe: NodeRecipe, splits: int) -> NodeTask:
+        key = recipe.features, splits
+        if key not in self._tasks:
+            parts = self._splits(splits)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.place.device, self.model)
+        return self._tasks[key]
 
     def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
         """Made once for all trials: distances and Ritz pairs take longer than some trials do."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, dense_features, sparse_features
+from specformer.datasets import FeaturePreparation, Split, prepare_features, sparse_features
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.spectrum import (
@@ -111,33 +111,60 @@ def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> K
     return operator.landmarks(count, points=count) if count < tokens else None
 
 
+def node_features(
+    graph: Graph, splits: Sequence[Split], recipe: NodeRecipe
+) -> list[FeaturePreparation]:
+    """How a recipe prepares the features, one for each split."""
+    return prepare_features(graph, splits, recipe.features, recipe.columns)
+
+
 def node_task(
     graph: Graph,
     splits: Sequence[Split],
     recipe: NodeRecipe,
     device: torch.device,
     model: str = "specformer",
+    prepared: Sequence[FeaturePreparation] | None = None,
 ) -> NodeTask:
     """Features as a recipe and a model want them, labels and splits, on a device.
 
     Specformer takes features as sparse where at most a tenth of them are not zero, unless it
-    filters them.
+    filters them. Where splits prepare features in different ways, each run has its own.
+
+    ``prepared``: what :func:`node_features` gives, if it is known.
     """
     assert graph.y is not None
+    prepared = prepared or node_features(graph, splits, recipe)
+    first, rest = prepared[0], prepared[1:]
     rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
     maps = model == "specformer" and recipe.model.space != "input"
-    features = sparse_features if rare and maps else dense_features
-    return NodeTask.from_splits(features(graph, recipe.features), graph.y, splits, device)
+    x: np.ndarray | sp.csr_array
+    if any(each != first for each in rest):
+        x = np.stack([each.dense(graph) for each in prepared])
+    elif rare and maps and first.scaling != "columns":
+        x = sparse_features(graph, first.scaling)
+    else:
+        x = first.dense(graph)
+    return NodeTask.from_splits(x, graph.y, splits, device)
 
 
 def fresh_models(
-    model: str, recipe: NodeRecipe, graph: Graph, runs: int, seed: int
+    model: str,
+    recipe: NodeRecipe,
+    graph: Graph,
+    runs: int,
+    seed: int,
+    in_channels: int | None = None,
 ) -> list[nn.Module]:
-    """Untrained models, each run's from a seed of its own."""
+    """Untrained models, each run's from a seed of its own.
+
+    ``in_channels``: features of a node as they are prepared, if not as many as the graph has.
+    """
+    width = graph.num_features if in_channels is None else in_channels
     models = []
     for run in range(runs):
         torch.manual_seed(run_seed(seed, run))
-        models.append(node_model(model, recipe, graph.num_features, graph.num_classes))
+        models.append(node_model(model, recipe, width, graph.num_classes))
     return models
 
 

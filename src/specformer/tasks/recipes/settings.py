@@ -146,6 +146,11 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
                 return _checked(choice, value, where)
     if origin is list and isinstance(value, list):
         return [_checked(arguments[0], item, where) for item in value]
+    if origin is dict and isinstance(value, dict):
+        return {
+            str(name): _checked(arguments[1], item, f"{where}.{name}")
+            for name, item in value.items()
+        }
     if origin is typing.Literal and value in arguments:
         return value
     if hint is float and (number := _finite(value)) is not None:
@@ -169,6 +174,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
     if origin in _UNIONS:
         return " or ".join(_describe(choice) for choice in typing.get_args(hint))
+    if origin is dict:
+        return f"{{name: {_describe(typing.get_args(hint)[1])}}}"
     if origin is list:
         return f"[{_describe(*typing.get_args(hint))}, …]"
     return {

@@ -33,7 +33,7 @@ _SAVE_EVERY = 200
 
 @dataclass(frozen=True)
 class NodeTask:
-    """Features ``[n, in]``, labels ``[n]`` and one row of masks ``[runs, n]`` a split."""
+    """Features ``[n, in]`` or ``[runs, n, in]``, labels ``[n]`` and masks ``[runs, n]``."""
 
     x: Tensor | SparseFeatures
     y: Tensor
@@ -49,7 +49,10 @@ class NodeTask:
         splits: Sequence[Split],
         device: torch.device,
     ) -> NodeTask:
-        """Stack the masks of several splits of one graph; sparse features stay sparse."""
+        """Stack the masks of several splits of one graph; sparse features stay sparse.
+
+        Dense ones may be those of each run, ``[runs, n, in]``.
+        """
 
         def masks(part: str) -> Tensor:
             rows = np.stack([getattr(split, part) for split in splits])
@@ -70,6 +73,11 @@ class NodeTask:
     @property
     def runs(self) -> int:
         return len(self.train)
+
+    @property
+    def in_channels(self) -> int:
+        """Features of a node."""
+        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
 
 
 @dataclass(frozen=True)

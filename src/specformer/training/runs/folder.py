@@ -30,6 +30,7 @@ OUTPUTS = "outputs.npz"
 RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
+FEATURES = "features.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -61,7 +62,8 @@ class RunFolder:
     """The files of one run.
 
     ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
-    (arrays to draw), ``model/`` (weights), ``result.json`` and ``report.html``.
+    (arrays to draw), ``model/`` (weights and, of nodes, how features are prepared),
+    ``result.json`` and ``report.html``.
 
     Example:
         >>> import tempfile
@@ -222,11 +224,19 @@ class RunFolder:
         """Where the model of one of its runs is kept."""
         return self.path / MODEL / f"{run:03d}"
 
-    def write_models(self, models: Iterable[nn.Module]) -> None:
-        """Keep every run's model in ``model/NNN``."""
+    def write_models(
+        self, models: Sequence[nn.Module], beside: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Keep every run's model in ``model/NNN``.
+
+        ``beside``: JSON documents to keep with each model, by file name.
+        """
         for number, model in enumerate(models):
             assert isinstance(model, Pretrained)
             model.save_pretrained(self.model_folder(number))
+        for number, documents in enumerate(beside):
+            for name, document in documents.items():
+                write_json(self.model_folder(number) / name, document)
 
     def model_folders(self) -> list[Path]:
         """Those of all runs, in their order."""

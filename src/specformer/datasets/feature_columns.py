@@ -1,0 +1,211 @@
+r"""One column of node features, and how it is made fit for a model: fitted on training nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+
+#: What may be asked for of a column.
+How = Literal["standard", "robust", "category", "none", "drop"]
+
+#: A value so many quartile ranges from the median has outliers' weight in a mean.
+_FAR = 10.0
+#: Values of heavy tails are cut so many deviations from the median, and a normal variable's
+#: quartile range is so many deviations.
+_CUT, _QUARTILES = 5.0, 1.349
+#: A word on fewer training nodes than this, or on a smaller share of them, goes with the others.
+_RARE, _RARE_SHARE = 2, 0.01
+#: More words than this, if most cells differ, are no categories.
+_MANY = 20
+#: The word for a missing one.
+_NO_WORD = ""
+
+
+@dataclass(frozen=True)
+class PreparedColumn:
+    """A column as it was fitted on training nodes.
+
+    Attributes:
+        name: the column's.
+        how: ``"standard"`` and ``"robust"`` subtract ``centre`` and divide by ``scale``, the second
+            cuts at ±5; ``"none"`` leaves numbers; ``"category"`` makes a column for each of
+            ``words``; ``"drop"`` leaves the column out.
+        centre: mean or median.
+        scale: standard deviation, or that of a normal variable with the same quartile range.
+        fill: what stands for a missing number.
+        marks_missing: whether one more column says where a number was missing.
+        words: the categories; "" is a missing one.
+        others: whether one more column is for all other words.
+    """
+
+    name: str
+    how: How
+    centre: float = 0.0
+    scale: float = 1.0
+    fill: float = 0.0
+    marks_missing: bool = False
+    words: tuple[str, ...] = ()
+    others: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many columns it becomes."""
+        if self.how == "category":
+            return len(self.words) + self.others
+        return (self.how != "drop") + self.marks_missing
+
+    def values(
+        self, numbers: NDArray[np.float32], words: tuple[str, ...] | None
+    ) -> NDArray[np.float32]:
+        """The column of any nodes, ``[n]``, as the model takes it, ``[n, width]``."""
+        if self.how == "category":
+            return self._one_hot(numbers, words)
+        if words is not None and self.width:
+            raise GraphError(f"column {self.name!r} holds words, where it held numbers in training")
+        missing = np.isnan(numbers)
+        columns = []
+        if self.how != "drop":
+            filled = np.where(missing, self.fill, numbers.astype(np.float64))
+            scaled = (filled - self.centre) / self.scale
+            columns.append(np.clip(scaled, -_CUT, _CUT) if self.how == "robust" else scaled)
+        if self.marks_missing:
+            columns.append(missing.astype(np.float64))
+        return np.stack(columns, axis=1).astype(np.float32) if columns else _nothing(numbers)
+
+    def _one_hot(
+        self, numbers: NDArray[np.float32], words: tuple[str, ...] | None
+    ) -> NDArray[np.float32]:
+        cells = _words_of(numbers, words)
+        place = {word: number for number, word in enumerate(self.words)}
+        beyond = len(self.words)  # for other words, if there is such a column
+        places = np.array([place.get(cell, beyond) for cell in cells], dtype=np.int64)
+        return np.eye(beyond + 1, dtype=np.float32)[places][:, : self.width]
+
+    def __str__(self) -> str:
+        """What becomes of the column, in words."""
+        if self.how == "category":
+            listed = ", ".join(word or "missing" for word in self.words)
+            return f"one column for each of {listed}" + (" and the others" if self.others else "")
+        mark = f"; missing: {self.fill:.4g}, marked" if self.marks_missing else ""
+        if self.how == "drop":
+            return f"left out{'; marked where missing' if self.marks_missing else ''}"
+        if self.how == "none":
+            return f"as it is{mark}"
+        scaled = f"{self.centre:.4g} subtracted, divided by {self.scale:.4g}"
+        return f"{scaled}{', cut at ±5' if self.how == 'robust' else ''}{mark}"
+
+
+def fit_column(
+    name: str,
+    numbers: NDArray[np.float32],
+    words: tuple[str, ...] | None,
+    how: How | None = None,
+    *,
+    robust: bool = True,
+) -> PreparedColumn:
+    """Fit a column to training nodes, as asked for or by what it holds.
+
+    Words are categories; 0 and 1 stay as they are; a column of one value is left out; numbers are
+    standardised or, if one lies more than ten quartile ranges from the median, scaled by median and
+    quartile range.
+
+    Args:
+        name: the column's.
+        numbers: of the training nodes, NaN where missing.
+        words: what they stand for, if the column holds words.
+        how: what to do with it; None to choose.
+        robust: whether scaling by median and quartiles may be chosen.
+
+    Example:
+        >>> column = fit_column("age", np.float32([20, 40, np.nan]), None)
+        >>> print(column)
+        30 subtracted, divided by 10; missing: 30, marked
+        >>> column.values(np.float32([50, np.nan]), None).tolist()
+        [[2.0, 0.0], [0.0, 1.0]]
+    """
+    if how == "drop":
+        return PreparedColumn(name, "drop")
+    if how == "category" or (how is None and words is not None):
+        return _fit_words(name, numbers, words)
+    if words is not None:
+        raise GraphError(f"column {name!r} holds words; prepare it as a category, or drop it")
+    known = numbers[~np.isnan(numbers)].astype(np.float64)
+    missing = len(known) < len(numbers)
+    if len(known) == 0 or known.min() == known.max():
+        marks = missing and len(known) > 0
+        return PreparedColumn(name, "drop", marks_missing=marks)
+    fill = float(np.median(known))
+    if how is None:
+        how = _usual(known, robust)
+    centre, scale = 0.0, 1.0
+    if how == "standard":
+        centre, scale = float(known.mean()), float(known.std())
+    elif how == "robust":
+        centre, scale = fill, _spread(known) / _QUARTILES
+    return PreparedColumn(name, how, centre, scale, fill, marks_missing=missing)
+
+
+def _usual(known: NDArray[np.float64], robust: bool) -> How:
+    """What to do with numbers that are not all the same."""
+    if np.isin(known, (0.0, 1.0)).all():
+        return "none"
+    farthest = np.abs(known - np.median(known)).max()
+    return "robust" if robust and farthest > _FAR * _spread(known) else "standard"
+
+
+def _spread(known: NDArray[np.float64]) -> float:
+    """The quartile range; where that is 0, of the values that are not the median; else a deviation.
+
+    Example:
+        >>> _spread(np.arange(5.0)), _spread(np.array([0.0] * 9 + [1, 2, 3]))
+        (2.0, 1.0)
+    """
+    others = known[known != np.median(known)]
+    for values in (known, others):
+        low, high = np.quantile(values, (0.25, 0.75))
+        if high > low:
+            return float(high - low)
+    return float(known.std()) * _QUARTILES
+
+
+def _fit_words(
+    name: str, numbers: NDArray[np.float32], words: tuple[str, ...] | None
+) -> PreparedColumn:
+    cells = np.array(_words_of(numbers, words))
+    found, counts = np.unique(cells, return_counts=True)
+    least = max(_RARE, _RARE_SHARE * len(cells))
+    kept = tuple(str(word) for word, count in zip(found, counts, strict=True) if count >= least)
+    if len(found) == 1:
+        return PreparedColumn(name, "drop")
+    if not kept or len(found) > max(_MANY, len(cells) / 2):
+        raise GraphError(
+            f"column {name!r} is free text, {len(found)} different ones on {len(cells)} training "
+            f"nodes; leave it out with --set columns.{name}=drop, or put a category in its place"
+        )
+    return PreparedColumn(name, "category", words=kept, others=len(kept) < len(found))
+
+
+def _words_of(numbers: NDArray[np.float32], words: tuple[str, ...] | None) -> list[str]:
+    """Each node's word, or its number as one."""
+    if words is None:
+        return [_NO_WORD if np.isnan(number) else _as_word(number) for number in numbers]
+    return [_NO_WORD if np.isnan(number) else words[int(number)] for number in numbers]
+
+
+def _as_word(number: np.float32) -> str:
+    """A number as people write it.
+
+    Example:
+        >>> _as_word(np.float32(3)), _as_word(np.float32(0.1))
+        ('3', '0.1')
+    """
+    return str(int(number)) if float(number).is_integer() else str(number)
+
+
+def _nothing(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.empty((len(numbers), 0), dtype=np.float32)

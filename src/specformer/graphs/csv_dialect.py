@@ -1,0 +1,83 @@
+"""How a CSV file is written: its encoding, what parts its columns, its decimal sign."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specformer.errors import GraphError
+
+logger = logging.getLogger(__name__)
+
+#: What parts columns, the likeliest first, and what to call it.
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+#: Tried in turn; the last one reads anything. Windows' programs write the second.
+ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
+_QUOTED = re.compile(r'"[^"]*"')
+_WITH_COMMA = re.compile(r"[+-]?\d+,\d+")
+_WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The bytes of a file, decompressed if its name ends in ``.gz``."""
+    reader = gzip.open if path.suffix.lower() == ".gz" else open
+    with reader(path, "rb") as file:
+        yield file
+
+
+def encodings(path: Path) -> tuple[str, ...]:
+    """The encodings that a file may have, the likeliest first; refused if it is no text."""
+    with opened(path) as file:
+        start = file.read(4096)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ("utf-16",)
+    if b"\0" in start:
+        raise GraphError(f"{path}: is no text; export it as CSV")
+    return ENCODINGS
+
+
+def separator(header: str) -> str:
+    r"""What parts the columns of a header: the commonest of the known ones, else a comma.
+
+    Example:
+        >>> separator("id;age;label"), separator("id\tage"), separator('"a;b",c'), separator("id")
+        (';', '\t', ',', ',')
+    """
+    bare = _QUOTED.sub("", header)
+    return max(_SEPARATORS, key=bare.count)  # the first of equals
+
+
+def writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
+    """Whether numbers are written as 0,5: some are so and none has a point.
+
+    Where commas part the columns they are nothing else.
+
+    Example:
+        >>> writes_decimal_commas(";", ["0,5", "7"]), writes_decimal_commas(";", ["0,5", "1.5"])
+        (True, False)
+    """
+    if parted_by == ",":
+        return False
+    found = False
+    for cell in cells:
+        if _WITH_POINT.fullmatch(cell):
+            return False
+        found = found or _WITH_COMMA.fullmatch(cell) is not None
+    return found
+
+
+def say_how(path: Path, encoding: str, parted_by: str, decimal_commas: bool) -> None:
+    """Log what was guessed."""
+    if encoding in ENCODINGS[1:]:
+        logger.warning("%s: is not UTF-8 text; it is read as %s", path, "Latin-1 (Windows-1252)")
+    if parted_by != ",":
+        logger.info("%s: columns are parted by %s", path, _SEPARATORS[parted_by])
+    if decimal_commas:
+        logger.info("%s: commas in numbers are read as decimal points", path)
