@@ -127,7 +127,8 @@ def test_later_trials_start_from_the_best(graph, tmp_path):
         number for number in earlier if child[: len(done[number]["set"])] == done[number]["set"]
     ]
     assert starts
-    assert len(done[5]["set"]) == 2 + 13  # drawn afresh: one value of every list
+    # Drawn afresh: one value of every list but features, as raw columns are always prepared.
+    assert len(done[5]["set"]) == 2 + 13
 
 
 def test_baselines_have_settings_of_their_own(graph, tmp_path):
