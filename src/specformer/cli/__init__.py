@@ -42,6 +42,7 @@ for command in (
     tables.table,
     inspecting.spectrum,
     inspecting.report,
+    inspecting.verify,
     benching.bench,
 ):
     app.command()(command)
