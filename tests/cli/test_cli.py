@@ -217,6 +217,7 @@ def test_train_on_photographs(call, here):
     folder = here / shown["run_dir"]
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
+        "checksums.json",
         "config.yaml",
         "metrics.jsonl",
         "outputs.npz",

@@ -42,6 +42,7 @@ for command in (
     tables.table,
     inspecting.spectrum,
     inspecting.report,
+    inspecting.verify,
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="results")

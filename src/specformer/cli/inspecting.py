@@ -18,7 +18,7 @@ from specformer.cli.options import (
     reading_told,
     spectra_folder,
 )
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 
 
 def spectrum(
@@ -119,3 +119,21 @@ def report(
         print_json({"run_dir": str(run), "report": str(path)})
     else:
         typer.echo(f"Report: {path}")
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    json_output: Json = False,
+) -> None:
+    """Say which files of a finished run are as it wrote them."""
+    from specformer.cli.terminal import show_table
+    from specformer.training.runs.folder import RunFolder
+
+    states = RunFolder.open(run).verified()
+    wrong = [name for name, state in states.items() if state != "intact"]
+    if json_output:
+        print_json({"run_dir": str(run), "intact": not wrong, "files": states})
+    else:
+        show_table(str(run), ("file", ""), list(states.items()))
+    if wrong:
+        raise RunError(f"{run}: {wrong[0]} is {states[wrong[0]]}.")

@@ -4,7 +4,22 @@ What needs PyTorch is named by its module: :mod:`~specformer.files.checksum` and
 :mod:`~specformer.files.checked_tensors`.
 """
 
-from specformer.files.atomic import make_folder, replacing, reserve, write_json, write_text
+from specformer.files.atomic import (
+    json_text,
+    make_folder,
+    replacing,
+    reserve,
+    write_json,
+    write_text,
+)
 from specformer.files.cache_folder import user_cache
 
-__all__ = ["make_folder", "replacing", "reserve", "user_cache", "write_json", "write_text"]
+__all__ = [
+    "json_text",
+    "make_folder",
+    "replacing",
+    "reserve",
+    "user_cache",
+    "write_json",
+    "write_text",
+]

@@ -162,4 +162,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, content: Any) -> None:
     """Write ``content`` as indented JSON, atomically; NaN and infinity are refused."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+    write_text(path, json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """What :func:`write_json` writes."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
+from specformer import Specformer
 from specformer.errors import RunError
 from specformer.training.runs.folder import RunFolder, portable_command
 
@@ -211,3 +213,52 @@ def test_files_that_are_nested_without_end_are_refused(finished, name, read):
     (finished.path / name).write_text("[" * 100_000)
     with pytest.raises(RunError, match=rf"{name}: .*damaged \(it is nested more than 50 deep"):
         getattr(finished, read)()
+
+
+@pytest.fixture
+def ended(tmp_path) -> RunFolder:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    run.write_models([Specformer(2, 4, 2, num_heads=1)])
+    run.finish("nodes", RESULT, ARRAYS, command="test", seed=0, device=torch.device("cpu"))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("result.json", RunFolder.result),
+        ("metrics.jsonl", RunFolder.metrics),
+        ("config.yaml", RunFolder.config),
+        ("outputs.npz", RunFolder.outputs),
+    ],
+)
+def test_a_file_that_was_altered_after_the_run_is_refused(ended, name, read):
+    read(ended)
+    added = b"{}\n" if name == "metrics.jsonl" else b" "
+    (ended.path / name).write_bytes((ended.path / name).read_bytes() + added)
+    with pytest.raises(RunError, match=rf"{name}: was altered .* or remove checksums\.json to use"):
+        read(ended)
+    (ended.path / "checksums.json").unlink()
+    read(ended)
+
+
+def test_what_is_intact_can_be_asked(ended, call):
+    model = {"model/000/config.json", "model/000/model.safetensors"}
+    files = {"config.yaml", "metrics.jsonl", "outputs.npz", "result.json"} | model
+    assert ended.verified() == dict.fromkeys(files, "intact")
+    status, out, err = call("verify", ended.path, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["intact"]
+    (ended.path / "model" / "000" / "config.json").write_text("{}")
+    status, out, err = call("verify", ended.path, "--json")
+    assert (status, json.loads(out)["intact"]) == (2, False)
+    assert err == f"Error: {ended.path}: model/000/config.json is altered.\n"
+    (ended.path / "checksums.json").write_text("{")
+    with pytest.raises(RunError, match=r"checksums\.json: damaged"):
+        ended.result()
+    (ended.path / "checksums.json").unlink()
+    with pytest.raises(RunError, match="nothing can be said of it"):
+        ended.verified()
+    (ended.path / "result.json").unlink()
+    with pytest.raises(RunError, match="the run is not finished; go on with specformer resume"):
+        ended.verified()

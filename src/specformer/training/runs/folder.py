@@ -18,10 +18,12 @@ import torch
 from torch import nn
 
 from specformer.errors import RunError
-from specformer.files import make_folder, write_json, write_text
+from specformer.files import json_text, make_folder, write_json, write_text
 from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
+from specformer.files.manifest import Manifest, State
 from specformer.graphs.formats.npz_archive import DAMAGE, write_arrays
 from specformer.nn.pretrained import Pretrained
+from specformer.training.readings import readings
 from specformer.training.runs.environment import environment
 
 CONFIG = "config.yaml"
@@ -32,6 +34,7 @@ REPORT = "report.html"
 MODEL = "model"
 FEATURES = "features.json"
 CHECKPOINT = "checkpoint.safetensors"
+CHECKSUMS = "checksums.json"
 
 
 #: Options that say where things lie on one machine, or how to print: not part of a run's identity.
@@ -63,7 +66,8 @@ class RunFolder:
 
     ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
     (arrays to draw), ``model/`` (weights and, of nodes, how features are prepared),
-    ``result.json`` and ``report.html``.
+    ``result.json`` and ``report.html``. Of a finished run ``checksums.json`` has the checksums of
+    all but the report, and what was altered is refused.
 
     Example:
         >>> import tempfile
@@ -189,7 +193,7 @@ class RunFolder:
         return run
 
     def config(self) -> dict[str, Any]:
-        path = self.path / CONFIG
+        path = self._unaltered(CONFIG)
         try:
             return dict(read_yaml(path) or {})
         except (OSError, TypeError, ValueError) as error:
@@ -200,7 +204,7 @@ class RunFolder:
         write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
 
     def metrics(self) -> list[dict[str, Any]]:
-        path = self.path / METRICS
+        path = self._unaltered(METRICS)
         if not path.is_file():
             return []
         try:
@@ -213,7 +217,7 @@ class RunFolder:
         write_arrays(self.path / OUTPUTS, arrays)
 
     def outputs(self) -> dict[str, np.ndarray]:
-        path = self.path / OUTPUTS
+        path = self._unaltered(OUTPUTS)
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
@@ -245,6 +249,35 @@ class RunFolder:
             raise RunError(f"{self.path}: no saved models ({MODEL}/000 is missing).")
         return folders
 
+    @property
+    def _manifest(self) -> Manifest:
+        return Manifest(self.path / CHECKSUMS)
+
+    def _unaltered(self, name: str) -> Path:
+        """The path of a file, unless it was altered since the run ended."""
+        try:
+            altered = self.is_finished and self._manifest.is_altered(name)
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self._manifest.path}: damaged ({error}); remove it.") from error
+        if altered:
+            raise RunError(
+                f"{self.path / name}: was altered or damaged since the run ended; put the file "
+                f"back as it was, or remove {CHECKSUMS} to use it as it is."
+            )
+        return self.path / name
+
+    def verified(self) -> dict[str, State]:
+        """What became of every file that a finished run wrote, its report left aside."""
+        if not self.is_finished:
+            raise RunError(f"{self.path}: the run is not finished{self._go_on()}.")
+        try:
+            states = self._manifest.states()
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self._manifest.path}: damaged ({error}).") from error
+        if not states:
+            raise RunError(f"{self.path}: has no {CHECKSUMS}, so that nothing can be said of it.")
+        return states
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write ``result.json``: from here on the run counts as finished."""
         write_json(self.path / RESULT, dict(result))
@@ -271,18 +304,28 @@ class RunFolder:
             "seed": seed,
             "environment": environment(device),
         }
-        self.write_metrics(_readings(arrays))
+        self.write_metrics(readings(arrays))
         self.write_outputs(arrays)
+        # Before the result, so that no finished run is without them.
+        self._manifest.write(
+            {**dict.fromkeys(self._written()), RESULT: json_text(complete).encode()}
+        )
         self.write_result(complete)
         self.discard_checkpoints()
         return complete
+
+    def _written(self) -> list[str]:
+        """The files of a run by name, but for its result and what can be made from it."""
+        models = (path for path in (self.path / MODEL).rglob("*") if path.is_file())
+        kept = (path.relative_to(self.path).as_posix() for path in models)
+        return [CONFIG, METRICS, OUTPUTS, *sorted(kept)]
 
     def _checkpoints(self) -> Iterator[Path]:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
 
     def result(self, *needed: str) -> dict[str, Any]:
         """What came out; a file without one of the needed keys is damaged."""
-        path = self.path / RESULT
+        path = self._unaltered(RESULT)
         try:
             found = dict(read_json(path))
         except FileNotFoundError as error:
@@ -306,35 +349,3 @@ def _locked(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-#: What the columns of a curve ``[epochs, runs, columns]`` hold, and every how many epochs it is
-#: read, by what was learned.
-_COLUMNS = {
-    "nodes": ("train_loss", "val_loss", "val_accuracy"),
-    "molecules": ("train_loss", "val_loss", "val_metric"),
-}
-_READ_EVERY = {"filters": 10, "nodes": 10, "molecules": 1}
-
-
-def _readings(arrays: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """An object every few epochs of every curve, a figure a run, None once a run has stopped."""
-    for key, curve in arrays.items():
-        if not key.endswith("/curve"):
-            continue
-        kind = key.partition("/")[0]
-        for epoch in range(0, len(curve), _READ_EVERY.get(kind, 10)):
-            reading = curve[epoch]
-            columns = (
-                {"loss": reading}
-                if reading.ndim == 1
-                else dict(zip(_COLUMNS[kind], reading.T, strict=True))
-            )
-            yield {
-                "of": key.removesuffix("/curve"),
-                "epoch": epoch,
-                **{
-                    name: [float(value) if np.isfinite(value) else None for value in values]
-                    for name, values in columns.items()
-                },
-            }
