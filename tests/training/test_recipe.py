@@ -10,6 +10,7 @@ import yaml
 
 from specformer.errors import ConfigError
 from specformer.training.recipe import build, override, read_settings
+from specformer.training.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -145,3 +146,9 @@ def test_settings_of_a_file_or_of_a_run(tmp_path):
     assert read_settings(run) == {"name": "b"}
     with pytest.raises(ConfigError, match=r"table\.yaml: of a run that has no settings"):
         read_settings(table)
+
+
+def test_a_retired_setting_is_read_where_it_did_nothing() -> None:
+    assert build(Schedule, {"epochs": 3, "filter_activation": None}, "old").epochs == 3
+    with pytest.raises(ConfigError, match="old: unknown key 'filter_activation'"):
+        build(Schedule, {"filter_activation": "relu"}, "old")
