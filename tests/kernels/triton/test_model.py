@@ -67,6 +67,40 @@ def test_outputs_gradients_and_averages(
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4 * largest)
 
 
+NAMES = [
+    "block_attention",
+    "basis_entries",
+    "batch_places",
+    "softmax_sum",
+    "pair_sum",
+    "segment_sum",
+]
+NAMES += ["gelu_lift", "linear", "batch_norm", "folded_norm", "layer_norm", "column_sum"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [each if each in NAMES[1:3] else pytest.param(each, marks=pytest.mark.slow) for each in NAMES],
+)
+def test_any_kernel_may_be_off_alone(
+    name: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [MOLECULES[i] for i in (2, 4)]
+    batch = pack(chosen, dtype=torch.float32, spare_nodes=2, spare_pairs=9, max_nodes=6).to(device)
+    results = []
+    for off in (set(), {name}):
+        monkeypatch.setattr(kernels, "OFF", off)
+        torch.manual_seed(0)
+        options = {**(ZINC if name in ("pair_sum", "linear") else MOLHIV), "num_layers": 1}
+        model = GraphSpecformer(NODE_CARDINALITIES, EDGE_CARDINALITIES, 8, 3, **options).to(device)
+        out = model(batch)
+        gradients = torch.autograd.grad(out.square().sum(), list(model.parameters()))
+        results.append([out.detach(), *gradients, *model.buffers()])
+    for one, other in zip(*results, strict=True):
+        largest = max(1.0, float(other.abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-4 * largest)
+
+
 @pytest.mark.parametrize("activation", ["gelu", pytest.param(None, marks=pytest.mark.slow)])
 def test_norms_that_workers_share_are_those_of_one_alone(activation, device: torch.device) -> None:
     batch = pack([MOLECULES[i] for i in (2, 4)], dtype=torch.float32, spare_nodes=2, spare_pairs=9)

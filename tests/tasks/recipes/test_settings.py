@@ -10,6 +10,7 @@ import yaml
 
 from specformer.errors import ConfigError
 from specformer.tasks.recipes.settings import build, override, read_settings
+from specformer.training.optim.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -173,3 +174,9 @@ def test_assignments_are_read_within_limits():
         with pytest.raises(ConfigError, match=r"--set name=.*: the value is no setting: ") as no:
             override({"name": "a"}, [f"name={value}"])
         assert len(str(no.value)) < 400
+
+
+def test_a_retired_setting_is_read_where_it_did_nothing() -> None:
+    assert build(Schedule, {"epochs": 3, "filter_activation": None}, "old").epochs == 3
+    with pytest.raises(ConfigError, match="old: unknown key 'filter_activation'"):
+        build(Schedule, {"filter_activation": "relu"}, "old")

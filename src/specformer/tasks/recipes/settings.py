@@ -25,6 +25,9 @@ _SHOWN = 200
 #: How ``int | None`` and ``Optional[int]`` are told.
 _UNIONS = (typing.Union, types.UnionType)
 
+#: Settings that are gone, and the value by which they did nothing: earlier files may have them so.
+RETIRED: Mapping[str, Any] = {"filter_activation": None}
+
 
 def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
     """A ``kind`` from plain settings; unknown keys and wrong types are named, with the file.
@@ -38,6 +41,8 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in settings.items():
+        if key in RETIRED and RETIRED[key] == value:
+            continue
         if key not in fields:
             raise ConfigError(f"{where}: unknown key {brief(key)}; {_suggestion(key, fields)}")
         hint = hints[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from specformer import kernels
 from specformer.kernels.triton.language import COLUMNS, blocks, jit, tl
 
 #: Rows read at once.
@@ -19,6 +20,8 @@ def column_sum(x: Tensor) -> Tensor:
 
     Shapes: ``[rows, columns]``, contiguous; output ``[columns]``.
     """
+    if not kernels.runs_on(x.device, "column_sum"):
+        return x.sum(dim=0)
     rows, columns = x.shape
     wide = blocks(columns, COLUMNS)
     parts = min(blocks(rows, _ROWS), max(1, _PROGRAMS // wide))

@@ -1,0 +1,295 @@
+r"""What each Triton kernel gains: a training step with all kernels, and with each one off in turn.
+
+    python benchmarks/kernel_gains.py --data DIR
+
+Every case is a training step as ``specformer train`` takes it, with the paper's recipe and batch
+size: an epoch on one graph, or one batch of molecules. Which kernels a case uses is found by
+watching what is asked for. The table has one row per kernel and one column per case; an entry is
+the share of the step's time that the kernel saves, (off - on) / off in percent. Kernels that a case
+does not use have no entry. Machines without a GPU run no kernels: there the
+script only shows the times of the cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specformer import kernels
+from specformer.baselines import Propagation
+from specformer.datasets import (
+    Batch,
+    Batches,
+    BatchShape,
+    GraphStore,
+    graph_set,
+    graph_split,
+    make_splits,
+    node_graph,
+)
+from specformer.graphs import GraphSet
+from specformer.spectrum import Spectrum, decompose_many
+from specformer.tasks.graphs.models import cardinalities, graph_model
+from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.tasks.nodes.recipe import node_recipe
+from specformer.tasks.nodes.work import (
+    fresh_models,
+    kept_spectrum,
+    node_landmarks,
+    node_spectrum,
+    node_task,
+)
+from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.losses import graph_errors
+from specformer.training.loops.nodes import fit_nodes
+
+NODES = ("cora", "squirrel", "actor")
+GRAPHS = ("zinc", "molhiv", "molpcba")
+#: Attention with distances, a kernel that only the baseline Graphormer uses.
+BASELINE = "cora-graphormer"
+
+#: Takes so many steps from the start.
+Runner = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured.
+
+    Args:
+        steps: timed in each repeat.
+        repeats: of every measurement; the median counts.
+        batches: how many different batches a case with molecules goes through.
+        epochs: those that an epoch counts for, on one graph, where epochs are short.
+    """
+
+    steps: int
+    repeats: int
+    batches: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training step.
+
+    Args:
+        name: the column's.
+        build: makes a model and gives what trains it.
+        warmup: steps at the start of every run that do not count: setting up and capturing.
+        steps: that count.
+    """
+
+    name: str
+    build: Callable[[], Runner]
+    warmup: int
+    steps: int
+
+
+# --- cases ---------------------------------------------------------------------------------------
+
+
+def node_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
+    """Ten splits of one graph that train together, an epoch with its evaluation as a step."""
+    dataset, _, model = name.partition("-")
+    model = model or "specformer"
+    graph = node_graph(dataset, data)
+    _, recipe = node_recipe(None, dataset, ["split=random-60-20-20"], model)
+    splits = make_splits(graph, recipe.split, 1 if model == "graphormer" else 10, seed=0)
+    task = node_task(graph, splits, recipe, device)
+    operator: object = Propagation(graph.adjacency, device=device)
+    landmarks = None
+    if model == "specformer":
+        spectrum = node_spectrum(graph, recipe, device, None)
+        assert isinstance(spectrum, Spectrum)
+        operator = spectrum = kept_spectrum(spectrum, recipe, device)
+        landmarks = node_landmarks(spectrum, recipe)
+
+    def build() -> Runner:
+        models = fresh_models(model, recipe, graph, len(splits), seed=0)
+
+        def run(epochs: int) -> None:
+            schedule = replace(recipe.schedule, epochs=epochs, patience=epochs + 1)
+            with matmul_precision(recipe.precision, device):
+                fit_nodes(models, task, operator, schedule, landmarks=landmarks)
+
+        return run
+
+    # The first three epochs are eager, the fourth is captured.
+    return Case(name, build, warmup=10, steps=plan.steps * plan.epochs)
+
+
+def graph_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
+    """A step on a batch of the paper's size, of a few batches' worth of the training graphs."""
+    graphs = graph_set(name, data)
+    recipe = graph_recipe(None, name)[1].settled(graphs)
+    atoms, bonds = cardinalities(graphs, recipe)
+    size = recipe.schedule.batch_size
+    train = np.flatnonzero(graph_split(graphs, recipe.split, seed=0).train)
+    some: GraphSet = graphs.subset(np.sort(train[: size * plan.batches]))
+    assert some.y is not None
+    spectra = decompose_many(some, matrix=recipe.matrix, device=device)
+    store = GraphStore.build(some, spectra, "cpu").to(device)
+    batches = Batches(store, np.arange(len(some)), size).epoch(0)[: plan.batches]
+    loss_kind = recipe.loss
+    assert loss_kind is not None
+    tasks = some.y.shape[1]
+
+    def build() -> Runner:
+        torch.manual_seed(0)
+        model = graph_model("specformer", recipe, atoms, bonds, tasks).to(device).train()
+        work = Work(model, recipe.precision, device)
+        optimiser = recipe.schedule.optimiser(model.parameters(), device)
+
+        def step(index: Tensor, shape: BatchShape) -> None:
+            optimiser.zero_grad(set_to_none=True)
+            outputs = work(Batch(index, shape).of(store))
+            errors, known = graph_errors(loss_kind, outputs, store.labels(index))
+            differentiate(errors.sum() / known.sum().clamp_min(1))
+            optimiser.step()
+
+        repeated = RepeatedByShape(step, device)
+
+        def run(steps: int) -> None:
+            with matmul_precision("highest" if work.precision == "highest" else "high", device):
+                for number in range(steps):
+                    batch = batches[number % len(batches)]
+                    repeated(batch.index, batch.shape)
+
+        run(3 * len(batches))  # a shape is captured when it comes again
+        return run
+
+    return Case(name, build, warmup=0, steps=plan.steps)
+
+
+# --- measurement ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def watched() -> Iterator[set[str]]:
+    """The names of kernels that are launched meanwhile."""
+    asked, real = set[str](), kernels.runs_on
+
+    def runs_on(device: torch.device, kernel: str) -> bool:
+        answer = real(device, kernel)
+        if answer:
+            asked.add(kernel)
+        return answer
+
+    # Some modules have the function under its own name.
+    holders = [each for each in list(sys.modules.values()) if getattr(each, "runs_on", 0) is real]
+    for holder in holders:
+        holder.runs_on = runs_on  # type: ignore[attr-defined]
+    try:
+        yield asked
+    finally:
+        for holder in holders:
+            holder.runs_on = real  # type: ignore[attr-defined]
+
+
+@contextmanager
+def without(kernel: str) -> Iterator[None]:
+    """One kernel switched off."""
+    kernels.OFF.add(kernel)
+    try:
+        yield
+    finally:
+        kernels.OFF.discard(kernel)
+
+
+def seconds(run: Runner, steps: int, device: torch.device) -> float:
+    """The time of so many steps."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    run(steps)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def milliseconds(case: Case, device: torch.device, repeats: int) -> float:
+    """The median time of a step; setting up and capturing are not part of it."""
+    run = case.build()
+    short = 0.0
+    if case.warmup:
+        run(case.warmup)
+        short = seconds(run, case.warmup, device)
+    times = [seconds(run, case.warmup + case.steps, device) - short for _ in range(repeats)]
+    return 1e3 * statistics.median(times) / case.steps
+
+
+def measured(case: Case, device: torch.device, repeats: int) -> dict[str, float]:
+    """Milliseconds of a step with all kernels (``""``), and without each that it uses."""
+    with watched() as used:
+        before = milliseconds(case, device, repeats)
+    found = {}
+    for kernel in sorted(used):
+        with without(kernel):
+            found[kernel] = milliseconds(case, device, repeats)
+    # Again at the end, in case the machine has become faster or slower meanwhile.
+    after = milliseconds(case, device, repeats)
+    return {"": (before + after) / 2, **found}
+
+
+def table(times: dict[str, dict[str, float]]) -> str:
+    """Kernels by cases: gains in percent, below the milliseconds of a step."""
+    names = sorted({kernel for found in times.values() for kernel in found if kernel})
+    lines = [["kernel", *times], ["ms per step", *(f"{found['']:.3f}" for found in times.values())]]
+    for kernel in names:
+        row = [kernel]
+        for found in times.values():
+            if kernel in found:
+                row.append(f"{100 * (found[kernel] - found['']) / found[kernel]:.1f} %")
+            else:
+                row.append("")
+        lines.append(row)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(text.ljust(width) if place == 0 else text.rjust(width)
+                  for place, (text, width) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Measure the cases one after another, and print after each what is known so far."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with the npz files")
+    parser.add_argument("--cases", default=",".join((*NODES, BASELINE, *GRAPHS)))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--steps", type=int, default=40, help="timed in each repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=8, help="different batches of molecules")
+    parser.add_argument("--json", type=Path, help="also write the milliseconds to this file")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    epochs = 5 if device.type == "cuda" else 1
+    plan = Plan(options.steps, options.repeats, options.batches, epochs)
+    times: dict[str, dict[str, float]] = {}
+    for name in options.cases.split(","):
+        start = time.perf_counter()
+        make = graph_case if name in GRAPHS else node_case
+        times[name] = measured(make(name, options.data, device, plan), device, plan.repeats)
+        took = f"{time.perf_counter() - start:.0f} s"
+        sys.stderr.write(f"{table({name: times[name]})}\n({took})\n\n")
+        if options.json:
+            options.json.write_text(json.dumps(times, indent=1))
+    sys.stdout.write(table(times) + "\n")
+
+
+if __name__ == "__main__":
+    main()
