@@ -24,6 +24,11 @@ logger = logging.getLogger(__name__)
 _ACCURACY = 1e-11
 #: How many further eigenvalues are asked for beyond those wanted, to see where a group ends.
 _GUARD = 8
+#: Restarts of ARPACK. What takes more is better asked of another solver.
+_RESTARTS = 1000
+#: A group at the cut may bring so many times what was asked for, and so many pairs in any case.
+#: Every round finds few copies and is slower than the one before.
+_TIMES, _PAIRS = 4, 128
 
 
 def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> int:
@@ -78,8 +83,12 @@ def _top(matrix: sp.csr_array, count: int, seed: int) -> tuple[np.ndarray, np.nd
         # anything above the cut hides in the orthogonal complement.
         group_ends = values[-1] < cut - EQUAL_TOLERANCE
         extra = _GUARD if group_ends else max(_GUARD, count // 2)
-        if vectors.shape[1] + extra >= n:
-            raise SpectrumError("the eigenvalue at the cut is repeated too often; use 'dense'.")
+        most = max(_TIMES * (count + _GUARD), _PAIRS)
+        if vectors.shape[1] + extra >= min(n, most):
+            raise SpectrumError(
+                f"the eigenvalue at the cut is repeated too often for solver='lanczos': "
+                f"{vectors.shape[1]} pairs were found, and its copies do not end."
+            )
         more_values, more_vectors = _arpack(matrix, vectors, extra, generator)
         missed = more_values >= cut - EQUAL_TOLERANCE
         if group_ends and not missed.any():
@@ -120,7 +129,7 @@ def _arpack(
                 v0=start,
                 ncv=min(n, basis),
                 tol=_ACCURACY,
-                maxiter=max(1000, 10 * n),
+                maxiter=_RESTARTS,
             )
         except spla.ArpackError as error:
             logger.info("lanczos: ARPACK stopped (%s)", error)

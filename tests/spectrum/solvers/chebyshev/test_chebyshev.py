@@ -267,8 +267,16 @@ def test_overlapping_ends_are_refused() -> None:
 
 def test_no_convergence_is_our_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subspace, "_MAX_STEPS", 1)
-    with pytest.raises(SpectrumError, match=r"of \d+ eigenpairs had not converged after 1 steps"):
+    with pytest.raises(SpectrumError, match=r"eigenpairs stay above .*, after 1 steps"):
         chebyshev.solve(LAPLACIAN, 40, 0)
+
+
+def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subspace, "_MAX_STEPS", 12)
+    star = normalised_laplacian(closed_form("star", 6_000)[0])
+    message = r"at the cut is repeated at least \d+ times, .* was not found after 12 steps; ask"
+    with pytest.raises(SpectrumError, match=message):
+        chebyshev.solve(star, 10, 0)
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:

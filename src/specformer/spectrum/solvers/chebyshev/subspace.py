@@ -105,8 +105,7 @@ class Search:
                 self._unstick(end)
             else:
                 self._improve(end)
-        missing = f"{end - self._locked:,} of {end:,} eigenpairs had not converged"
-        raise SpectrumError(f"chebyshev: {missing} after {_MAX_STEPS} steps.")
+        raise self._failure(end)
 
     # --- the block ------------------------------------------------------------------------------
 
@@ -187,10 +186,7 @@ class Search:
         """Change something where steps bring nothing, and say so."""
         stalls, pending = self._watch.stalls, len(self._pending(end))
         if stalls > _MAX_STALLS:
-            raise SpectrumError(
-                f"chebyshev: {pending:,} of {end:,} eigenpairs stay above a residual of "
-                f"{self._tolerance:.0e}, after {self.steps} steps."
-            )
+            raise self._failure(end)
         change = "rotating all pairs anew" if stalls % 2 else "widening the block"
         logger.info("chebyshev: step %d, %d pairs stay behind: %s", self.steps, pending, change)
         if stalls % 2:
@@ -198,6 +194,21 @@ class Search:
             self._ritz()
         else:
             self._widen()
+
+    def _failure(self, end: int) -> SpectrumError:
+        """Why the search ends without an answer."""
+        missing, after = end - self._locked, f"after {self.steps + 1} steps"
+        if missing > 0:
+            return SpectrumError(
+                f"chebyshev: {missing:,} of {end:,} eigenpairs stay above a residual of "
+                f"{self._tolerance:.0e}, {after}."
+            )
+        copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
+        return SpectrumError(
+            f"chebyshev: the eigenvalue at the cut is repeated at least {copies:,} times, and the "
+            f"end of its copies was not found {after}; ask for fewer eigenpairs, so that it is not "
+            "among them."
+        )
 
     # --- one step -------------------------------------------------------------------------------
 
