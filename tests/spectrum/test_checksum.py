@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from specformer.spectrum.eigenpairsum import checksum
+from specformer.spectrum.checksum import checksum
 
 
 def test_any_difference_shows() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, reserve
 from specformer.spectrum.implicit.implicit import ImplicitSpectrum, chebyshev_basis
-from specformer.spectrum.solvers.dense import available_bytes
+from specformer.spectrum.memory import available_bytes, gib
 from specformer.spectrum.storage.row_stream import RowStream
 
 logger = logging.getLogger(__name__)
@@ -170,11 +170,11 @@ def _room(
     host = torch.device("cpu")
     for place in dict.fromkeys((device, host)):
         if need <= _SHARE * available_bytes(place):
-            logger.info("terms of %s kept on %s", _gib(need), place)
+            logger.info("terms of %s kept on %s", gib(need), place)
             return torch.empty(shape, dtype=storage, device=place)
     told = (
-        f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {_gib(need)} at degree "
-        f"{orders - 1}, and {_gib(available_bytes(host))} of memory are free"
+        f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {gib(need)} at degree "
+        f"{orders - 1}, and {gib(available_bytes(host))} of memory are free"
     )
     if folder is None:
         raise SpectrumError(
@@ -184,10 +184,10 @@ def _room(
     disk = shutil.disk_usage(folder).free
     if need > disk:
         raise SpectrumError(
-            f"{told}, {_gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
+            f"{told}, {gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
             "a cache folder on a larger disk."
         )
-    logger.info("terms of %s kept in a file in %s", _gib(need), folder)
+    logger.info("terms of %s kept in a file in %s", gib(need), folder)
     return _mapped(shape, storage, Path(folder))
 
 
@@ -197,7 +197,3 @@ def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Te
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
         reserve(file, count * dtype.itemsize)
         return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

@@ -159,7 +159,6 @@ def spectra_shards(
     isolated: Isolated = "one",
     device: torch.device | str | None = None,
     solve_in: torch.dtype | None = None,
-    shard_pairs: int | None = None,
 ) -> Iterator[ManySpectra]:
     """The same spectra for runs of graphs in their order, one after the other.
 
@@ -171,7 +170,6 @@ def spectra_shards(
         isolated: what a node without bonds adds.
         device: where to solve and where each shard lives.
         solve_in: precision of the solver.
-        shard_pairs: most pairs of nodes, Σn², in a shard of more than one graph.
     """
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
@@ -181,7 +179,7 @@ def spectra_shards(
     precision = solve_in or (torch.float64 if target.type == "cpu" else torch.float32)
     if precision not in EQUAL:
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
-    limit = shard_pairs or _SHARD.get(target.type, _SHARD["cuda"])
+    limit = _SHARD.get(target.type, _SHARD["cuda"])
     for first, last in runs_within(graphs.num_nodes**2, limit):
         yield _solve_surely(graphs, first, last, (matrix, isolated), target, precision)
 

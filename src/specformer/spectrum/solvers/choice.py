@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.solvers import dense, lanczos
 from specformer.spectrum.solvers.chebyshev import chebyshev
@@ -128,7 +129,7 @@ def choose(
 def _announce(name: str, reason: str, job: Job) -> None:
     """Say who will solve and how much memory that takes, aloud if it is much."""
     need = _required_bytes(name, job)
-    size = f"; about {need / 2**30:.1f} GiB on {job.device}" if need >= _MUCH else ""
+    size = f"; about {memory.gib(need)} on {job.device}" if need >= _MUCH else ""
     logger.log(logging.WARNING if size else logging.INFO, "solver %s: %s%s", name, reason, size)
 
 

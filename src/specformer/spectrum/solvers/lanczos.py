@@ -15,8 +15,8 @@ import scipy.sparse.linalg as spla
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
-from specformer.spectrum.solvers import dense
 
 logger = logging.getLogger(__name__)
 
@@ -40,28 +40,26 @@ def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> 
     return 8 * num_nodes * (4 * many + few) + 24 * nonzeros
 
 
-def solve(
-    laplacian: sp.csr_array, lowest: int, highest: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def solve(laplacian: sp.csr_array, lowest: int, highest: int) -> tuple[np.ndarray, np.ndarray]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
 
     Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
     """
     n = laplacian.shape[0]
     need = required_bytes(n, lowest, highest, laplacian.nnz)
-    free = dense.available_bytes(torch.device("cpu"))
+    free = memory.available_bytes(torch.device("cpu"))
     if need > free:
         raise SpectrumError(
-            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {need / 2**30:.1f} GiB "
-            f"with solver 'lanczos', {free / 2**30:.1f} GiB are free."
+            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {memory.gib(need)} "
+            f"with solver 'lanczos', {memory.gib(free)} are free."
         )
     shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     ends = []
     if lowest:
-        values, vectors = _top(shifted, lowest, seed)
+        values, vectors = _top(shifted, lowest)
         ends.append((1.0 - values, vectors))
     if highest:
-        values, vectors = _top(sp.csr_array(-shifted), highest, seed)
+        values, vectors = _top(sp.csr_array(-shifted), highest)
         ends.append((1.0 + values[::-1], vectors[:, ::-1]))
     values = np.concatenate([end[0] for end in ends])
     vectors = np.concatenate([end[1] for end in ends], axis=1)
@@ -70,12 +68,12 @@ def solve(
     return values, vectors
 
 
-def _top(matrix: sp.csr_array, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _top(matrix: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest ``count`` eigenpairs, descending, and all others equal to the last of them."""
     n = matrix.shape[0]
     if count + _GUARD >= n:
         raise SpectrumError(f"{count} of {n} eigenpairs are too many for solver='lanczos'.")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     values, vectors = _arpack(matrix, np.empty((n, 0)), count + _GUARD, generator)
     while True:
         cut = values[count - 1]

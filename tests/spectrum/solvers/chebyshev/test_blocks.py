@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.solvers import dense
+from specformer.spectrum import memory
 from specformer.spectrum.solvers.chebyshev import blocks
 from specformer.spectrum.solvers.chebyshev.blocks import block_width, empty_block, fill_randomly
 
@@ -22,7 +22,7 @@ def test_a_block_is_wider_than_what_is_asked_for() -> None:
 
 def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert empty_block(10, 3, torch.float32, CPU).shape == (10, 3)
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
     with pytest.raises(SpectrumError, match=r"that 3,000 vectors, 2\.2 GiB, are needed on cpu; 1"):
         empty_block(100_000, 3_000, torch.float64, CPU)
 

@@ -221,10 +221,6 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match=r"elsewhere: .* set TMPDIR to a folder that all"):
             launch.launch([tmp_path / "elsewhere"], ranks=2)
 
-    def test_out_of_time(self, mpi: launch.Interpreter) -> None:
-        with pytest.raises(SpectrumError, match=r"not finished after 0\.2 seconds on 2 ranks"):
-            slepc.solve(RING, 3, 0, ranks=2, timeout=0.2)
-
     def test_an_eigenvalue_repeated_too_often(self, mpi: launch.Interpreter) -> None:
         laplacian = normalised_laplacian(closed_form("star", SIZE)[0])
         with pytest.raises(

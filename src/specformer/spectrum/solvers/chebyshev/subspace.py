@@ -40,6 +40,8 @@ RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
 _FIRST_LIFT = 1e6
 _MIN_DEGREE, _MAX_DEGREE = 6, 400
 _MAX_STEPS = 100
+#: Of the random columns: the same solve gives the same numbers.
+_SEED = 0
 #: How often a stalled solve is helped before it gives up.
 _MAX_STALLS = 4
 #: For so many steps the edge is where random probes put it, whatever Ritz values say.
@@ -58,7 +60,6 @@ class Search:
         known: KnownVectors,
         count: int,
         *,
-        seed: int,
         saves: StateFile,
         progress: Progress,
     ) -> None:
@@ -68,7 +69,7 @@ class Search:
         self.steps = 0
         self._saves = saves
         self._progress = progress
-        self._generator = torch.Generator(operator.device).manual_seed(seed)
+        self._generator = torch.Generator(operator.device).manual_seed(_SEED)
         dtype = operator.dtype
         self._tolerance, self._equal = RESIDUAL[dtype], EQUAL[dtype]
         self._basis = torch.empty(0)

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -47,23 +46,17 @@ def launch(
     folders: Sequence[Path],
     ranks: int,
     hostfile: str | Path | None = None,
-    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Run the program over these problems and wait for it."""
     command, environment = _command(ranks, hostfile)
     logger.debug("slepc: %s", " ".join(command))
     heard = _Heard(progress)
-    with _running([*command, *map(str, folders)], environment, timeout) as (process, expired):
+    with _running([*command, *map(str, folders)], environment) as process:
         assert process.stdout is not None
         for line in process.stdout:
             heard.take(line)
         status = process.wait()
-    if expired.is_set():
-        raise SpectrumError(
-            f"SLEPc had not finished after {timeout:g} seconds on {ranks} ranks; allow more time, "
-            "more ranks or fewer eigenpairs."
-        )
     if heard.failures:
         raise SpectrumError(f"SLEPc stopped: {heard.failures[0]}.")
     if status != 0:
@@ -199,14 +192,8 @@ def _scheduled() -> bool:
 
 
 @contextmanager
-def _running(
-    command: list[str], environment: dict[str, str], timeout: float | None
-) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
-    """A process that is gone when the block is left, however it is left.
-
-    The event tells whether it was stopped because its time was up.
-    """
-    expired = threading.Event()
+def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone when the block is left, however it is left."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -218,17 +205,9 @@ def _running(
         start_new_session=True,
     )
 
-    def stop() -> None:
-        expired.set()
-        process.terminate()
-
-    timer = threading.Timer(threading.TIMEOUT_MAX if timeout is None else timeout, stop)
-    timer.daemon = True
-    timer.start()
     try:
-        yield process, expired
+        yield process
     finally:
-        timer.cancel()
         _end(process)
 
 

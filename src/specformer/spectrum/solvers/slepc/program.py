@@ -162,7 +162,7 @@ class End:
         first, last = laplacian.getOwnershipRange()
         self.column = np.array(np.load(folder / f"column-{end}.npy", mmap_mode="r")[first:last])
         self.entry = np.array(np.load(folder / f"entry-{end}.npy", mmap_mode="r")[first:last])
-        self.generator = np.random.default_rng([problem["seed"], laplacian.comm.rank])
+        self.generator = np.random.default_rng([0, laplacian.comm.rank])
         self.moved: Moved | None = None
         self.operator = self._operator() if self.num_known else laplacian
         #: What was found: values counted from this end, λ or 2 − λ, and vectors.

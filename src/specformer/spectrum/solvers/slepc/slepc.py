@@ -33,8 +33,6 @@ def solve(
     degrees: np.ndarray | None = None,
     ranks: int | None = None,
     hostfile: str | Path | None = None,
-    timeout: float | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
@@ -47,8 +45,6 @@ def solve(
         ranks: MPI processes; by default one a core, or what the cluster's scheduler grants.
         hostfile: machines to run on, in the format of ``mpirun``. They must share the folder for
             temporary files (``TMPDIR``).
-        timeout: seconds after which the ranks are stopped.
-        seed: of the start vectors.
         progress: called with the pairs converged and wanted.
 
     Returns:
@@ -57,8 +53,8 @@ def solve(
     ranks = _default_ranks(laplacian.shape[0]) if ranks is None else ranks
     with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
         folder = Path(name)
-        write_problem(folder, laplacian, lowest, highest, degrees, ranks, seed)
-        launch([folder], ranks, hostfile, timeout, progress)
+        write_problem(folder, laplacian, lowest, highest, degrees, ranks)
+        launch([folder], ranks, hostfile, progress)
         return read_answer(folder)
 
 
@@ -69,7 +65,6 @@ def write_problem(
     highest: int,
     degrees: np.ndarray | None = None,
     ranks: int = 1,
-    seed: int = 0,
 ) -> None:
     """Write what the ranks will read: the matrix, null spaces known beforehand, the question."""
     n = laplacian.shape[0]
@@ -79,7 +74,7 @@ def write_problem(
         )
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
-    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks, "seed": seed}
+    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks}
     problem["equal"] = EQUAL_TOLERANCE
     normalised = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     for end, sign, count in (("lowest", 1, lowest), ("highest", -1, highest)):
