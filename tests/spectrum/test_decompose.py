@@ -313,9 +313,9 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
     monkeypatch.setattr(memory, "available_bytes", lambda device: room)
     edgeless = normalised_laplacian(sp.csr_array((size, size)))
     nothing: Any = (), None, None, None, None, None
-    job = choice.Job(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
-    monkeypatch.setattr(choice, "_ask", lambda name, job: (name, None))
-    assert choice.answer(job, "auto")[0] == chosen
+    problem = choice.Problem(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
+    monkeypatch.setattr(choice, "_ask", lambda name, problem: (name, None))
+    assert choice.answer(problem, "auto")[0] == chosen
 
 
 @pytest.mark.parametrize("solver", ["dense", "chebyshev", "lanczos"])
@@ -348,7 +348,7 @@ def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) 
     assert "lanczos gave up: the eigenvalue at the cut is repeated" in spectrum.report.reason
     assert spectrum.num_eigenpairs == 99
     monkeypatch.setattr(memory, "available_bytes", lambda device: 0)
-    with pytest.raises(SpectrumError, match=r"No way round it: .* 0\.0 GiB are free"):
+    with pytest.raises(SpectrumError, match=r"No other solver can take over: .* 0\.0 GiB are free"):
         decompose(star, k=2, solver="lanczos")
 
 

@@ -315,7 +315,7 @@ def _targets(value: Any, count: int) -> NDArray[np.float32]:
 def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[str, ...]:
     names = check_names(value, "class_names")
     if y is None or y.shape[1] != 1:
-        raise GraphError("class_names are those of one target, and there are none or several")
+        raise GraphError("class_names need exactly one target; y has none or several")
     rule = f"but the classes are 0..{len(names) - 1}, those of class_names"
     refuse(~np.isnan(y) & ~np.isin(y, np.arange(len(names))), y, "y", rule)
     return names

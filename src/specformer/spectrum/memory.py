@@ -21,7 +21,7 @@ _FILES = {
 def available_bytes(device: torch.device) -> int:
     """Memory free on a device now, with what PyTorch holds there but does not use.
 
-    Of the host's, no more than a scheduler or a container leaves to this process.
+    On the host, at most what a scheduler or a container grants to this process.
     """
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -30,7 +30,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def _free_bytes() -> int:
-    """What the machine has left."""
+    """Free memory of the machine."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
@@ -39,7 +39,7 @@ def _free_bytes() -> int:
 
 
 def _installed_bytes() -> int:
-    """All memory there is, where nobody says how much is free; no limit where not even that."""
+    """All memory of the machine, if free memory is unknown; no limit if that is unknown too."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -57,10 +57,10 @@ def gib(count: float) -> str:
 
 
 def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
-    """What is left in the control groups of this process; no limit where there are none.
+    """Memory left in the control groups of this process; no limit if it is in no group.
 
-    Every group above its own has a limit too, and the least that is left in any of them counts.
-    Cached files are free: the kernel gives them up first.
+    Groups above its own have limits too; the smallest remainder counts. Cached files count as
+    free: the kernel drops them first.
 
     Args:
         own: which groups the process is in.

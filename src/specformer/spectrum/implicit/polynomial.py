@@ -1,4 +1,4 @@
-r"""A signal's Chebyshev terms, computed once, so that filters act on batches of nodes."""
+r"""Chebyshev terms of a signal, computed once, so that filters work on batches of nodes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 #: Terms may take up this share of the memory that is free.
 _SHARE = 0.5
-#: So many numbers of a signal go through the recurrence together, and are held before written.
+#: Numbers of a signal that go through the recurrence together and are held before a write.
 _HELD = 2**26
 
 
 @dataclass(frozen=True, eq=False)
 class ChebyshevRows(ImplicitSpectrum):
-    r"""Some nodes of one signal: a spectrum that can filter nothing else.
+    r"""A batch of nodes of one signal: a spectrum that filters only that signal.
 
     .. math::
         (g(L)\,x)_i \approx \sum_{k=0}^{K} c_k\, (T_k(L - I)\, x)_i
@@ -192,7 +192,7 @@ def _room(
 
 
 def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Tensor:
-    """Room in a file that has no name any more once it is mapped."""
+    """A mapped file, already unlinked: it disappears with the process."""
     count = shape[0] * shape[1] * shape[2]
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
         reserve(file, count * dtype.itemsize)

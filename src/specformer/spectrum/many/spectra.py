@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 Matrix = Literal["laplacian", "adjacency-with-loops"]
 MATRICES = get_args(Matrix)
-#: Pairs of nodes of one shard, and entries of one batch of matrices: what bounds the memory.
+#: Most pairs of nodes in a shard and most entries in a batch of matrices: they bound the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
 
@@ -111,15 +111,14 @@ def decompose_many(
     r"""All eigenpairs of every graph, in float32, with canonical signs.
 
     Args:
-        graphs: of any sizes; single nodes, no bonds and several components are ordinary.
+        graphs: of any sizes, also single nodes, graphs without bonds or of several components.
         matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, or
             ``"adjacency-with-loops"``, :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
-        isolated: what a node without bonds adds to a Laplacian's spectrum, an eigenvalue 1 or 0.
+        isolated: the eigenvalue, 1 or 0, that a node without bonds adds to a Laplacian's spectrum.
         device: where to solve and where the result lives.
         solve_in: precision of the solver; by default float64 on the CPU and float32 elsewhere.
-        cache: folder for results, one file a set, found again by the graphs, ``matrix`` and
-            ``isolated``, whatever they were solved in. The result then lies in the file and is read
-            as it is needed, whatever its size.
+        cache: folder for results, one file per set, found by the content of the graphs, ``matrix``
+            and ``isolated``. The result is then mapped from the file and read as it is needed.
 
     Example:
         >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
@@ -160,9 +159,9 @@ def spectra_shards(
     device: torch.device | str | None = None,
     solve_in: torch.dtype | None = None,
 ) -> Iterator[ManySpectra]:
-    """The same spectra for runs of graphs in their order, one after the other.
+    """The same spectra shard by shard: consecutive graphs, in their order.
 
-    Memory is that of one shard however many graphs there are.
+    Needs the memory of one shard for any number of graphs.
 
     Args:
         graphs: as for :func:`decompose_many`, like the options.
@@ -200,7 +199,7 @@ def _solve_surely(
     device: torch.device,
     precision: torch.dtype,
 ) -> ManySpectra:
-    """Solve as asked for; where that fails its checks, in float64 on the CPU."""
+    """Solve as asked for; if the checks fail, again in float64 on the CPU."""
     try:
         return _solve_shard(graphs, first, last, kind, device, precision)
     except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
@@ -222,7 +221,7 @@ def _solve_shard(
     began = time.perf_counter()
     lowest = 0.0 if kind[0] == "laplacian" else -1.0
     sizes = graphs.num_nodes[first:last]
-    order = np.argsort(sizes, kind="stable")  # graphs of a size become neighbours
+    order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
     matrices = _matrices(graphs, first + order, *kind)
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)

@@ -16,8 +16,8 @@ from specformer.spectrum.symmetry import symmetric_bases
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
 CPU_LIMIT = 32_700
-#: Matrices that a solve holds at its peak: the Laplacian, its eigenvectors and LAPACK's workspace
-#: of two, and on a GPU, whatever the precision, two more.
+#: Matrices in memory at the peak of a solve: the Laplacian, its eigenvectors and LAPACK's workspace
+#: of two. A GPU needs two more in either precision.
 _MATRICES = {"cpu": 4, "cuda": 6}
 
 
@@ -27,7 +27,7 @@ def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = to
 
 
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
-    """Why a dense solve is out of the question here, or None if it is not."""
+    """Why a dense solve is not possible here, or None if it is."""
     need, free = required_bytes(num_nodes, device, dtype), memory.available_bytes(device)
     if device.type == "cpu" and num_nodes > CPU_LIMIT:
         return (
@@ -57,7 +57,7 @@ def solve(
     if reason:
         raise SpectrumError(f"{reason}; ask for fewer eigenpairs, k=…, with solver='chebyshev'.")
     if not mirrors:
-        # Made dense on the device: the host would need as much memory, and longer.
+        # Made dense on the device, which is faster and needs no memory on the host.
         values, vectors = torch.linalg.eigh(to_torch(laplacian, device, dtype).to_dense())
         if dtype != torch.float64:
             values, vectors = refined(laplacian, vectors)
@@ -74,7 +74,7 @@ def solve(
 
 
 def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
-    """``basis @ vectors`` for a basis with at most one entry a row: rows gathered and scaled."""
+    """``basis @ vectors`` for a basis with at most one entry per row: gather and scale rows."""
     rows, columns = basis.tocoo().coords
     source = np.zeros(basis.shape[0], dtype=np.int64)
     scale = np.zeros(basis.shape[0])

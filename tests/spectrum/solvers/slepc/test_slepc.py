@@ -165,13 +165,17 @@ class TestBadSetups:
 
     def test_another_mpirun_that_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECFORMER_MPIRUN", "no-such-mpirun")
-        with pytest.raises(SpectrumError, match="SPECFORMER_MPIRUN=no-such-mpirun is no program"):
+        with pytest.raises(
+            SpectrumError, match="SPECFORMER_MPIRUN=no-such-mpirun is not a program"
+        ):
             slepc.solve(RING, 3, 0)
 
     def test_a_named_python_without_slepc(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECFORMER_MPIRUN", sys.executable)
         monkeypatch.setenv("SPECFORMER_MPI_PYTHON", "/no/python")
-        with pytest.raises(SpectrumError, match=r"MPI_PYTHON=/no/python is no Python .*PETSC_DIR"):
+        with pytest.raises(
+            SpectrumError, match=r"MPI_PYTHON=/no/python is not a Python .*PETSC_DIR"
+        ):
             slepc.solve(RING, 3, 0)
 
     def test_no_slepc_anywhere(self, monkeypatch: pytest.MonkeyPatch) -> None:

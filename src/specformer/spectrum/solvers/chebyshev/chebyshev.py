@@ -151,7 +151,7 @@ def _state_path(stem: Path | None, sign: int) -> Path | None:
 
 
 def _shifted(progress: Progress | None, done: int, wanted: int) -> Progress:
-    """Progress of one end told as progress of both."""
+    """Report the progress of one end as progress of both."""
 
     def tell(converged: int, asked: int) -> None:
         if progress is not None:

@@ -26,9 +26,9 @@ LIFT = {torch.float32: 3e8, torch.float64: 1e15}
 _FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
 #: A lift this small never needs a limit.
 _HARMLESS = 1e3
-#: So many locked pairs, those that allow least at the cut, are asked what they allow.
+#: Number of locked pairs, the strictest at the cut, that limit degrees.
 _WORST = 64
-#: Residuals must fall by this power of e, on average, for a step to have brought something.
+#: A step makes progress if residuals fall by this power of e on average.
 _PROGRESS = 0.05
 
 
@@ -71,7 +71,7 @@ def allowed(
     tolerance: float,
     dtype: torch.dtype,
 ) -> np.ndarray:
-    """The largest degrees ``[m]`` for columns of these Ritz values that leave no noise to speak of.
+    """The largest degrees ``[m]`` for columns of these Ritz values that keep the noise small.
 
     Args:
         values: what the columns have, ``[m]``.
@@ -122,7 +122,7 @@ def _limit(
 
 
 class Watch:
-    """Notices that steps bring nothing: no pair converges, and residuals stay what they were.
+    """Notices a stall: no pair converges and residuals do not fall.
 
     Example:
         >>> watch = Watch(patience=2)
@@ -131,7 +131,7 @@ class Watch:
     """
 
     def __init__(self, patience: int = 3) -> None:
-        #: How often that has happened.
+        #: Number of stalls so far.
         self.stalls = 0
         self._patience = patience
         self._begin(-1, np.inf)
@@ -140,7 +140,7 @@ class Watch:
         self._waited, self._locked, self._level = 0, locked, level
 
     def stalled(self, locked: int, residuals: np.ndarray) -> bool:
-        """Told after every step; True after ``patience`` steps in a row without progress."""
+        """Call after every step; True after ``patience`` steps in a row without progress."""
         level = float(np.log(np.maximum(residuals, 1e-300)).mean())
         if locked != self._locked or level < self._level - _PROGRESS:
             self._begin(locked, level)

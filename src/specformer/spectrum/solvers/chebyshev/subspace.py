@@ -31,7 +31,7 @@ from specformer.spectrum.solvers.exact import KnownVectors
 
 logger = logging.getLogger(__name__)
 
-#: Told after every step: pairs that have converged, pairs wanted.
+#: Called after every step with the number of converged and of wanted pairs.
 Progress = Callable[[int, int], None]
 
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
@@ -42,9 +42,9 @@ _MIN_DEGREE, _MAX_DEGREE = 6, 400
 _MAX_STEPS = 100
 #: Of the random columns: the same solve gives the same numbers.
 _SEED = 0
-#: How often a stalled solve is helped before it gives up.
+#: Number of attempts to help a stalled solve before it gives up.
 _MAX_STALLS = 4
-#: For so many steps the edge is where random probes put it, whatever Ritz values say.
+#: In the first steps random probes set the edge, not the Ritz values.
 _TRUSTING = 2
 
 
@@ -148,7 +148,7 @@ class Search:
             self._filter_first()
 
     def _probe(self) -> None:
-        """Ask random vectors where the cut and the end of the block lie."""
+        """Estimate from random vectors where the cut and the end of the block lie."""
         ranks = (self.count, self._basis.shape[1])
         self._cut, self._estimate = estimate_values(self.operator, ranks, self._generator)
 
@@ -184,7 +184,7 @@ class Search:
         return self._residuals[self._locked :][: max(wanted, 1)]
 
     def _unstick(self, end: int) -> None:
-        """Change something where steps bring nothing, and say so."""
+        """Rotate or widen the block when steps make no progress."""
         stalls, pending = self._watch.stalls, len(self._pending(end))
         if stalls > _MAX_STALLS:
             raise self._failure(end)
@@ -223,7 +223,7 @@ class Search:
         likely = np.maximum(values, self._cut) if self.steps < _TRUSTING else values
         rate = growth(likely, edge)
         target = 0.3 * self._lock_limits(cut, edge)
-        if wanted <= 0:  # only the pair after the group is in doubt
+        if wanted <= 0:  # only the pair after the group has not converged
             wanted = 1
             target[0] = max(0.05 * (cut - values[0]), target[0])
         need = needed(residuals, target, rate, wanted)
@@ -295,7 +295,7 @@ class Search:
         values, residuals = self._values[self._locked :], self._residuals[self._locked :]
         cut = self._value_at(self.count)
         done = residuals <= self._tolerance
-        if not done[values >= cut].all():  # those that still converge must not suffer
+        if not done[values >= cut].all():  # locking these must not disturb the others
             done &= residuals <= self._lock_limits(cut, self._damped)
         if not done.any():
             return

@@ -1,7 +1,7 @@
 r"""Eigenpairs at either end by SLEPc over MPI, on the cores of one machine or of many.
 
 The solve is a program of its own (:mod:`.program`), fed by files and started by ``mpirun``
-(:mod:`.launch`): our process needs no MPI, and that one needs neither torch nor this package.
+(:mod:`.launch`). Our process needs no MPI, and the program needs neither torch nor this package.
 It may run under another Python, such as the system's, which has Debian's petsc4py and slepc4py.
 """
 
@@ -21,7 +21,7 @@ from specformer.spectrum.distinct import EQUAL_TOLERANCE
 from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.solvers.slepc.launch import Progress, launch
 
-#: Below this many rows a rank costs more than it brings.
+#: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
 
 
@@ -42,7 +42,7 @@ def solve(
         lowest: how many pairs from the low end.
         highest: how many from the high end.
         degrees: the nodes' degrees; needed for exact null spaces of weighted graphs.
-        ranks: MPI processes; by default one a core, or what the cluster's scheduler grants.
+        ranks: MPI processes; by default one per core, or as many as the cluster's scheduler grants.
         hostfile: machines to run on, in the format of ``mpirun``. They must share the folder for
             temporary files (``TMPDIR``).
         progress: called with the pairs converged and wanted.
@@ -88,7 +88,7 @@ def write_problem(
 
 
 def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Put together what the ranks wrote."""
+    """Read and join what the ranks wrote."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     if answer["refused"]:
         raise SpectrumError(
@@ -104,7 +104,7 @@ def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     np.concatenate(parts, out=vectors)
     below, above = vectors[:, :low], vectors[:, low:]
     if below.size and above.size:
-        # Each end is accurate by itself; where they come near each other, not quite orthogonal.
+        # Each end is accurate by itself, but the two are not quite orthogonal if they come close.
         above -= below @ (below.T @ above)
         above /= np.linalg.norm(above, axis=0)
     return values, vectors
