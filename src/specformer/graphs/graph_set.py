@@ -341,13 +341,9 @@ def _splits(graphs: GraphSet) -> dict[str, NDArray[np.int64]]:
         outside = (index < 0) | (index >= count)
         refuse(outside, index, name, f"but there are graphs 0..{count - 1}")
         refuse(owner[index] > 0, index, name, "which is in another part of the split too")
-        if len(np.unique(index)) < len(index):
-            raise GraphError(f"{name} names graph {_repeated(index)} more than once")
+        times = np.bincount(index, minlength=count)
+        if times.max() > 1:
+            raise GraphError(f"{name} names graph {times.argmax()} more than once")
         owner[index] = number
         checked[name] = index
     return checked
-
-
-def _repeated(index: NDArray[np.int64]) -> int:
-    values, counts = np.unique(index, return_counts=True)
-    return int(values[counts.argmax()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from specformer.spectrum.eigenpairs import (
     max_residual,
 )
 from specformer.spectrum.signal_checks import check_precision
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 from specformer.spectrum.storage import cache as spectrum_cache
@@ -46,7 +47,7 @@ def decompose(
     start: Spectrum | None = None,
     ranks: int | None = None,
     hostfile: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -180,7 +180,7 @@ def spectra_shards(
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
     limit = _SHARD.get(target.type, _SHARD["cuda"])
     for first, last in runs_within(graphs.num_nodes**2, limit):
-        yield _solve_surely(graphs, first, last, (matrix, isolated), target, precision)
+        yield _solve_surely(graphs, range(first, last), _How(matrix, isolated, target, precision))
 
 
 def joined_report(reports: list[ManyReport]) -> ManyReport:
@@ -191,38 +191,35 @@ def joined_report(reports: list[ManyReport]) -> ManyReport:
     return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
 
 
-def _solve_surely(
-    graphs: GraphSet,
-    first: int,
-    last: int,
-    kind: tuple[Matrix, Isolated],
-    device: torch.device,
-    precision: torch.dtype,
-) -> ManySpectra:
+@dataclass(frozen=True)
+class _How:
+    """Which matrix is solved, and where."""
+
+    matrix: Matrix
+    isolated: Isolated
+    device: torch.device
+    precision: torch.dtype
+
+
+def _solve_surely(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
     """Solve as asked for; if the checks fail, again in float64 on the CPU."""
     try:
-        return _solve_shard(graphs, first, last, kind, device, precision)
+        return _solve_shard(graphs, part, how)
     except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-        if device.type == "cpu" and precision == torch.float64:
+        if how.device.type == "cpu" and how.precision == torch.float64:
             raise SpectrumError(str(error)) from error
         logger.warning("%s It is solved in float64 on the CPU.", error)
-    shard = _solve_shard(graphs, first, last, kind, torch.device("cpu"), torch.float64)
-    return _moved(shard, device)
+    sure = replace(how, device=torch.device("cpu"), precision=torch.float64)
+    return _moved(_solve_shard(graphs, part, sure), how.device)
 
 
-def _solve_shard(
-    graphs: GraphSet,
-    first: int,
-    last: int,
-    kind: tuple[Matrix, Isolated],
-    device: torch.device,
-    precision: torch.dtype,
-) -> ManySpectra:
+def _solve_shard(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
     began = time.perf_counter()
-    lowest = 0.0 if kind[0] == "laplacian" else -1.0
-    sizes = graphs.num_nodes[first:last]
+    device, precision = how.device, how.precision
+    lowest = 0.0 if how.matrix == "laplacian" else -1.0
+    sizes = graphs.num_nodes[part.start : part.stop]
     order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
-    matrices = _matrices(graphs, first + order, *kind)
+    matrices = _matrices(graphs, part.start + order, how.matrix, how.isolated)
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
@@ -238,9 +235,9 @@ def _solve_shard(
         _place(values, node_start[graph], found)
         _place(vectors, pair_start[graph], basis.reshape(high - low, n * n))
     residual, error = worst.tolist()
-    check_eigenpairs(f"the batched solver of graphs {first}..{last - 1}", residual, error)
+    check_eigenpairs(f"the batched solver of graphs {part[0]}..{part[-1]}", residual, error)
     report = ManyReport(time.perf_counter() - began, residual, error)
-    logger.info("graphs %d..%d solved in %.2f s", first, last - 1, report.seconds)
+    logger.info("graphs %d..%d solved in %.2f s", part[0], part[-1], report.seconds)
     return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
 
 

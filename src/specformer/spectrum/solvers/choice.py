@@ -3,7 +3,7 @@ r"""Which solver is asked for eigenpairs, and which one if it gives up."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.solvers import dense, lanczos
+from specformer.spectrum.solvers import Progress, dense, lanczos
 from specformer.spectrum.solvers.chebyshev import chebyshev
 from specformer.spectrum.solvers.slepc import slepc
 
@@ -52,7 +52,7 @@ class Problem:
     start: tuple[np.ndarray, Tensor] | None
     ranks: int | None
     hostfile: str | Path | None
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
     state: Path | None
 
     @property

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum import memory
+from specformer.spectrum.solvers.chebyshev.filtering import Operator
 
 #: Columns handled at once where the product is used for sums only, or thrown away.
 WIDE = 1024
@@ -24,8 +25,9 @@ def block_width(count: int) -> int:
     return count + max(16, min(count // 4, 50 + count // 12))
 
 
-def empty_block(num_nodes: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def empty_block(operator: Operator, width: int) -> Tensor:
     """A block ``[n, width]`` to be filled, if there is memory for one this wide."""
+    num_nodes, dtype, device = operator.shape[0], operator.dtype, operator.device
     need = num_nodes * width * dtype.itemsize
     free = memory.available_bytes(device)
     if need > free:

@@ -21,10 +21,11 @@ from specformer.errors import SpectrumError
 from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.gram import SLAB
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
 from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise
-from specformer.spectrum.solvers.chebyshev.subspace import Progress, Search
+from specformer.spectrum.solvers.chebyshev.subspace import Search
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile
 from specformer.spectrum.solvers.exact import known_vectors
 

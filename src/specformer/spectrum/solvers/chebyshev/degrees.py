@@ -32,6 +32,22 @@ _WORST = 64
 _PROGRESS = 0.05
 
 
+def group_end(values: np.ndarray, count: int, equal: float) -> tuple[int, float]:
+    """How many of the largest values ``count`` comes to with all copies of the last, and the gap.
+
+    The gap is the distance to the next value, infinite if there is none.
+
+    Example:
+        >>> group_end(np.array([0.25, 1.0, 0.5, 0.5]), 2, 1e-8)
+        (3, 0.25)
+    """
+    descending = -np.sort(-values)
+    gaps = np.append(-np.diff(descending), np.inf)
+    last = min(count, len(values)) - 1
+    end = last + int(np.argmax(gaps[last:] > equal)) + 1
+    return end, float(gaps[end - 1])
+
+
 def lock_limits(
     values: np.ndarray, cut: float, edge: float, tolerance: float, dtype: torch.dtype
 ) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,26 +12,26 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.gram import gram
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import (
     WIDE,
     block_width,
     empty_block,
     fill_randomly,
 )
-from specformer.spectrum.solvers.chebyshev.degrees import Watch, allowed, lock_limits, needed
-from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
-from specformer.spectrum.solvers.chebyshev.orthogonal import (
-    orthonormalise,
-    permute_columns,
-    rotate,
+from specformer.spectrum.solvers.chebyshev.degrees import (
+    Watch,
+    allowed,
+    group_end,
+    lock_limits,
+    needed,
 )
+from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
+from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise, permute_columns, rotate
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile, SubspaceState
 from specformer.spectrum.solvers.exact import KnownVectors
 
 logger = logging.getLogger(__name__)
-
-#: Called after every step with the number of converged and of wanted pairs.
-Progress = Callable[[int, int], None]
 
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -92,7 +91,7 @@ class Search:
             self._begin(start)
         for self.steps in range(_MAX_STEPS):
             self._lock()
-            end, guard = self._group_end()
+            end, guard = group_end(self._values, self.count, self._equal)
             self._progress(min(self._locked, end), end)
             if end < len(self._values) and self._settled(end, guard):
                 return self._take(end)
@@ -125,15 +124,11 @@ class Search:
 
     def _allocate(self, width: int) -> None:
         """A basis of known vectors and random columns."""
-        self._basis = self._room(width)
+        self._basis = empty_block(self.operator, width)
         self._locked = self.known.count
         self.known.write(self._basis)
         fill_randomly(self._active, self._generator)
         self._values, self._residuals = np.ones(width), np.zeros(width)
-
-    def _room(self, width: int) -> Tensor:
-        operator = self.operator
-        return empty_block(operator.shape[0], width, operator.dtype, operator.device)
 
     def _begin(self, start: Tensor | None) -> None:
         n, found = self.operator.shape[0], self.known.count
@@ -168,7 +163,7 @@ class Search:
         n, width = self._basis.shape
         extra = min(n - width, max(width - self.count, 16))
         logger.debug("chebyshev: %d columns are too few, %d more", width, extra)
-        wider = self._room(width + extra)
+        wider = empty_block(self.operator, width + extra)
         wider[:, :width] = self._basis
         self._basis = wider
         fill_randomly(self._basis[:, width:], self._generator)
@@ -199,17 +194,12 @@ class Search:
     def _failure(self, end: int) -> SpectrumError:
         """Why the search ends without an answer."""
         missing, after = end - self._locked, f"after {self.steps + 1} steps"
-        if missing > 0:
-            return SpectrumError(
-                f"chebyshev: {missing:,} of {end:,} eigenpairs stay above a residual of "
-                f"{self._tolerance:.0e}, {after}."
-            )
-        copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
-        return SpectrumError(
-            f"chebyshev: the eigenvalue at the cut is repeated at least {copies:,} times, and the "
-            f"end of its copies was not found {after}; ask for fewer eigenpairs, so that it is not "
-            "among them."
-        )
+        why = f"{missing:,} of {end:,} eigenpairs stay above a residual of {self._tolerance:.0e}"
+        if missing <= 0:
+            copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
+            why = f"the eigenvalue at the cut has at least {copies:,} copies, and no end was found"
+            after += "; ask for fewer eigenpairs, so that it is not among them"
+        return SpectrumError(f"chebyshev: {why}, {after}.")
 
     # --- one step -------------------------------------------------------------------------------
 
@@ -287,8 +277,8 @@ class Search:
         self._residuals[self._locked :] = residuals.cpu().numpy()
 
     def _lock_limits(self, cut: float, edge: float) -> np.ndarray:
-        values, dtype = self._values[self._locked :], self.operator.dtype
-        return lock_limits(values, cut, edge, self._tolerance, dtype)
+        values = self._values[self._locked :]
+        return lock_limits(values, cut, edge, self._tolerance, self.operator.dtype)
 
     def _lock(self) -> None:
         """Move converged pairs to the front of the active block and count them as locked."""
@@ -311,14 +301,6 @@ class Search:
     def _reach_needed(self) -> float:
         """A random column meets an eigenvector at about 1/√n: lift that far above the rest."""
         return math.log(math.sqrt(self.operator.shape[0])) + 4.0
-
-    def _group_end(self) -> tuple[int, float]:
-        """How many pairs the cut brings along, and how far below them the next one lies."""
-        values = -np.sort(-self._values)
-        gaps = np.append(-np.diff(values), np.inf)
-        last = min(self.count, len(values)) - 1
-        end = last + int(np.argmax(gaps[last:] > self._equal)) + 1
-        return end, float(gaps[end - 1])
 
     def _settled(self, end: int, guard: float) -> bool:
         """Whether all pairs up to the cut are locked and the next one surely lies beyond it."""

@@ -9,18 +9,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.slepc import program
 
 logger = logging.getLogger(__name__)
-
-#: Called with the number of converged and of wanted pairs.
-Progress = Callable[[int, int], None]
 
 #: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
 PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"

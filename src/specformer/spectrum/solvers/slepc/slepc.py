@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from specformer.errors import SpectrumError
 from specformer.files import write_json
 from specformer.spectrum.distinct import EQUAL_TOLERANCE
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.exact import known_vectors
-from specformer.spectrum.solvers.slepc.launch import Progress, launch
+from specformer.spectrum.solvers.slepc.launch import launch
 
 #: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
