@@ -100,7 +100,7 @@ def test_numbers_of_nodes() -> None:
         ({"y": [1.0, 2.0]}, r"y must have shape \[3, tasks\], not \[2\]"),
         ({"y": [1.0, np.inf, 2.0]}, r"y\[1, 0\] is inf"),
         ({"y": [1.0, 1e300, 2.0]}, r"y\[1, 0\] is 1e\+300"),
-        ({"class_names": ("a", "b")}, "class_names are those of one target"),
+        ({"class_names": ("a", "b")}, "class_names need exactly one target"),
         (
             {"y": [0.0, 2.0, 1.0], "class_names": ("a", "b")},
             r"y\[1, 0\] is 2.0, but the classes are 0\.\.1",

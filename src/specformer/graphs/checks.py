@@ -65,7 +65,7 @@ def refuse(
 
 
 def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
-    """Return the numbers of some of ``count`` graphs, of which there may be a mask.
+    """Return the numbers of some of ``count`` graphs, given as numbers or as a mask.
 
     Example:
         >>> graph_numbers([False, True, True], "train", 3).tolist()
@@ -144,13 +144,13 @@ def check_features(
 
 
 def check_labels(y: Any, num_nodes: int, class_names: tuple[str, ...] | None) -> NDArray[np.int64]:
-    """Return class numbers [n] as int64; -1 is no label, and [n, 1] is taken for [n]."""
+    """Return class numbers [n] as int64; -1 means no label, and [n, 1] is taken for [n]."""
     labels = as_array(y, "y", of="integers")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (num_nodes,):
         raise GraphError(f"y must have shape [{num_nodes}], not {_shape(labels)}")
-    refuse(labels < -1, labels, "y", "but a class is 0 or more, and -1 is no label")
+    refuse(labels < -1, labels, "y", "but classes are 0, 1, …, and -1 means no label")
     if class_names is not None:
         rule = f"but there are {len(class_names)} class_names"
         refuse(labels >= len(class_names), labels, "y", rule)

@@ -3,7 +3,7 @@
 Unweighted edges give the pattern: 1 where an edge was named, in either direction and however
 often. Of weighted edges, those repeated in the same direction add up to A; then the two
 directions meet in the larger, max(A, Aᵀ), so an edge listed once and an edge listed both ways
-with the same weight are the same edge. Self-loops stay as given; a weight of 0 is no edge.
+with the same weight are the same edge. Self-loops stay as given; a weight of 0 is not an edge.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def symmetrised(matrix: Any) -> csr_array[np.float64]:
 
 
 def _refuse_dense(edge_index: Any) -> None:
-    # Before its type is looked at: that a matrix of weights holds no integers would not help.
+    # Before the type check, whose message would not help with a matrix of weights.
     shape = list(getattr(edge_index, "shape", []))
     if len(shape) == 2 and shape[0] == shape[1] != 2:
         raise GraphError(

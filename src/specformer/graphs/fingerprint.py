@@ -1,4 +1,4 @@
-r"""Tell by a short text whether data are the same as before."""
+r"""A short hash that tells whether data have changed."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def _targets(value: Any, count: int) -> NDArray[np.float32]:
 def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[str, ...]:
     names = check_names(value, "class_names")
     if y is None or y.shape[1] != 1:
-        raise GraphError("class_names are those of one target, and there are none or several")
+        raise GraphError("class_names need exactly one target; y has none or several")
     rule = f"but the classes are 0..{len(names) - 1}, those of class_names"
     refuse(~np.isnan(y) & ~np.isin(y, np.arange(len(names))), y, "y", rule)
     return names
@@ -341,13 +341,9 @@ def _splits(graphs: GraphSet) -> dict[str, NDArray[np.int64]]:
         outside = (index < 0) | (index >= count)
         refuse(outside, index, name, f"but there are graphs 0..{count - 1}")
         refuse(owner[index] > 0, index, name, "which is in another part of the split too")
-        if len(np.unique(index)) < len(index):
-            raise GraphError(f"{name} names graph {_repeated(index)} more than once")
+        times = np.bincount(index, minlength=count)
+        if times.max() > 1:
+            raise GraphError(f"{name} names graph {times.argmax()} more than once")
         owner[index] = number
         checked[name] = index
     return checked
-
-
-def _repeated(index: NDArray[np.int64]) -> int:
-    values, counts = np.unique(index, return_counts=True)
-    return int(values[counts.argmax()])

@@ -11,9 +11,9 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs.flat_arrays import ragged, starts
 from specformer.graphs.graph_set import GraphSet
 
-#: Graphs that are searched at once have so many bonds; more do not fit a processor's cache.
+#: Bonds of the graphs that are searched at once; more do not fit a processor's cache.
 _BONDS_AT_ONCE = 1 << 13
-#: Paths that are looked at at once. Those of one graph alone must not be more.
+#: Most paths that are held at once; a graph with more is refused.
 _MOST_PATHS = 1 << 22
 
 
@@ -99,7 +99,7 @@ def _core(ends: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
 
 
 def _cycles(ends: NDArray[np.int64], num_nodes: int, max_length: int) -> list[NDArray[np.int64]]:
-    """Chordless cycles, an array ``[rings, length]`` a length."""
+    """Chordless cycles, one array ``[rings, length]`` per length."""
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))
     one, other = one[order], other[order]
@@ -135,7 +135,7 @@ def _cycles(ends: NDArray[np.int64], num_nodes: int, max_length: int) -> list[ND
         if paths.shape[1] == max_length:
             break
         paths = grown(paths)
-        # No chord to an atom within; the path's own last bond is none.
+        # No chord to an inner atom; the path's own last bond is not a chord.
         for within in range(1, paths.shape[1] - 2):
             paths = paths[~bonded(paths[:, -1], paths[:, within])]
         paths = paths[(paths[:, -1] != paths[:, -3])]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from specformer.graphs.graph_set import GraphSet
 
-#: A node's colour knows of the nodes so many bonds away.
+#: Rounds of refinement: a colour depends on nodes up to this many bonds away.
 _ROUNDS = 12
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -16,8 +16,7 @@ def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
     """Return which graphs ``[G]`` are also among the others: same nodes, bonds and features.
 
     Graphs are compared by the colours of their nodes after rounds of refinement. Equal graphs are
-    always found; two that differ but look alike to every node are taken for one, too. Targets do
-    not count.
+    always found; different graphs with the same colours count as equal too. Targets do not count.
 
     Example:
         >>> chain = GraphSet([3], [2], [[0, 1], [1, 2]], node_feat=[[6], [6], [8]])
@@ -29,7 +28,7 @@ def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
 
 
 def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:
-    """A number a graph ``[G]``, the same for every order of its nodes."""
+    """One number per graph ``[G]``, the same for every order of its nodes."""
     first, second = graphs.edge_index + np.repeat(graphs.node_start[:-1], graphs.num_edges)
     bonds = _of_rows(graphs.edge_feat)
     colours = _of_rows(graphs.node_feat)

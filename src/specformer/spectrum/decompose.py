@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,8 @@ from specformer.spectrum.eigenpairs import (
     max_residual,
 )
 from specformer.spectrum.signal_checks import check_precision
-from specformer.spectrum.solvers.choice import SOLVERS, Job, Solver, answer
+from specformer.spectrum.solvers import Progress
+from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 from specformer.spectrum.storage import cache as spectrum_cache
 from specformer.spectrum.where import usable_device
@@ -46,20 +47,20 @@ def decompose(
     start: Spectrum | None = None,
     ranks: int | None = None,
     hostfile: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 
     Args:
         source: an ``edge_index``, a PyG ``Data``, a NetworkX graph, a SciPy sparse matrix, a
             :class:`~specformer.graphs.Graph`, or the path of a file holding one.
-        num_nodes: number of nodes, where ``source`` alone does not tell.
-        edge_weight: non-negative weights, one an edge of ``source``.
+        num_nodes: number of nodes, if ``source`` does not say it.
+        edge_weight: non-negative weights, one per edge of ``source``.
         k: None for all pairs, an int for at least the k smallest, ``(lo, hi)`` for at least the
             ``lo`` smallest and ``hi`` largest.
         at_cut: an eigenvalue repeated across the cut comes along whole (``"include"``: k is a
             least count) or is left out whole (``"exclude"``: k is an upper bound).
-        isolated: what a node without edges contributes, an eigenvalue 1 or 0.
+        isolated: the eigenvalue, 1 or 0, that a node without edges adds.
         solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"``, ``"slepc"`` or ``"auto"``, which
             chooses between the first and the third.
         device: where to solve and where the result lives.
@@ -104,15 +105,15 @@ def decompose(
             "isolated": isolated,
             "dtype": str(dtype),
         }
-        # Whoever solved it, it passed the same checks.
+        # All solvers pass the same checks, so "auto" takes any of their results.
         whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
         names = [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
         for name in names:
             found = spectrum_cache.fetch(cache, name, graph)
             if found is not None:
                 return found.to(target)
-        make_folder(cache)  # one that cannot be is better told before a long solve than after
-    job = Job(
+        make_folder(cache)  # fails before a long solve, not after it
+    problem = Problem(
         laplacian=normalised_laplacian(adjacency, isolated=isolated),
         degrees=np.asarray(adjacency.sum(axis=1)).ravel(),
         lowest=lowest,
@@ -126,7 +127,7 @@ def decompose(
         progress=progress,
         state=None if cache is None else Path(cache) / names[0],
     )
-    spectrum = _solve(job, solver, at_cut, graph)
+    spectrum = _solve(problem, solver, at_cut, graph)
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
     return spectrum
@@ -147,22 +148,24 @@ def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
     return (n, 0) if lowest + highest >= n else (lowest, highest)
 
 
-def _solve(job: Job, solver: str, at_cut: str, graph: str) -> Spectrum:
+def _solve(problem: Problem, solver: str, at_cut: str, graph: str) -> Spectrum:
     started = time.perf_counter()
-    name, reason, values, vectors = answer(job, solver)
-    equal = job.equal(name)
-    keep = _whole_groups(values, job.lowest, job.highest, at_cut, equal)
+    name, reason, values, vectors = answer(problem, solver)
+    equal = problem.equal(name)
+    keep = _whole_groups(values, problem.lowest, problem.highest, at_cut, equal)
     if len(keep) < len(values):
         vectors = vectors[:, torch.as_tensor(keep, device=vectors.device)]
-    eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(device=job.device, dtype=job.dtype)
+    eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(
+        device=problem.device, dtype=problem.dtype
+    )
     # By rows, as a Spectrum keeps them: here no further copy is needed where the type changes.
-    by_rows = vectors.to(job.device, job.dtype, memory_format=torch.contiguous_format)
+    by_rows = vectors.to(problem.device, problem.dtype, memory_format=torch.contiguous_format)
     eigenvectors = canonical_signs(by_rows)
-    residual = max_residual(job.laplacian, eigenvalues, eigenvectors)
+    residual = max_residual(problem.laplacian, eigenvalues, eigenvectors)
     orthogonality = max_orthogonality_error(eigenvectors)
     seconds = time.perf_counter() - started
     check_eigenpairs(f"solver {name!r}", residual, orthogonality)
-    components, _ = connected_components(job.laplacian, directed=False)
+    components, _ = connected_components(problem.laplacian, directed=False)
     report = SolveReport(name, reason, seconds, residual, orthogonality, components, graph)
     return Spectrum(eigenvalues, eigenvectors, report)
 

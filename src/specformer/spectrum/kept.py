@@ -1,4 +1,4 @@
-r"""Properties worked out once and kept, for training too if evaluation asks first."""
+r"""Cached properties that training can use even if evaluation computed them first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 
 
 def keeping() -> AbstractContextManager[Any]:
-    """For what is made to be kept: autograd refuses tensors that inference mode has made.
+    """A context for cached tensors: autograd refuses those made in inference mode.
 
     Example:
         >>> with torch.inference_mode(), keeping():
@@ -24,7 +24,7 @@ def keeping() -> AbstractContextManager[Any]:
 
 
 class kept_property(cached_property[Made]):  # noqa: N801
-    """A ``functools.cached_property`` that is made as :func:`keeping` has it."""
+    """A ``functools.cached_property`` computed inside :func:`keeping`."""
 
     def __init__(self, make: Callable[[Any], Made]) -> None:
         def made(owner: Any) -> Made:

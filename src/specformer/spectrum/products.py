@@ -1,6 +1,6 @@
-r"""Products with the eigenvectors, :math:`U^\top x` and :math:`U x`, by the quickest way there is.
+r"""Products with the eigenvectors, :math:`U^\top x` and :math:`U x`, in the fastest way.
 
-On a GPU reading U is all there is to such a product. Where PyTorch's level of precision allows it
+On a GPU such a product takes as long as reading U. Where PyTorch's level of precision allows it
 (``torch.set_float32_matmul_precision``), U is read in bfloat16 if it is large, and a kernel of our
 own multiplies with few columns.
 """

@@ -1,4 +1,4 @@
-r"""Do a signal and a response fit a spectrum? Only shapes and types are asked for."""
+r"""Check that signals and responses fit a spectrum: shapes and types only."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None
 
 
 def check_precision(dtype: Any) -> None:
-    """Refuse a precision that spectra are not computed in.
+    """Refuse a precision in which spectra cannot be computed.
 
     Example:
         >>> check_precision(torch.float16)
@@ -77,7 +77,7 @@ def check_precision(dtype: Any) -> None:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a number of things.
+    """Refuse what is not a positive whole number.
 
     Example:
         >>> check_count("degree", 2.5)

@@ -73,7 +73,7 @@ class Spectrum:
             given = getattr(self, name)
             if not (isinstance(given, Tensor) and given.is_floating_point()):
                 kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
-                raise SpectrumError(f"{name} must be a tensor of floating point, not {kind}.")
+                raise SpectrumError(f"{name} must be a floating-point tensor, not {kind}.")
         shape = tuple(self.eigenvectors.shape)
         if self.eigenvalues.dim() != 1 or len(shape) != 2 or shape[1] != len(self.eigenvalues):
             raise SpectrumError(
@@ -82,7 +82,7 @@ class Spectrum:
             )
         if self.eigenvectors.requires_grad:
             raise SpectrumError(
-                "eigenvectors are constants, and get no gradient: give eigenvectors.detach()."
+                "eigenvectors are constants without a gradient: pass eigenvectors.detach()."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
         # Solvers give columns, files hold rows, and a product of either rounds in its own way.
@@ -238,7 +238,7 @@ class Spectrum:
 
         Args:
             x: signal, ``[n]`` or ``[..., n, channels]``.
-            response: g at every eigenvalue, ``[q]``, or one a channel, ``[..., q, channels]``.
+            response: g at every eigenvalue, ``[q]``, or one per channel, ``[..., q, channels]``.
         """
         columns, gains = as_columns(x), as_columns(response)
         check_signal(columns, self.num_nodes, self.dtype)

@@ -37,7 +37,7 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     for number, mirror in enumerate(mirrors):
         _check(laplacian, mirror)
         if any(not np.array_equal(mirror[other], other[mirror]) for other in mirrors[:number]):
-            raise SpectrumError("mirrors must commute: in which order they act must not matter.")
+            raise SpectrumError("mirrors must commute: their order must not matter.")
         elements = [element[step] for element in elements for step in (np.arange(n), mirror)]
     orbits = np.stack(elements)
     first = np.flatnonzero(orbits.min(axis=0) == np.arange(n))
@@ -60,9 +60,9 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
 def _check(laplacian: sp.csr_array, mirror: np.ndarray) -> None:
     n = laplacian.shape[0]
     if mirror.dtype.kind not in "iu":
-        raise SpectrumError(f"a mirror must hold numbers of nodes, integers, not {mirror.dtype}.")
+        raise SpectrumError(f"a mirror must hold node numbers as integers, not {mirror.dtype}.")
     permutes = mirror.shape == (n,) and np.array_equal(np.sort(mirror), np.arange(n))
     if not permutes or not np.array_equal(mirror[mirror], np.arange(n)):
         raise SpectrumError(f"a mirror must be a permutation of the {n} nodes and its own inverse.")
     if abs(laplacian[mirror][:, mirror] - laplacian).max() > 1e-12:
-        raise SpectrumError("a mirror does not leave the graph as it is.")
+        raise SpectrumError("a mirror changes the graph; pass symmetries of the graph only.")

@@ -22,7 +22,7 @@ class AddSpectrum(BaseTransform):
     """
 
     def __init__(self, **options: Any) -> None:
-        inspect.signature(decompose).bind(None, **options)  # a wrong name is told here, not later
+        inspect.signature(decompose).bind(None, **options)  # a wrong name fails here, not later
         self.options = options
 
     def forward(self, data: Data) -> Data:

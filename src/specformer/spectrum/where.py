@@ -1,4 +1,4 @@
-r"""Where a spectrum is solved, and where it lies."""
+r"""The device on which a spectrum is computed and stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from specformer.errors import SpectrumError
 
 
 def usable_device(device: torch.device | str | None) -> torch.device:
-    """The device that is asked for, the CPU for None; refused where PyTorch has none such.
+    """The device asked for, the CPU for None; refused if PyTorch does not have it.
 
     Example:
         >>> usable_device(None)

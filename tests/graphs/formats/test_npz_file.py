@@ -170,7 +170,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
     path = tmp_path / "own.npz"
     write_npz(path, GRAPHS["full"])
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
-    with pytest.raises(GraphError, match=r"own.npz: may not be read"):
+    with pytest.raises(GraphError, match=r"own.npz: is not readable"):
         read_npz(path)
 
 

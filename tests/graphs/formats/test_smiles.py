@@ -94,8 +94,8 @@ def test_what_cannot_be_read_is_reported_and_the_rest_goes_on(capfd: Any) -> Non
     reasons = [bad.reason for bad in found.problems]
     assert reasons[0] == reasons[3] == "is not valid SMILES"
     assert reasons[1] == "is empty"
-    assert reasons[2].startswith("is no possible molecule: Explicit valence for atom # 0 C, 5")
-    assert reasons[4].startswith("is no possible molecule: Can't kekulize")
+    assert reasons[2].startswith("is not a possible molecule: Explicit valence for atom # 0 C, 5")
+    assert reasons[4].startswith("is not a possible molecule: Can't kekulize")
     assert str(found.problems[0]) == "row 11: 'C1CC' is not valid SMILES"
     assert capfd.readouterr().err == ""
 
@@ -112,7 +112,7 @@ def test_what_a_table_has_in_place_of_a_molecule_is_reported() -> None:
     found = read_smiles([*missing, np.str_("CCO")])
     assert (found.rows, found.graphs.smiles) == ((4,), ("CCO",))
     assert [(bad.smiles, bad.reason) for bad in found.problems] == [
-        (text, "is no text") for text in ("None", "nan", "nan", "7")
+        (text, "is not text") for text in ("None", "nan", "nan", "7")
     ]
 
 

@@ -55,10 +55,13 @@ def test_the_name_follows_the_content_alone() -> None:
     assert len(names) == 5
 
 
-def test_shards_end_up_in_one_plain_safetensors_file(tmp_path: Path) -> None:
+def test_shards_end_up_in_one_plain_safetensors_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "many.safetensors"
-    shards = spectra_shards(GRAPHS, shard_pairs=500)
-    save_many(path, GRAPHS.num_nodes, shards)
+    with monkeypatch.context() as small:
+        small.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 500, "cuda": 500})
+        save_many(path, GRAPHS.num_nodes, spectra_shards(GRAPHS))
     back = load_many(path)
     tensors = load_file(path)  # by the library itself
     whole = decompose_many(GRAPHS)
@@ -80,7 +83,7 @@ def test_an_altered_file_is_computed_anew(
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
         again = decompose_many(GRAPHS, cache=tmp_path)
-    assert "It is computed anew" in caplog.text
+    assert "It is computed again" in caplog.text
     assert torch.equal(again.eigenvectors, kept)
     assert torch.equal(load_many(path).eigenvectors, kept)
 
@@ -136,9 +139,11 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
         decompose_many(GRAPHS, cache=tmp_path / "cache")
 
 
-def test_a_failed_solve_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_solve_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 500, "cuda": 500})
+
     def broken() -> Iterator[ManySpectra]:
-        yield next(spectra_shards(GRAPHS, shard_pairs=500))
+        yield next(spectra_shards(GRAPHS))
         raise SpectrumError("no convergence")
 
     with pytest.raises(SpectrumError, match="no convergence"):
@@ -157,7 +162,7 @@ def test_a_file_of_other_graphs_or_options_is_computed_anew(
     path.unlink()
     path.write_bytes(the_file(tmp_path / "other").read_bytes())
     again = decompose_many(GRAPHS, cache=tmp_path / "own")
-    assert "not the spectra of these graphs. It is computed anew" in caplog.text
+    assert "not the spectra of these graphs. It is computed again" in caplog.text
     assert torch.equal(again.eigenvalues, kept)
 
 

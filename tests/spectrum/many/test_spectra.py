@@ -116,9 +116,10 @@ def test_one_graph_and_many_give_the_same(isolated: Any, solve_in: torch.dtype) 
         )
 
 
-def test_shards_follow_one_another_and_stay_small() -> None:
+def test_shards_follow_one_another_and_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = decompose_many(GRAPHS)
-    shards = list(spectra_shards(GRAPHS, shard_pairs=600))
+    monkeypatch.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 600, "cuda": 600})
+    shards = list(spectra_shards(GRAPHS))
     assert len(shards) > 5
     assert all(len(shard) == 1 or len(shard.eigenvectors) <= 600 for shard in shards)
     assert torch.equal(torch.cat([shard.sizes for shard in shards]), whole.sizes)

@@ -11,6 +11,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
+from specformer.spectrum import memory
 from specformer.spectrum.eigenpairs import max_residual
 from specformer.spectrum.solvers import dense
 
@@ -51,11 +52,11 @@ def test_float32_is_refined() -> None:
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 3 * 2**30)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 3 * 2**30)
     message = "a dense decomposition of 20,000 nodes needs about 11.9 GiB on cpu, 3.0 GiB are free"
     assert dense.refusal(20_000, CPU) == message
     assert dense.refusal(5_000, CPU) is None
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     with pytest.raises(SpectrumError, match=r"needs about 0\.0 GiB.*with solver='chebyshev'"):
         dense.solve(normalised_laplacian(SMALL["grid"]), CPU)
 
@@ -81,5 +82,5 @@ def test_a_gpu_needs_what_was_measured(
 
 def test_memory_is_known() -> None:
     assert dense.required_bytes(1000, CPU) == 32_000_000
-    assert 2**20 < dense.available_bytes(CPU) < 2**50
-    assert dense._installed_bytes() >= dense.available_bytes(CPU)
+    assert 2**20 < memory.available_bytes(CPU) < 2**50
+    assert memory._installed_bytes() >= memory.available_bytes(CPU)

@@ -15,7 +15,8 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum.solvers import dense, lanczos
+from specformer.spectrum import memory
+from specformer.spectrum.solvers import lanczos
 
 
 class TestLanczos(SolverContract):
@@ -51,15 +52,21 @@ def test_what_it_cannot_solve_is_refused(shape: str, pairs: tuple[int, int], why
         lanczos.solve(laplacian, *pairs)
 
 
+def test_copies_without_an_end_are_given_up_soon() -> None:
+    laplacian = normalised_laplacian(closed_form("star", 801)[0])  # 799 copies of 1
+    with pytest.raises(SpectrumError, match=r"1[012]\d pairs were found, and its copies do not"):
+        lanczos.solve(laplacian, 20, 0)
+
+
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     # As measured: 161 MiB of 20,000 nodes, 215,000 entries and 200 pairs at both ends.
     assert lanczos.required_bytes(20_000, 200, 200, 215_000) / 2**20 == pytest.approx(161, rel=0.05)
     laplacian = normalised_laplacian(closed_form("ring", 1000)[0])
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     message = "100 eigenpairs of 1,000 nodes need about 0.0 GiB with solver 'lanczos', 0.0 GiB are"
     with pytest.raises(SpectrumError, match=message):
         lanczos.solve(laplacian, 100, 0)
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**22)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**22)
     assert len(lanczos.solve(laplacian, 100, 0)[0]) == 101
 
 

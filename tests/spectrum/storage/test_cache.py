@@ -148,7 +148,7 @@ def test_a_damaged_file_is_rebuilt(
     with caplog.at_level(logging.WARNING, "specformer"):
         again = decompose(GRID, cache=tmp_path)
     assert len(solves) == 2
-    assert "It is computed anew" in caplog.text
+    assert "It is computed again" in caplog.text
     assert torch.equal(first.eigenvectors, again.eigenvectors)
     assert torch.equal(Spectrum.load(path).eigenvectors, first.eigenvectors)
 
@@ -245,7 +245,7 @@ def test_a_file_under_the_name_of_another_graph_is_computed_anew(
         found = decompose(ring, cache=tmp_path / "a")
         assert len(solves) == before + 1
         assert torch.equal(found.eigenvalues, decompose(ring).eigenvalues)
-    assert "not the spectrum of this graph. It is computed anew" in caplog.text
+    assert "not the spectrum of this graph. It is computed again" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["eigenvalues", "eigenvectors"])

@@ -124,7 +124,7 @@ def _ends(value: Any, name: str) -> NDArray[Any]:
 
 
 def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
-    """Return categories, a row a node or an edge."""
+    """Return categories, one row per node or edge."""
     array = as_array(value, name)
     if array.size and array.dtype.kind not in "iu":
         measured = ", and leave it out if it is measured" if name.endswith("edge_attr") else ""
@@ -143,7 +143,7 @@ def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
 
 
 def _rows(y: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return the targets of a batch, a row a graph: those of shape [k] are joined end to end."""
+    """Return the targets of a batch, one row per graph; those of shape [k] are joined."""
     if y.size % count:
         raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
     return y.reshape(count, -1)

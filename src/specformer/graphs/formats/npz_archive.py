@@ -1,4 +1,4 @@
-"""Arrays of an ``.npz`` file: written whole, read without pickle, with a word on what is wrong."""
+"""Arrays of an ``.npz`` file: written atomically, read without pickle, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specformer.files import replacing
 
 logger = logging.getLogger(__name__)
 
-#: What reading an npz file that was cut, altered or is none may raise; TypeError is an npy file.
+#: Errors from reading a file that is damaged or not npz; TypeError comes from an npy file.
 DAMAGE = (
     OSError,
     EOFError,
@@ -49,7 +49,7 @@ def read_arrays(
     if not path.is_file():
         raise GraphError("there is no such file")
     if not os.access(path, os.R_OK):
-        raise GraphError("may not be read")
+        raise GraphError("is not readable: check its permissions")
     if not zipfile.is_zipfile(path):
         raise GraphError("is not an npz archive, or not a whole one")
     try:
@@ -72,7 +72,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -> None:
-    """Say which keys are left alone that look like one that is looked for and not there."""
+    """Warn of unknown keys that look like a missing one."""
     for key in keys:
         meant = None if key in known else nearest(key, known, alike=0.8)
         if meant is not None and meant not in keys:

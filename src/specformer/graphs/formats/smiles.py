@@ -49,7 +49,7 @@ class BadMolecule(NamedTuple):
 
 
 class NoMoleculeError(GraphError):
-    """Not one molecule could be read; ``problems`` says why of each."""
+    """No molecule could be read; ``problems`` says why for each."""
 
     def __init__(self, message: str, problems: Sequence[BadMolecule]) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class NoMoleculeError(GraphError):
 
 @dataclass(frozen=True)
 class Molecules:
-    """What was read of a list of molecules.
+    """The result of reading a list of molecules.
 
     Attributes:
         graphs: the molecules that could be read.
@@ -133,7 +133,7 @@ def _rdkit() -> tuple[Any, Any]:
 def _parsed(chem: Any, smiles: object) -> Any:
     """Return RDKit's molecule, or what is wrong as text."""
     if not isinstance(smiles, str):  # None, or pandas' NaN
-        return "is no text"
+        return "is not text"
     molecule = chem.MolFromSmiles(smiles)
     if molecule is None:
         return _reason(chem, smiles)
@@ -149,8 +149,8 @@ def _reason(chem: Any, smiles: str) -> str:
     try:
         chem.SanitizeMol(unchecked)
     except ValueError as error:  # RDKit's chemistry errors are ValueErrors
-        return f"is no possible molecule: {str(error).strip().rstrip('.')}"
-    return "is no possible molecule"
+        return f"is not a possible molecule: {str(error).strip().rstrip('.')}"
+    return "is not a possible molecule"
 
 
 class _Arrays(NamedTuple):

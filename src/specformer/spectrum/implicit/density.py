@@ -18,10 +18,10 @@ from specformer.spectrum.where import usable_device
 
 #: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
 _HELD = 2**28
-#: A remainder this short ends a probe's recurrence: what it would still find has no weight.
+#: A remainder this short ends a probe's recurrence: what follows has no weight.
 _EXHAUSTED = 1e-10
-#: Points nearer than this to their neighbour are one: a probe finds an eigenvalue of which it holds
-#: little with an error of this size.
+#: Points nearer than this to their neighbour are one: probes with a small share of an eigenvector
+#: find its eigenvalue with an error of this size.
 _EQUAL = 1e-6
 #: Points with a smaller share of all weight are rounding errors.
 _WEIGHTLESS = 1e-14
@@ -51,8 +51,8 @@ def spectral_density(
 
     What is known of the spectrum is taken out of the probes and put back exactly: the eigenvalue 0
     with one copy for each component that has an edge, 2 with one for each bipartite component, and
-    nodes without edges. With ``probes`` at least n the nodes themselves are the probes: then no
-    chance is left, and with as many steps as there are distinct eigenvalues the density is exact.
+    nodes without edges. With ``probes`` at least n the nodes themselves are the probes. Then the
+    result is not random, and it is exact with as many steps as there are distinct eigenvalues.
 
     Args:
         laplacian: normalised, as :func:`specformer.graphs.normalised_laplacian` gives it.

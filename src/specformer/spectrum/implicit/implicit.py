@@ -35,7 +35,7 @@ _KEPT = 2**28
 
 @dataclass(frozen=True)
 class DensityReport:
-    """How a density was estimated: one probe for each node if there are as many."""
+    """How a density was estimated."""
 
     probes: int
     steps: int
@@ -111,7 +111,7 @@ class ImplicitSpectrum:
         return replace(self, operator=self.operator.to(**options), tokens=tokens)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ImplicitSpectrum:
-        # PyTorch cannot copy a matrix of compressed rows so, but clone it.
+        # PyTorch cannot deep-copy a CSR matrix, but can clone it.
         tokens = Tokens(*(part.clone() for part in self.tokens))
         return replace(self, operator=self.operator.clone(), tokens=tokens)
 
@@ -178,7 +178,7 @@ class ImplicitSpectrum:
     def _apply(self, x: Tensor, gains: Tensor) -> Tensor:
         """``[..., n, c]`` by gains ``[..., K + 1, M, c]`` to ``[..., n, M, c]``.
 
-        All runs and channels are columns of one sparse product a degree.
+        All runs and channels are columns of one sparse product per degree.
         """
         lead = torch.broadcast_shapes(x.shape[:-2], gains.shape[:-3])
         n, (copies, wide) = self.num_nodes, gains.shape[-2:]
@@ -201,7 +201,7 @@ class ImplicitSpectrum:
         return parts.reshape(*lead, n, copies, channels)
 
 
-#: What models filter with.
+#: Both kinds of spectra that models take.
 AnySpectrum: TypeAlias = Spectrum | ImplicitSpectrum
 
 
@@ -222,13 +222,13 @@ def approximate(
 
     Args:
         source: a graph, as in :func:`specformer.decompose`.
-        num_nodes: number of nodes, where ``source`` alone does not tell.
-        edge_weight: non-negative weights, one an edge of ``source``.
+        num_nodes: number of nodes, if ``source`` does not say it.
+        edge_weight: non-negative weights, one per edge of ``source``.
         degree: K, the sparse products of a filter, see :class:`ImplicitSpectrum`.
         probes: random vectors behind the density, see
             :func:`specformer.spectrum.implicit.density.spectral_density`.
         steps: of each of them.
-        isolated: what a node without edges contributes, an eigenvalue 1 or 0.
+        isolated: the eigenvalue, 1 or 0, that a node without edges adds.
         device: where to compute, and where the result lives.
         dtype: of filtered signals; the density is computed in float64.
         seed: of the density's random vectors.
@@ -239,7 +239,7 @@ def approximate(
         Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
     """
     check_precision(dtype)
-    check_count("degree", degree)  # not only when the density is there
+    check_count("degree", degree)  # before the density is estimated
     started = time.perf_counter()
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)

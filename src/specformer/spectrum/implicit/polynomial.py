@@ -1,4 +1,4 @@
-r"""A signal's Chebyshev terms, computed once, so that filters act on batches of nodes."""
+r"""Chebyshev terms of a signal, computed once, so that filters work on batches of nodes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, reserve
 from specformer.spectrum.implicit.implicit import ImplicitSpectrum, chebyshev_basis
-from specformer.spectrum.solvers.dense import available_bytes
+from specformer.spectrum.memory import available_bytes, gib
 from specformer.spectrum.storage.row_stream import RowStream
 
 logger = logging.getLogger(__name__)
 
 #: Terms may take up this share of the memory that is free.
 _SHARE = 0.5
-#: So many numbers of a signal go through the recurrence together, and are held before written.
+#: Numbers of a signal that go through the recurrence together and are held before a write.
 _HELD = 2**26
 
 
 @dataclass(frozen=True, eq=False)
 class ChebyshevRows(ImplicitSpectrum):
-    r"""Some nodes of one signal: a spectrum that can filter nothing else.
+    r"""A batch of nodes of one signal: a spectrum that filters only that signal.
 
     .. math::
         (g(L)\,x)_i \approx \sum_{k=0}^{K} c_k\, (T_k(L - I)\, x)_i
@@ -186,11 +186,11 @@ def _room(
     host = torch.device("cpu")
     for place in dict.fromkeys((device, host)):
         if need <= _SHARE * available_bytes(place):
-            logger.info("terms of %s kept on %s", _gib(need), place)
+            logger.info("terms of %s kept on %s", gib(need), place)
             return torch.empty(shape, dtype=storage, device=place)
     told = (
-        f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {_gib(need)} at degree "
-        f"{orders - 1}, and {_gib(available_bytes(host))} of memory are free"
+        f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {gib(need)} at degree "
+        f"{orders - 1}, and {gib(available_bytes(host))} of memory are free"
     )
     if folder is None:
         raise SpectrumError(
@@ -200,20 +200,16 @@ def _room(
     disk = shutil.disk_usage(folder).free
     if need > disk:
         raise SpectrumError(
-            f"{told}, {_gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
+            f"{told}, {gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
             "a cache folder on a larger disk."
         )
-    logger.info("terms of %s kept in a file in %s", _gib(need), folder)
+    logger.info("terms of %s kept in a file in %s", gib(need), folder)
     return _mapped(shape, storage, Path(folder))
 
 
 def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Tensor:
-    """Room in a file that has no name any more once it is mapped."""
+    """A mapped file, already unlinked: it disappears with the process."""
     count = shape[0] * shape[1] * shape[2]
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
         reserve(file, count * dtype.itemsize)
         return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

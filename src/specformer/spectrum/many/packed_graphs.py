@@ -29,7 +29,7 @@ class PackedGraphs:
         bond: ``[P]`` row of ``bond_table``; 0 where there is no bond.
         bond_table: ``[kinds, columns]`` integer features of each kind of bond, shifted by one; its
             first row is zeros, "no bond".
-        eigenvalues: ``[N]`` each graph's own, ascending, one a row.
+        eigenvalues: ``[N]`` each graph's own, ascending, one per row.
         eigenvectors: ``[P]`` the entry :math:`U_{ik}` at the pair (i, k).
         sizes: ``[B]`` nodes of each graph.
         max_nodes: at least the largest of ``sizes``.
@@ -135,7 +135,7 @@ class PackedGraphs:
 
 
 def check_packed(batch: Any) -> None:
-    """Refuse what a model of many graphs cannot take, such as a PyG ``Batch``."""
+    """Refuse anything but packed graphs, such as a PyG ``Batch``."""
     if not isinstance(batch, PackedGraphs):
         raise ConfigError(
             f"batch is a {type(batch).__name__}, not packed graphs; call the model with "

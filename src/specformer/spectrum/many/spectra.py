@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 Matrix = Literal["laplacian", "adjacency-with-loops"]
 MATRICES = get_args(Matrix)
-#: Pairs of nodes of one shard, and entries of one batch of matrices: what bounds the memory.
+#: Most pairs of nodes in a shard and most entries in a batch of matrices: they bound the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
 
@@ -111,15 +111,14 @@ def decompose_many(
     r"""All eigenpairs of every graph, in float32, with canonical signs.
 
     Args:
-        graphs: of any sizes; single nodes, no bonds and several components are ordinary.
+        graphs: of any sizes, also single nodes, graphs without bonds or of several components.
         matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, or
             ``"adjacency-with-loops"``, :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
-        isolated: what a node without bonds adds to a Laplacian's spectrum, an eigenvalue 1 or 0.
+        isolated: the eigenvalue, 1 or 0, that a node without bonds adds to a Laplacian's spectrum.
         device: where to solve and where the result lives.
         solve_in: precision of the solver; by default float64 on the CPU and float32 elsewhere.
-        cache: folder for results, one file a set, found again by the graphs, ``matrix`` and
-            ``isolated``, whatever they were solved in. The result then lies in the file and is read
-            as it is needed, whatever its size.
+        cache: folder for results, one file per set, found by the content of the graphs, ``matrix``
+            and ``isolated``. The result is then mapped from the file and read as it is needed.
 
     Example:
         >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
@@ -159,11 +158,10 @@ def spectra_shards(
     isolated: Isolated = "one",
     device: torch.device | str | None = None,
     solve_in: torch.dtype | None = None,
-    shard_pairs: int | None = None,
 ) -> Iterator[ManySpectra]:
-    """The same spectra for runs of graphs in their order, one after the other.
+    """The same spectra shard by shard: consecutive graphs, in their order.
 
-    Memory is that of one shard however many graphs there are.
+    Needs the memory of one shard for any number of graphs.
 
     Args:
         graphs: as for :func:`decompose_many`, like the options.
@@ -171,7 +169,6 @@ def spectra_shards(
         isolated: what a node without bonds adds.
         device: where to solve and where each shard lives.
         solve_in: precision of the solver.
-        shard_pairs: most pairs of nodes, Σn², in a shard of more than one graph.
     """
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
@@ -181,9 +178,9 @@ def spectra_shards(
     precision = solve_in or (torch.float64 if target.type == "cpu" else torch.float32)
     if precision not in EQUAL:
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
-    limit = shard_pairs or _SHARD.get(target.type, _SHARD["cuda"])
+    limit = _SHARD.get(target.type, _SHARD["cuda"])
     for first, last in runs_within(graphs.num_nodes**2, limit):
-        yield _solve_surely(graphs, first, last, (matrix, isolated), target, precision)
+        yield _solve_surely(graphs, range(first, last), _How(matrix, isolated, target, precision))
 
 
 def joined_report(reports: list[ManyReport]) -> ManyReport:
@@ -194,38 +191,35 @@ def joined_report(reports: list[ManyReport]) -> ManyReport:
     return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
 
 
-def _solve_surely(
-    graphs: GraphSet,
-    first: int,
-    last: int,
-    kind: tuple[Matrix, Isolated],
-    device: torch.device,
-    precision: torch.dtype,
-) -> ManySpectra:
-    """Solve as asked for; where that fails its checks, in float64 on the CPU."""
+@dataclass(frozen=True)
+class _How:
+    """Which matrix is solved, and where."""
+
+    matrix: Matrix
+    isolated: Isolated
+    device: torch.device
+    precision: torch.dtype
+
+
+def _solve_surely(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
+    """Solve as asked for; if the checks fail, again in float64 on the CPU."""
     try:
-        return _solve_shard(graphs, first, last, kind, device, precision)
+        return _solve_shard(graphs, part, how)
     except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-        if device.type == "cpu" and precision == torch.float64:
+        if how.device.type == "cpu" and how.precision == torch.float64:
             raise SpectrumError(str(error)) from error
         logger.warning("%s It is solved in float64 on the CPU.", error)
-    shard = _solve_shard(graphs, first, last, kind, torch.device("cpu"), torch.float64)
-    return _moved(shard, device)
+    sure = replace(how, device=torch.device("cpu"), precision=torch.float64)
+    return _moved(_solve_shard(graphs, part, sure), how.device)
 
 
-def _solve_shard(
-    graphs: GraphSet,
-    first: int,
-    last: int,
-    kind: tuple[Matrix, Isolated],
-    device: torch.device,
-    precision: torch.dtype,
-) -> ManySpectra:
+def _solve_shard(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
     began = time.perf_counter()
-    lowest = 0.0 if kind[0] == "laplacian" else -1.0
-    sizes = graphs.num_nodes[first:last]
-    order = np.argsort(sizes, kind="stable")  # graphs of a size become neighbours
-    matrices = _matrices(graphs, first + order, *kind)
+    device, precision = how.device, how.precision
+    lowest = 0.0 if how.matrix == "laplacian" else -1.0
+    sizes = graphs.num_nodes[part.start : part.stop]
+    order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
+    matrices = _matrices(graphs, part.start + order, how.matrix, how.isolated)
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
@@ -241,9 +235,9 @@ def _solve_shard(
         _place(values, node_start[graph], found)
         _place(vectors, pair_start[graph], basis.reshape(high - low, n * n))
     residual, error = worst.tolist()
-    check_eigenpairs(f"the batched solver of graphs {first}..{last - 1}", residual, error)
+    check_eigenpairs(f"the batched solver of graphs {part[0]}..{part[-1]}", residual, error)
     report = ManyReport(time.perf_counter() - began, residual, error)
-    logger.info("graphs %d..%d solved in %.2f s", first, last - 1, report.seconds)
+    logger.info("graphs %d..%d solved in %.2f s", part[0], part[-1], report.seconds)
     return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
 
 

@@ -1,9 +1,9 @@
-r"""Who is asked for eigenpairs, and who when that one gives up."""
+r"""Which solver is asked for eigenpairs, and which one if it gives up."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.solvers import dense, lanczos
+from specformer.spectrum.solvers import Progress, dense, lanczos
 from specformer.spectrum.solvers.chebyshev import chebyshev
 from specformer.spectrum.solvers.slepc import slepc
 
@@ -28,18 +29,18 @@ _SMALL = 2_500
 #: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted. On a GPU
 #: products are cheaper: of 18,660 nodes 6,000 pairs take 2.0 seconds, and a dense solve 4.9.
 _MANY = {"cpu": 4, "cuda": 3}
-#: Memory that is worth a word before it is taken: all pairs of some 12,000 nodes on a CPU.
+#: A solve that needs more memory than this is announced: all pairs of 12,000 nodes on a CPU.
 _MUCH = 4 * 2**30
-#: Up to this many numbers in all eigenvectors wanted, ``chebyshev`` works in float64 whatever is
-#: asked for: it takes seconds, and repeated eigenvalues agree to twelve digits.
+#: Up to this many numbers in all eigenvectors, ``chebyshev`` always works in float64: it takes
+#: seconds, and repeated eigenvalues agree to twelve digits.
 _PRECISE = 2**23
 #: Above this many nodes a GPU's dense solve runs in float32, unless float64 is asked for.
 _LARGE = 25_000
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a solver may need to know."""
+class Problem:
+    """Everything that a solver may need."""
 
     laplacian: sp.csr_array
     degrees: np.ndarray
@@ -51,7 +52,7 @@ class Job:
     start: tuple[np.ndarray, Tensor] | None
     ranks: int | None
     hostfile: str | Path | None
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
     state: Path | None
 
     @property
@@ -71,29 +72,29 @@ class Job:
         return torch.float32 if large and self.dtype != torch.float64 else torch.float64
 
     def equal(self, solver: str) -> float:
-        """How near two eigenvalues of one eigenspace come out."""
+        """Largest distance of two eigenvalues that count as equal."""
         worked_in = {"chebyshev": self.working_dtype, "dense": self.dense_dtype}
         return EQUAL[worked_in.get(solver, torch.float64)]
 
 
-def answer(job: Job, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
-    """The name of the solver that succeeded, why it was asked, and what it found."""
-    wanted = job.lowest + job.highest
-    name, reason = choose(solver, job.num_nodes, wanted, job.device, job.dense_dtype)
-    _announce(name, reason, job)
+def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
+    """The solver that succeeded, the reason it was chosen, and what it found."""
+    wanted = problem.lowest + problem.highest
+    name, reason = choose(solver, problem.num_nodes, wanted, problem.device, problem.dense_dtype)
+    _announce(name, reason, problem)
     while True:
         try:
-            found = _ask(name, job)
-            if name == "dense" and job.mirrors:
-                reason += f"; {len(job.mirrors)} mirror symmetries split the problem"
+            found = _ask(name, problem)
+            if name == "dense" and problem.mirrors:
+                reason += f"; {len(problem.mirrors)} mirror symmetries split the problem"
             return name, reason, *found
         except SpectrumError as error:
-            if name in ("dense", "slepc"):  # a missing MPI is told, not hidden behind dense
+            if name in ("dense", "slepc"):  # a missing MPI is an error, not a reason for dense
                 raise
-            following = _fallback(name, job)
+            following = _fallback(name, problem)
             if following is None:
-                refused = dense.refusal(job.num_nodes, job.device, job.dense_dtype)
-                raise SpectrumError(f"{error} No way round it: {refused}.") from error
+                refused = dense.refusal(problem.num_nodes, problem.device, problem.dense_dtype)
+                raise SpectrumError(f"{error} No other solver can take over: {refused}.") from error
             name, reason = following, f"{name} gave up: {error}"
             logger.warning("solver %s: %s", name, reason)
 
@@ -125,59 +126,59 @@ def choose(
     return "dense", f"{wanted:,} of {n:,} pairs, and {n:,} nodes fit in memory"
 
 
-def _announce(name: str, reason: str, job: Job) -> None:
-    """Say who will solve and how much memory that takes, aloud if it is much."""
-    need = _required_bytes(name, job)
-    size = f"; about {need / 2**30:.1f} GiB on {job.device}" if need >= _MUCH else ""
+def _announce(name: str, reason: str, problem: Problem) -> None:
+    """Log the chosen solver and its memory; as a warning if it is much."""
+    need = _required_bytes(name, problem)
+    size = f"; about {memory.gib(need)} on {problem.device}" if need >= _MUCH else ""
     logger.log(logging.WARNING if size else logging.INFO, "solver %s: %s%s", name, reason, size)
 
 
-def _required_bytes(name: str, job: Job) -> int:
+def _required_bytes(name: str, problem: Problem) -> int:
     """Peak memory of a solve, as far as it is known beforehand."""
     if name == "dense":
-        return dense.required_bytes(job.num_nodes, job.device, job.dense_dtype)
-    size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
+        return dense.required_bytes(problem.num_nodes, problem.device, problem.dense_dtype)
+    size = (problem.num_nodes, problem.lowest, problem.highest, problem.laplacian.nnz)
     if name == "chebyshev":
-        return chebyshev.required_bytes(*size, job.working_dtype)
+        return chebyshev.required_bytes(*size, problem.working_dtype)
     return lanczos.required_bytes(*size) if name == "lanczos" else 0
 
 
-def _ask(name: str, job: Job) -> tuple[np.ndarray, Tensor]:
+def _ask(name: str, problem: Problem) -> tuple[np.ndarray, Tensor]:
     """Eigenvalues ascending and eigenvectors, at least those wanted."""
     if name == "lanczos":
-        values, columns = lanczos.solve(job.laplacian, job.lowest, job.highest)
+        values, columns = lanczos.solve(problem.laplacian, problem.lowest, problem.highest)
         return values, torch.as_tensor(np.ascontiguousarray(columns))
     if name == "slepc":
         values, columns = slepc.solve(
-            job.laplacian,
-            job.lowest,
-            job.highest,
-            degrees=job.degrees,
-            ranks=job.ranks,
-            hostfile=job.hostfile,
-            progress=job.progress,
+            problem.laplacian,
+            problem.lowest,
+            problem.highest,
+            degrees=problem.degrees,
+            ranks=problem.ranks,
+            hostfile=problem.hostfile,
+            progress=problem.progress,
         )
         return values, torch.as_tensor(columns)
     if name == "chebyshev":
         return chebyshev.solve(
-            job.laplacian,
-            job.lowest,
-            job.highest,
-            job.device,
-            dtype=job.working_dtype,
-            degrees=job.degrees,
-            start=job.start,
-            progress=job.progress,
-            state=job.state,
+            problem.laplacian,
+            problem.lowest,
+            problem.highest,
+            problem.device,
+            dtype=problem.working_dtype,
+            degrees=problem.degrees,
+            start=problem.start,
+            progress=problem.progress,
+            state=problem.state,
         )
-    return dense.solve(job.laplacian, job.device, job.mirrors, job.dense_dtype)
+    return dense.solve(problem.laplacian, problem.device, problem.mirrors, problem.dense_dtype)
 
 
-def _fallback(name: str, job: Job) -> str | None:
-    """Whom to ask when a solver gave up: LAPACK where it fits, else the other iterative one."""
-    if dense.refusal(job.num_nodes, job.device, job.dense_dtype) is None:
+def _fallback(name: str, problem: Problem) -> str | None:
+    """The solver to try after one gave up: dense if it fits, else the other iterative one."""
+    if dense.refusal(problem.num_nodes, problem.device, problem.dense_dtype) is None:
         return "dense"
-    size = (job.num_nodes, job.lowest, job.highest, job.laplacian.nnz)
-    if name == "lanczos" and not chebyshev.refusal(*size, job.working_dtype, job.device):
+    size = (problem.num_nodes, problem.lowest, problem.highest, problem.laplacian.nnz)
+    if name == "lanczos" and not chebyshev.refusal(*size, problem.working_dtype, problem.device):
         return "chebyshev"
     return None

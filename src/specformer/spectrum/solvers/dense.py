@@ -2,25 +2,22 @@ r"""Every eigenpair at once, by LAPACK on the CPU or cuSOLVER on a GPU."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.eigenpairs import refined
-from specformer.spectrum.solvers.control_groups import granted_bytes
 from specformer.spectrum.sparse import to_torch
 from specformer.spectrum.symmetry import symmetric_bases
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
 CPU_LIMIT = 32_700
-#: Matrices that a solve holds at its peak: the Laplacian, its eigenvectors and LAPACK's workspace
-#: of two, and on a GPU, whatever the precision, two more.
+#: Matrices in memory at the peak of a solve: the Laplacian, its eigenvectors and LAPACK's workspace
+#: of two. A GPU needs two more in either precision.
 _MATRICES = {"cpu": 4, "cuda": 6}
 
 
@@ -29,46 +26,18 @@ def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = to
     return _MATRICES.get(device.type, 4) * dtype.itemsize * num_nodes**2
 
 
-def available_bytes(device: torch.device) -> int:
-    """Memory free on a device now, with what PyTorch holds there but does not use.
-
-    Of the host's, no more than a scheduler or a container leaves to this process.
-    """
-    if device.type == "cuda":
-        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + idle
-    return min(_free_bytes(), granted_bytes())
-
-
-def _free_bytes() -> int:
-    """What the machine has left."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return _installed_bytes()
-
-
-def _installed_bytes() -> int:
-    """All memory there is, where nobody says how much is free; no limit where not even that."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return sys.maxsize
-
-
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
-    """Why a dense solve is out of the question here, or None if it is not."""
-    need, free = required_bytes(num_nodes, device, dtype), available_bytes(device)
+    """Why a dense solve is not possible here, or None if it is."""
+    need, free = required_bytes(num_nodes, device, dtype), memory.available_bytes(device)
     if device.type == "cpu" and num_nodes > CPU_LIMIT:
         return (
             f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,} and "
-            f"would need about {need / 2**30:.1f} GiB"
+            f"would need about {memory.gib(need)}"
         )
     if need > free:
         return (
-            f"a dense decomposition of {num_nodes:,} nodes needs about {need / 2**30:.1f} GiB "
-            f"on {device}, {free / 2**30:.1f} GiB are free"
+            f"a dense decomposition of {num_nodes:,} nodes needs about {memory.gib(need)} "
+            f"on {device}, {memory.gib(free)} are free"
         )
     return None
 
@@ -88,7 +57,7 @@ def solve(
     if reason:
         raise SpectrumError(f"{reason}; ask for fewer eigenpairs, k=…, with solver='chebyshev'.")
     if not mirrors:
-        # Made dense on the device: the host would need as much memory, and longer.
+        # Made dense on the device, which is faster and needs no memory on the host.
         values, vectors = torch.linalg.eigh(to_torch(laplacian, device, dtype).to_dense())
         if dtype != torch.float64:
             values, vectors = refined(laplacian, vectors)
@@ -105,7 +74,7 @@ def solve(
 
 
 def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
-    """``basis @ vectors`` for a basis with at most one entry a row: rows gathered and scaled."""
+    """``basis @ vectors`` for a basis with at most one entry per row: gather and scale rows."""
     rows, columns = basis.tocoo().coords
     source = np.zeros(basis.shape[0], dtype=np.int64)
     scale = np.zeros(basis.shape[0])

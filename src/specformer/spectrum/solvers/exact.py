@@ -14,15 +14,15 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-#: A known vector must be an eigenvector to this much, else it is left to the solver.
+#: Largest accepted error of a known eigenvector; a worse one is left to the solver.
 _EXACT = 1e-10
 
 
 @dataclass(frozen=True)
 class KnownVectors:
-    """Orthonormal eigenvectors with disjoint supports: one entry a node at most.
+    """Orthonormal eigenvectors with disjoint supports: at most one entry per node.
 
-    Shapes: column ``[n]`` (−1: the node is in none), entry ``[n]``.
+    Shapes: column ``[n]`` (−1: in no vector), entry ``[n]``.
     """
 
     column: np.ndarray

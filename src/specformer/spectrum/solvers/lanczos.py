@@ -15,8 +15,8 @@ import scipy.sparse.linalg as spla
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
-from specformer.spectrum.solvers import dense
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,11 @@ logger = logging.getLogger(__name__)
 _ACCURACY = 1e-11
 #: How many further eigenvalues are asked for beyond those wanted, to see where a group ends.
 _GUARD = 8
+#: Restarts of ARPACK. What takes more is better asked of another solver.
+_RESTARTS = 1000
+#: A group at the cut may bring so many times what was asked for, and so many pairs in any case.
+#: Every round finds few copies and is slower than the one before.
+_TIMES, _PAIRS = 4, 128
 
 
 def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> int:
@@ -35,28 +40,26 @@ def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> 
     return 8 * num_nodes * (4 * many + few) + 24 * nonzeros
 
 
-def solve(
-    laplacian: sp.csr_array, lowest: int, highest: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def solve(laplacian: sp.csr_array, lowest: int, highest: int) -> tuple[np.ndarray, np.ndarray]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
 
     Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
     """
     n = laplacian.shape[0]
     need = required_bytes(n, lowest, highest, laplacian.nnz)
-    free = dense.available_bytes(torch.device("cpu"))
+    free = memory.available_bytes(torch.device("cpu"))
     if need > free:
         raise SpectrumError(
-            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {need / 2**30:.1f} GiB "
-            f"with solver 'lanczos', {free / 2**30:.1f} GiB are free."
+            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {memory.gib(need)} "
+            f"with solver 'lanczos', {memory.gib(free)} are free."
         )
     shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     ends = []
     if lowest:
-        values, vectors = _top(shifted, lowest, seed)
+        values, vectors = _top(shifted, lowest)
         ends.append((1.0 - values, vectors))
     if highest:
-        values, vectors = _top(sp.csr_array(-shifted), highest, seed)
+        values, vectors = _top(sp.csr_array(-shifted), highest)
         ends.append((1.0 + values[::-1], vectors[:, ::-1]))
     values = np.concatenate([end[0] for end in ends])
     vectors = np.concatenate([end[1] for end in ends], axis=1)
@@ -65,12 +68,12 @@ def solve(
     return values, vectors
 
 
-def _top(matrix: sp.csr_array, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _top(matrix: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest ``count`` eigenpairs, descending, and all others equal to the last of them."""
     n = matrix.shape[0]
     if count + _GUARD >= n:
         raise SpectrumError(f"{count} of {n} eigenpairs are too many for solver='lanczos'.")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     values, vectors = _arpack(matrix, np.empty((n, 0)), count + _GUARD, generator)
     while True:
         cut = values[count - 1]
@@ -78,8 +81,12 @@ def _top(matrix: sp.csr_array, count: int, seed: int) -> tuple[np.ndarray, np.nd
         # anything above the cut hides in the orthogonal complement.
         group_ends = values[-1] < cut - EQUAL_TOLERANCE
         extra = _GUARD if group_ends else max(_GUARD, count // 2)
-        if vectors.shape[1] + extra >= n:
-            raise SpectrumError("the eigenvalue at the cut is repeated too often; use 'dense'.")
+        most = max(_TIMES * (count + _GUARD), _PAIRS)
+        if vectors.shape[1] + extra >= min(n, most):
+            raise SpectrumError(
+                f"the eigenvalue at the cut is repeated too often for solver='lanczos': "
+                f"{vectors.shape[1]} pairs were found, and its copies do not end."
+            )
         more_values, more_vectors = _arpack(matrix, vectors, extra, generator)
         missed = more_values >= cut - EQUAL_TOLERANCE
         if group_ends and not missed.any():
@@ -120,7 +127,7 @@ def _arpack(
                 v0=start,
                 ncv=min(n, basis),
                 tol=_ACCURACY,
-                maxiter=max(1000, 10 * n),
+                maxiter=_RESTARTS,
             )
         except spla.ArpackError as error:
             logger.info("lanczos: ARPACK stopped (%s)", error)

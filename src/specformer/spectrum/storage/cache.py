@@ -26,7 +26,7 @@ _VERSION = "specformer.spectrum-cache/2"
 
 
 def content(adjacency: sp.csr_array) -> str:
-    """What tells a graph from others: a hash of its edges and weights."""
+    """A hash of a graph's edges and weights."""
     digest = hashlib.sha256()
     digest.update(np.asarray(adjacency.shape, dtype=np.int64).tobytes())
     for part, dtype in (
@@ -66,14 +66,14 @@ def fetch(folder: str | Path, name: str, graph: str) -> Spectrum | None:
 
 
 def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:
-    """What a file holds; None where there is none, or where it is damaged: then it is removed."""
+    """Load a file; None if it does not exist or is damaged, and then it is removed."""
     if not path.exists():
         return None
     try:
         return load(path)
     except SpectrumError as error:
-        logger.warning("%s It is computed anew.", error)
-        with suppress(OSError):  # in a read-only folder it stays, and does not cost the solve
+        logger.warning("%s It is computed again.", error)
+        with suppress(OSError):  # a read-only folder must not stop the solve
             path.unlink()
         return None
 
@@ -81,7 +81,7 @@ def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:
 def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
     """Store a spectrum and return its file, or warn and return None.
 
-    A full disk or a read-only folder must not cost the solve.
+    A full disk or a read-only folder must not lose the result.
     """
     path = _path(folder, name)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-#: Bytes a chunk; two are on their way at once, each in the host's memory and on the device.
+#: Bytes per chunk; two are on their way at once, each in the host's memory and on the device.
 CHUNK = 2**27
 
 

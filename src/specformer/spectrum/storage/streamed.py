@@ -11,7 +11,7 @@ import torch
 
 from specformer.graphs import as_adjacency
 from specformer.spectrum.decompose import decompose
-from specformer.spectrum.solvers.dense import available_bytes
+from specformer.spectrum.memory import available_bytes
 from specformer.spectrum.spectrum import Spectrum
 from specformer.spectrum.storage import cache as spectrum_cache
 from specformer.spectrum.where import usable_device

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.solvers import dense
+from specformer.spectrum import memory
 from specformer.spectrum.solvers.chebyshev import blocks
 from specformer.spectrum.solvers.chebyshev.blocks import block_width, empty_block, fill_randomly
+from specformer.spectrum.solvers.chebyshev.filtering import Operator
 
-CPU = torch.device("cpu")
+
+def operator(size: int, dtype: torch.dtype) -> Operator:
+    return Operator(sp.csr_array((size, size)), torch.device("cpu"), dtype)
 
 
 def test_a_block_is_wider_than_what_is_asked_for() -> None:
@@ -21,10 +25,10 @@ def test_a_block_is_wider_than_what_is_asked_for() -> None:
 
 
 def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert empty_block(10, 3, torch.float32, CPU).shape == (10, 3)
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    assert empty_block(operator(10, torch.float32), 3).shape == (10, 3)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
     with pytest.raises(SpectrumError, match=r"that 3,000 vectors, 2\.2 GiB, are needed on cpu; 1"):
-        empty_block(100_000, 3_000, torch.float64, CPU)
+        empty_block(operator(100_000, torch.float64), 3_000)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

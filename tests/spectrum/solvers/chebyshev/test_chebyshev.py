@@ -15,8 +15,8 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
+from specformer.spectrum import memory
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
-from specformer.spectrum.solvers import dense
 from specformer.spectrum.solvers.chebyshev import chebyshev, degrees, filtering, subspace
 
 CPU = torch.device("cpu")
@@ -176,19 +176,22 @@ def kill_after(calls: int) -> Callable[[int, int], None]:
     return progress
 
 
-def test_a_killed_solve_goes_on(tmp_path: Path, products: list) -> None:
+def test_a_killed_solve_goes_on(
+    tmp_path: Path, products: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
     whole, _ = chebyshev.solve(LAPLACIAN, 40, 40)
     total = sum(operator.products for operator in products)
-    state, options = tmp_path / "state", {"save_every": 0.0}
+    state = tmp_path / "state"
     saved: list[int] = []
     for calls in (1, 2, 2):
         with pytest.raises(KilledError):
-            chebyshev.solve(LAPLACIAN, 40, 40, state=state, progress=kill_after(calls), **options)
+            chebyshev.solve(LAPLACIAN, 40, 40, state=state, progress=kill_after(calls))
         saved.append(len(list(tmp_path.iterdir())))
     assert saved[0] == 1
     assert saved[-1] >= 1
     products.clear()
-    values, vectors = chebyshev.solve(LAPLACIAN, 40, 40, state=state, **options)
+    values, vectors = chebyshev.solve(LAPLACIAN, 40, 40, state=state)
     assert sum(operator.products for operator in products) < total
     np.testing.assert_allclose(values, whole, atol=1e-12)
     assert max_residual(LAPLACIAN, torch.as_tensor(values), vectors) < 1e-9
@@ -196,10 +199,13 @@ def test_a_killed_solve_goes_on(tmp_path: Path, products: list) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "another solve's"])
-def test_a_damaged_state_is_ignored(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_state_is_ignored(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
     state = tmp_path / "state"
     with pytest.raises(KilledError):
-        chebyshev.solve(LAPLACIAN, 30, 0, state=state, save_every=0.0, progress=kill_after(1))
+        chebyshev.solve(LAPLACIAN, 30, 0, state=state, progress=kill_after(1))
     (file,) = tmp_path.iterdir()
     content = bytearray(file.read_bytes())
     if damage == "cut":
@@ -267,26 +273,34 @@ def test_overlapping_ends_are_refused() -> None:
 
 def test_no_convergence_is_our_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subspace, "_MAX_STEPS", 1)
-    with pytest.raises(SpectrumError, match=r"of \d+ eigenpairs had not converged after 1 steps"):
+    with pytest.raises(SpectrumError, match=r"eigenpairs stay above .*, after 1 steps"):
         chebyshev.solve(LAPLACIAN, 40, 0)
+
+
+def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subspace, "_MAX_STEPS", 12)
+    star = normalised_laplacian(closed_form("star", 6_000)[0])
+    message = r"at the cut has at least \d+ copies, and no end was found, after 12 steps; ask for"
+    with pytest.raises(SpectrumError, match=message):
+        chebyshev.solve(star, 10, 0)
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     size = (169_343, 5_000, 0, 2_484_941)
     assert 7 < chebyshev.required_bytes(*size, torch.float32) / 2**30 < 12
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
     refused = chebyshev.refusal(*size, torch.float32, CPU)
     assert refused is not None
     assert refused.startswith("5,000 eigenpairs of 169,343 nodes need about ")
     assert refused.endswith("GiB on cpu with solver 'chebyshev', 1.0 GiB are free")
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     with pytest.raises(SpectrumError, match=r"need about .* ask for fewer eigenpairs, k="):
         chebyshev.solve(LAPLACIAN, 10, 0)
 
 
 def test_a_null_space_too_large_for_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = sp.csr_array(sp.kron(sp.eye_array(20_000), np.array([[0.0, 1.0], [1.0, 0.0]])))
-    monkeypatch.setattr(dense, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
     message = (
         r"repeated so often that 20,000 vectors, 6\.0 GiB, are needed on cpu; 1\.0 GiB are free"
     )

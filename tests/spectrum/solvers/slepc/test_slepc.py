@@ -165,13 +165,17 @@ class TestBadSetups:
 
     def test_another_mpirun_that_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECFORMER_MPIRUN", "no-such-mpirun")
-        with pytest.raises(SpectrumError, match="SPECFORMER_MPIRUN=no-such-mpirun is no program"):
+        with pytest.raises(
+            SpectrumError, match="SPECFORMER_MPIRUN=no-such-mpirun is not a program"
+        ):
             slepc.solve(RING, 3, 0)
 
     def test_a_named_python_without_slepc(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECFORMER_MPIRUN", sys.executable)
         monkeypatch.setenv("SPECFORMER_MPI_PYTHON", "/no/python")
-        with pytest.raises(SpectrumError, match=r"MPI_PYTHON=/no/python is no Python .*PETSC_DIR"):
+        with pytest.raises(
+            SpectrumError, match=r"MPI_PYTHON=/no/python is not a Python .*PETSC_DIR"
+        ):
             slepc.solve(RING, 3, 0)
 
     def test_no_slepc_anywhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,10 +224,6 @@ class TestBadSetups:
     ) -> None:
         with pytest.raises(SpectrumError, match=r"elsewhere: .* set TMPDIR to a folder that all"):
             launch.launch([tmp_path / "elsewhere"], ranks=2)
-
-    def test_out_of_time(self, mpi: launch.Interpreter) -> None:
-        with pytest.raises(SpectrumError, match=r"not finished after 0\.2 seconds on 2 ranks"):
-            slepc.solve(RING, 3, 0, ranks=2, timeout=0.2)
 
     def test_an_eigenvalue_repeated_too_often(self, mpi: launch.Interpreter) -> None:
         laplacian = normalised_laplacian(closed_form("star", SIZE)[0])

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.solvers import dense
+from specformer.spectrum import memory
+from specformer.spectrum.solvers.chebyshev.filtering import Operator
 
 #: Columns handled at once where the product is used for sums only, or thrown away.
 WIDE = 1024
@@ -24,14 +25,15 @@ def block_width(count: int) -> int:
     return count + max(16, min(count // 4, 50 + count // 12))
 
 
-def empty_block(num_nodes: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def empty_block(operator: Operator, width: int) -> Tensor:
     """A block ``[n, width]`` to be filled, if there is memory for one this wide."""
+    num_nodes, dtype, device = operator.shape[0], operator.dtype, operator.device
     need = num_nodes * width * dtype.itemsize
-    free = dense.available_bytes(device)
+    free = memory.available_bytes(device)
     if need > free:
         raise SpectrumError(
             f"the eigenvalue at the cut is repeated so often that {width:,} vectors, "
-            f"{need / 2**30:.1f} GiB, are needed on {device}; {free / 2**30:.1f} GiB are free. "
+            f"{memory.gib(need)}, are needed on {device}; {memory.gib(free)} are free. "
             "Ask for fewer eigenpairs."
         )
     return torch.empty(num_nodes, width, dtype=dtype, device=device)

@@ -18,13 +18,14 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from specformer.errors import SpectrumError
+from specformer.spectrum import memory
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.gram import SLAB
-from specformer.spectrum.solvers import dense
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
 from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise
-from specformer.spectrum.solvers.chebyshev.subspace import Progress, Search
+from specformer.spectrum.solvers.chebyshev.subspace import Search
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile
 from specformer.spectrum.solvers.exact import known_vectors
 
@@ -52,12 +53,12 @@ def refusal(
 ) -> str | None:
     """Why there is no room for this solve, or None if there is."""
     need = required_bytes(num_nodes, lowest, highest, nonzeros, dtype)
-    free = dense.available_bytes(device)
+    free = memory.available_bytes(device)
     if need <= free:
         return None
     return (
-        f"{lowest + highest:,} eigenpairs of {num_nodes:,} nodes need about {need / 2**30:.1f} GiB "
-        f"on {device} with solver 'chebyshev', {free / 2**30:.1f} GiB are free"
+        f"{lowest + highest:,} eigenpairs of {num_nodes:,} nodes need about {memory.gib(need)} "
+        f"on {device} with solver 'chebyshev', {memory.gib(free)} are free"
     )
 
 
@@ -70,10 +71,8 @@ def solve(
     dtype: torch.dtype = torch.float64,
     degrees: np.ndarray | None = None,
     start: tuple[np.ndarray, Tensor] | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
     state: Path | None = None,
-    save_every: float | None = None,
 ) -> tuple[np.ndarray, Tensor]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
 
@@ -86,10 +85,8 @@ def solve(
             residual reached, :data:`~specformer.spectrum.solvers.chebyshev.subspace.RESIDUAL`.
         degrees: the nodes' degrees; needed for exact null spaces of weighted graphs.
         start: eigenvalues and eigenvectors of a similar graph to begin with.
-        seed: of the random columns.
         progress: called with the pairs converged and wanted.
         state: path stem of files that keep an unfinished solve; removed when it is done.
-        save_every: seconds between saves; :data:`SAVE_EVERY` if None.
 
     Returns:
         Eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]`` in ``dtype`` on ``device``.
@@ -100,7 +97,6 @@ def solve(
         raise SpectrumError(
             f"{refused}; ask for fewer eigenpairs, k=…, or solve on a larger device."
         )
-    interval = SAVE_EVERY if save_every is None else save_every
     order = _neighbours_close(laplacian)
     normalised = sp.csr_array(sp.eye_array(len(order), format="csr") - laplacian)[order][:, order]
     if degrees is not None:
@@ -109,12 +105,11 @@ def solve(
     for sign, count in ((1, lowest), (-1, highest)):
         if not count:
             continue
-        files.append(StateFile(_state_path(state, sign), interval))
+        files.append(StateFile(_state_path(state, sign), SAVE_EVERY))
         search = Search(
             Operator(sp.csr_array(sign * normalised), device, dtype),
             known_vectors(normalised, sign, degrees),
             count,
-            seed=seed,
             saves=files[-1],
             progress=_shifted(progress, 0 if sign > 0 else lowest, lowest + highest - count),
         )
@@ -157,7 +152,7 @@ def _state_path(stem: Path | None, sign: int) -> Path | None:
 
 
 def _shifted(progress: Progress | None, done: int, wanted: int) -> Progress:
-    """Progress of one end told as progress of both."""
+    """Report the progress of one end as progress of both."""
 
     def tell(converged: int, asked: int) -> None:
         if progress is not None:

@@ -26,10 +26,26 @@ LIFT = {torch.float32: 3e8, torch.float64: 1e15}
 _FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
 #: A lift this small never needs a limit.
 _HARMLESS = 1e3
-#: So many locked pairs, those that allow least at the cut, are asked what they allow.
+#: Number of locked pairs, the strictest at the cut, that limit degrees.
 _WORST = 64
-#: Residuals must fall by this power of e, on average, for a step to have brought something.
+#: A step makes progress if residuals fall by this power of e on average.
 _PROGRESS = 0.05
+
+
+def group_end(values: np.ndarray, count: int, equal: float) -> tuple[int, float]:
+    """How many of the largest values ``count`` comes to with all copies of the last, and the gap.
+
+    The gap is the distance to the next value, infinite if there is none.
+
+    Example:
+        >>> group_end(np.array([0.25, 1.0, 0.5, 0.5]), 2, 1e-8)
+        (3, 0.25)
+    """
+    descending = -np.sort(-values)
+    gaps = np.append(-np.diff(descending), np.inf)
+    last = min(count, len(values)) - 1
+    end = last + int(np.argmax(gaps[last:] > equal)) + 1
+    return end, float(gaps[end - 1])
 
 
 def lock_limits(
@@ -71,7 +87,7 @@ def allowed(
     tolerance: float,
     dtype: torch.dtype,
 ) -> np.ndarray:
-    """The largest degrees ``[m]`` for columns of these Ritz values that leave no noise to speak of.
+    """The largest degrees ``[m]`` for columns of these Ritz values that keep the noise small.
 
     Args:
         values: what the columns have, ``[m]``.
@@ -122,7 +138,7 @@ def _limit(
 
 
 class Watch:
-    """Notices that steps bring nothing: no pair converges, and residuals stay what they were.
+    """Notices a stall: no pair converges and residuals do not fall.
 
     Example:
         >>> watch = Watch(patience=2)
@@ -131,7 +147,7 @@ class Watch:
     """
 
     def __init__(self, patience: int = 3) -> None:
-        #: How often that has happened.
+        #: Number of stalls so far.
         self.stalls = 0
         self._patience = patience
         self._begin(-1, np.inf)
@@ -140,7 +156,7 @@ class Watch:
         self._waited, self._locked, self._level = 0, locked, level
 
     def stalled(self, locked: int, residuals: np.ndarray) -> bool:
-        """Told after every step; True after ``patience`` steps in a row without progress."""
+        """Call after every step; True after ``patience`` steps in a row without progress."""
         level = float(np.log(np.maximum(residuals, 1e-300)).mean())
         if locked != self._locked or level < self._level - _PROGRESS:
             self._begin(locked, level)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from specformer.spectrum.gram import gram, slabs
+from specformer.spectrum.solvers.chebyshev.blocks import fill_randomly
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,9 @@ def _cholesky_pass(block: Tensor, products: Tensor, generator: torch.Generator) 
     norms = products.diagonal().sqrt()
     lost = ~(norms > norms.max() * 1e-30)
     if bool(lost.any()):
-        _draw(block, lost.nonzero().flatten(), generator)
+        drawn = block[:, lost]
+        fill_randomly(drawn, generator)
+        block[:, lost] = drawn
         return
     scaled = products / norms.unsqueeze(0) / norms.unsqueeze(1)
     factor, failed = torch.linalg.cholesky_ex(scaled)
@@ -85,10 +88,3 @@ def _cholesky_pass(block: Tensor, products: Tensor, generator: torch.Generator) 
     identity = torch.eye(len(norms), dtype=torch.float64, device=block.device)
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False).mT
     rotate(block, inverse / norms.unsqueeze(1))
-
-
-def _draw(block: Tensor, columns: Tensor, generator: torch.Generator) -> None:
-    """Random numbers for these columns, of unit norm in expectation."""
-    shape = (block.shape[0], len(columns))
-    drawn = torch.randn(shape, generator=generator, dtype=block.dtype, device=block.device)
-    block[:, columns] = drawn / block.shape[0] ** 0.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,26 +12,26 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.gram import gram
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import (
     WIDE,
     block_width,
     empty_block,
     fill_randomly,
 )
-from specformer.spectrum.solvers.chebyshev.degrees import Watch, allowed, lock_limits, needed
-from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
-from specformer.spectrum.solvers.chebyshev.orthogonal import (
-    orthonormalise,
-    permute_columns,
-    rotate,
+from specformer.spectrum.solvers.chebyshev.degrees import (
+    Watch,
+    allowed,
+    group_end,
+    lock_limits,
+    needed,
 )
+from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
+from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise, permute_columns, rotate
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile, SubspaceState
 from specformer.spectrum.solvers.exact import KnownVectors
 
 logger = logging.getLogger(__name__)
-
-#: Told after every step: pairs that have converged, pairs wanted.
-Progress = Callable[[int, int], None]
 
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -40,9 +39,11 @@ RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
 _FIRST_LIFT = 1e6
 _MIN_DEGREE, _MAX_DEGREE = 6, 400
 _MAX_STEPS = 100
-#: How often a stalled solve is helped before it gives up.
+#: Of the random columns: the same solve gives the same numbers.
+_SEED = 0
+#: Number of attempts to help a stalled solve before it gives up.
 _MAX_STALLS = 4
-#: For so many steps the edge is where random probes put it, whatever Ritz values say.
+#: In the first steps random probes set the edge, not the Ritz values.
 _TRUSTING = 2
 
 
@@ -58,7 +59,6 @@ class Search:
         known: KnownVectors,
         count: int,
         *,
-        seed: int,
         saves: StateFile,
         progress: Progress,
     ) -> None:
@@ -68,7 +68,7 @@ class Search:
         self.steps = 0
         self._saves = saves
         self._progress = progress
-        self._generator = torch.Generator(operator.device).manual_seed(seed)
+        self._generator = torch.Generator(operator.device).manual_seed(_SEED)
         dtype = operator.dtype
         self._tolerance, self._equal = RESIDUAL[dtype], EQUAL[dtype]
         self._basis = torch.empty(0)
@@ -91,7 +91,7 @@ class Search:
             self._begin(start)
         for self.steps in range(_MAX_STEPS):
             self._lock()
-            end, guard = self._group_end()
+            end, guard = group_end(self._values, self.count, self._equal)
             self._progress(min(self._locked, end), end)
             if end < len(self._values) and self._settled(end, guard):
                 return self._take(end)
@@ -105,8 +105,7 @@ class Search:
                 self._unstick(end)
             else:
                 self._improve(end)
-        missing = f"{end - self._locked:,} of {end:,} eigenpairs had not converged"
-        raise SpectrumError(f"chebyshev: {missing} after {_MAX_STEPS} steps.")
+        raise self._failure(end)
 
     # --- the block ------------------------------------------------------------------------------
 
@@ -125,15 +124,11 @@ class Search:
 
     def _allocate(self, width: int) -> None:
         """A basis of known vectors and random columns."""
-        self._basis = self._room(width)
+        self._basis = empty_block(self.operator, width)
         self._locked = self.known.count
         self.known.write(self._basis)
         fill_randomly(self._active, self._generator)
         self._values, self._residuals = np.ones(width), np.zeros(width)
-
-    def _room(self, width: int) -> Tensor:
-        operator = self.operator
-        return empty_block(operator.shape[0], width, operator.dtype, operator.device)
 
     def _begin(self, start: Tensor | None) -> None:
         n, found = self.operator.shape[0], self.known.count
@@ -148,7 +143,7 @@ class Search:
             self._filter_first()
 
     def _probe(self) -> None:
-        """Ask random vectors where the cut and the end of the block lie."""
+        """Estimate from random vectors where the cut and the end of the block lie."""
         ranks = (self.count, self._basis.shape[1])
         self._cut, self._estimate = estimate_values(self.operator, ranks, self._generator)
 
@@ -168,7 +163,7 @@ class Search:
         n, width = self._basis.shape
         extra = min(n - width, max(width - self.count, 16))
         logger.debug("chebyshev: %d columns are too few, %d more", width, extra)
-        wider = self._room(width + extra)
+        wider = empty_block(self.operator, width + extra)
         wider[:, :width] = self._basis
         self._basis = wider
         fill_randomly(self._basis[:, width:], self._generator)
@@ -184,13 +179,10 @@ class Search:
         return self._residuals[self._locked :][: max(wanted, 1)]
 
     def _unstick(self, end: int) -> None:
-        """Change something where steps bring nothing, and say so."""
+        """Rotate or widen the block when steps make no progress."""
         stalls, pending = self._watch.stalls, len(self._pending(end))
         if stalls > _MAX_STALLS:
-            raise SpectrumError(
-                f"chebyshev: {pending:,} of {end:,} eigenpairs stay above a residual of "
-                f"{self._tolerance:.0e}, after {self.steps} steps."
-            )
+            raise self._failure(end)
         change = "rotating all pairs anew" if stalls % 2 else "widening the block"
         logger.info("chebyshev: step %d, %d pairs stay behind: %s", self.steps, pending, change)
         if stalls % 2:
@@ -198,6 +190,16 @@ class Search:
             self._ritz()
         else:
             self._widen()
+
+    def _failure(self, end: int) -> SpectrumError:
+        """Why the search ends without an answer."""
+        missing, after = end - self._locked, f"after {self.steps + 1} steps"
+        why = f"{missing:,} of {end:,} eigenpairs stay above a residual of {self._tolerance:.0e}"
+        if missing <= 0:
+            copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
+            why = f"the eigenvalue at the cut has at least {copies:,} copies, and no end was found"
+            after += "; ask for fewer eigenpairs, so that it is not among them"
+        return SpectrumError(f"chebyshev: {why}, {after}.")
 
     # --- one step -------------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class Search:
         likely = np.maximum(values, self._cut) if self.steps < _TRUSTING else values
         rate = growth(likely, edge)
         target = 0.3 * self._lock_limits(cut, edge)
-        if wanted <= 0:  # only the pair after the group is in doubt
+        if wanted <= 0:  # only the pair after the group has not converged
             wanted = 1
             target[0] = max(0.05 * (cut - values[0]), target[0])
         need = needed(residuals, target, rate, wanted)
@@ -275,15 +277,15 @@ class Search:
         self._residuals[self._locked :] = residuals.cpu().numpy()
 
     def _lock_limits(self, cut: float, edge: float) -> np.ndarray:
-        values, dtype = self._values[self._locked :], self.operator.dtype
-        return lock_limits(values, cut, edge, self._tolerance, dtype)
+        values = self._values[self._locked :]
+        return lock_limits(values, cut, edge, self._tolerance, self.operator.dtype)
 
     def _lock(self) -> None:
         """Move converged pairs to the front of the active block and count them as locked."""
         values, residuals = self._values[self._locked :], self._residuals[self._locked :]
         cut = self._value_at(self.count)
         done = residuals <= self._tolerance
-        if not done[values >= cut].all():  # those that still converge must not suffer
+        if not done[values >= cut].all():  # locking these must not disturb the others
             done &= residuals <= self._lock_limits(cut, self._damped)
         if not done.any():
             return
@@ -299,14 +301,6 @@ class Search:
     def _reach_needed(self) -> float:
         """A random column meets an eigenvector at about 1/√n: lift that far above the rest."""
         return math.log(math.sqrt(self.operator.shape[0])) + 4.0
-
-    def _group_end(self) -> tuple[int, float]:
-        """How many pairs the cut brings along, and how far below them the next one lies."""
-        values = -np.sort(-self._values)
-        gaps = np.append(-np.diff(values), np.inf)
-        last = min(self.count, len(values)) - 1
-        end = last + int(np.argmax(gaps[last:] > self._equal)) + 1
-        return end, float(gaps[end - 1])
 
     def _settled(self, end: int, guard: float) -> bool:
         """Whether all pairs up to the cut are locked and the next one surely lies beyond it."""

@@ -1,4 +1,4 @@
-r"""An unfinished solve on disk, so that one that was killed goes on where it stood."""
+r"""An unfinished solve on disk, so that a killed one continues where it stopped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StateFile:
         return self.path is not None and time.monotonic() - self._last >= self._every
 
     def save(self, state: SubspaceState) -> None:
-        """Write a state, atomically and with a checksum; where that fails the solve goes on."""
+        """Write a state, atomically and with a checksum; if that fails the solve goes on."""
         assert self.path is not None
         tensors = {
             "basis": state.basis,
@@ -62,7 +62,7 @@ class StateFile:
         self._last = time.monotonic()
 
     def finish(self, state: Callable[[], SubspaceState]) -> None:
-        """Save once more where an earlier save shows that it is worth it: the other end follows."""
+        """Save the finished end if this solve has saved before: the other end follows."""
         if self.path is not None and self.path.exists():
             self.save(state())
 

@@ -1,4 +1,4 @@
-r"""Run the program of :mod:`.program` over MPI: its Python, its ranks, what they say."""
+r"""Run :mod:`.program` over MPI: find its Python, start its ranks, read their output."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from specformer.errors import SpectrumError
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.slepc import program
 
 logger = logging.getLogger(__name__)
-
-#: Told the pairs converged and wanted.
-Progress = Callable[[int, int], None]
 
 #: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
 PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
@@ -31,7 +28,7 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import slepc4py, petsc4py, numpy"
 _MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 _SECONDS_TO_END = 5.0
-#: So many of mpirun's own lines are kept: its reason for stopping comes first.
+#: Number of mpirun's own lines that are kept: its reason for stopping comes first.
 _LINES = 50
 
 
@@ -47,31 +44,25 @@ def launch(
     folders: Sequence[Path],
     ranks: int,
     hostfile: str | Path | None = None,
-    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Run the program over these problems and wait for it."""
     command, environment = _command(ranks, hostfile)
     logger.debug("slepc: %s", " ".join(command))
-    heard = _Heard(progress)
-    with _running([*command, *map(str, folders)], environment, timeout) as (process, expired):
+    output = _Output(progress)
+    with _running([*command, *map(str, folders)], environment) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            heard.take(line)
+            output.take(line)
         status = process.wait()
-    if expired.is_set():
-        raise SpectrumError(
-            f"SLEPc had not finished after {timeout:g} seconds on {ranks} ranks; allow more time, "
-            "more ranks or fewer eigenpairs."
-        )
-    if heard.failures:
-        raise SpectrumError(f"SLEPc stopped: {heard.failures[0]}.")
+    if output.failures:
+        raise SpectrumError(f"SLEPc stopped: {output.failures[0]}.")
     if status != 0:
-        raise SpectrumError(f"mpirun ended with status {status}: {heard.reason()}.")
+        raise SpectrumError(f"mpirun ended with status {status}: {output.reason()}.")
 
 
-class _Heard:
-    """What the ranks say, lines with a mark, and what mpirun says of them."""
+class _Output:
+    """Output of the ranks, which is marked, and of mpirun, which is not."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress
@@ -111,7 +102,7 @@ def find_python() -> Interpreter:
                 return Interpreter(path, variables)
     if named:
         raise SpectrumError(
-            f"SPECFORMER_MPI_PYTHON={named} is no Python with numpy, petsc4py and slepc4py; "
+            f"SPECFORMER_MPI_PYTHON={named} is not a Python with numpy, petsc4py and slepc4py; "
             "correct it, or set PETSC_DIR and SLEPC_DIR if it needs these to find them."
         )
     raise SpectrumError(
@@ -141,7 +132,7 @@ def _has_slepc(path: str, variables: dict[str, str]) -> bool:
 
 
 def _environment(python: str) -> dict[str, str]:
-    """Our environment, without what would mislead another Python."""
+    """Our environment, without variables that are meant for this Python only."""
     environment = dict(os.environ)
     if python != sys.executable:
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
@@ -158,13 +149,13 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
     named = os.environ.get("SPECFORMER_MPIRUN")
     starter = shutil.which(named) if named else shutil.which("mpirun") or shutil.which("mpiexec")
     if starter is None:
-        missing = f"SPECFORMER_MPIRUN={named} is no program" if named else "mpirun was not found"
+        missing = f"SPECFORMER_MPIRUN={named} is not a program" if named else "mpirun was not found"
         raise SpectrumError(
             f"{missing}: solver='slepc' needs an MPI; install one (Debian: apt install {PACKAGES}) "
             "or name its mpirun in SPECFORMER_MPIRUN."
         )
     python = find_python()
-    # Variables go along as arguments of env: no two MPIs agree on how to hand them to machines.
+    # Variables are arguments of env: every MPI has its own way to pass them to other machines.
     variables = {"OMP_NUM_THREADS": "1", **python.variables}
     for name in ("PETSC_DIR", "SLEPC_DIR", "PETSC_OPTIONS"):
         if name in os.environ:
@@ -178,7 +169,7 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
 
 def _mpi_settings(*, local: bool) -> dict[str, str]:
     """Settings of Open MPI, which others ignore."""
-    settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # a rank that waits does not hold up others
+    settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # a waiting rank frees its core
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # as in most containers
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if local:
@@ -199,14 +190,8 @@ def _scheduled() -> bool:
 
 
 @contextmanager
-def _running(
-    command: list[str], environment: dict[str, str], timeout: float | None
-) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
-    """A process that is gone when the block is left, however it is left.
-
-    The event tells whether it was stopped because its time was up.
-    """
-    expired = threading.Event()
+def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone when the block is left, however it is left."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -218,17 +203,9 @@ def _running(
         start_new_session=True,
     )
 
-    def stop() -> None:
-        expired.set()
-        process.terminate()
-
-    timer = threading.Timer(threading.TIMEOUT_MAX if timeout is None else timeout, stop)
-    timer.daemon = True
-    timer.start()
     try:
-        yield process, expired
+        yield process
     finally:
-        timer.cancel()
         _end(process)
 
 

@@ -2,7 +2,7 @@ r"""The MPI program behind :mod:`.slepc`: ``mpirun -n RANKS python program.py FO
 
 It needs numpy, petsc4py and slepc4py only, so that any Python that has them can run it. Each folder
 holds a problem and receives its answer. Every rank reads and writes its own rows. When standard
-input ends, whoever waits for the answer is gone, and so are the ranks and the folders.
+input ends, the process that waits for the answer has died: the ranks stop and remove the folders.
 
 A Krylov method started from one vector can miss copies of a repeated eigenvalue. So what was found
 is deflated and the rest searched again, until nothing at or before the cut is left.
@@ -35,7 +35,7 @@ _BASIS, _GROWTH = 40, 500
 
 
 class RefusedError(Exception):
-    """No answer for a reason that all ranks found at once; other problems may still be solved."""
+    """All ranks agree that this problem has no answer; other problems may still be solved."""
 
 
 def main(folders: list[str]) -> None:
@@ -60,7 +60,7 @@ def main(folders: list[str]) -> None:
 
 
 def end_with_parent(folders: list[str]) -> None:
-    """Wait for the end of standard input, a sign that whoever started us died; leave nothing."""
+    """Wait for the end of standard input, which says that our parent died; remove all folders."""
     while os.read(0, 1):
         pass
     for folder in folders:
@@ -127,7 +127,7 @@ def read_laplacian(folder: Path, problem: dict[str, Any]) -> Any:
 class Moved:
     r"""The operator :math:`L + \sigma S S^\top`: eigenvectors S known beforehand are moved away.
 
-    S has at most one entry a row, so this costs next to nothing however many they are.
+    S has at most one entry per row, so this is cheap for any number of vectors.
     """
 
     def __init__(self, laplacian: Any, known: Any, shift: float) -> None:
@@ -162,7 +162,7 @@ class End:
         first, last = laplacian.getOwnershipRange()
         self.column = np.array(np.load(folder / f"column-{end}.npy", mmap_mode="r")[first:last])
         self.entry = np.array(np.load(folder / f"entry-{end}.npy", mmap_mode="r")[first:last])
-        self.generator = np.random.default_rng([problem["seed"], laplacian.comm.rank])
+        self.generator = np.random.default_rng([0, laplacian.comm.rank])
         self.moved: Moved | None = None
         self.operator = self._operator() if self.num_known else laplacian
         #: What was found: values counted from this end, λ or 2 − λ, and vectors.
@@ -221,7 +221,7 @@ class End:
         del self.values[count:], self.vectors[count:]
 
     def _ask(self, extra: int, edge: float = np.inf) -> None:
-        """Find further pairs, orthogonal to those at hand; what lies beyond the edge is no use."""
+        """Find further pairs, orthogonal to those found; pairs beyond the edge are not needed."""
         extra = min(extra, self.num_nodes - self.num_known - len(self.values))
         solver = self._krylov(extra, ACCURACY, edge)
         for place in range(solver.getConverged()):
@@ -340,7 +340,7 @@ def run() -> None:
         reason = (str(error).splitlines() or [""])[0].strip().rstrip(".")
         kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
         say("error", f"{kind}{reason} (on {socket.gethostname()})")
-        # Without MPI's farewell, so that mpirun stops the ranks that wait for this one.
+        # Skip MPI_Finalize: mpirun then stops the ranks that wait for this one.
         os._exit(1)
 
 

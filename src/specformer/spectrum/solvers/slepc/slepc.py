@@ -1,7 +1,7 @@
 r"""Eigenpairs at either end by SLEPc over MPI, on the cores of one machine or of many.
 
 The solve is a program of its own (:mod:`.program`), fed by files and started by ``mpirun``
-(:mod:`.launch`): our process needs no MPI, and that one needs neither torch nor this package.
+(:mod:`.launch`). Our process needs no MPI, and the program needs neither torch nor this package.
 It may run under another Python, such as the system's, which has Debian's petsc4py and slepc4py.
 """
 
@@ -18,10 +18,11 @@ import scipy.sparse as sp
 from specformer.errors import SpectrumError
 from specformer.files import write_json
 from specformer.spectrum.distinct import EQUAL_TOLERANCE
+from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.exact import known_vectors
-from specformer.spectrum.solvers.slepc.launch import Progress, launch
+from specformer.spectrum.solvers.slepc.launch import launch
 
-#: Below this many rows a rank costs more than it brings.
+#: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
 
 
@@ -33,8 +34,6 @@ def solve(
     degrees: np.ndarray | None = None,
     ranks: int | None = None,
     hostfile: str | Path | None = None,
-    timeout: float | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
@@ -44,11 +43,9 @@ def solve(
         lowest: how many pairs from the low end.
         highest: how many from the high end.
         degrees: the nodes' degrees; needed for exact null spaces of weighted graphs.
-        ranks: MPI processes; by default one a core, or what the cluster's scheduler grants.
+        ranks: MPI processes; by default one per core, or as many as the cluster's scheduler grants.
         hostfile: machines to run on, in the format of ``mpirun``. They must share the folder for
             temporary files (``TMPDIR``).
-        timeout: seconds after which the ranks are stopped.
-        seed: of the start vectors.
         progress: called with the pairs converged and wanted.
 
     Returns:
@@ -57,8 +54,8 @@ def solve(
     ranks = _default_ranks(laplacian.shape[0]) if ranks is None else ranks
     with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
         folder = Path(name)
-        write_problem(folder, laplacian, lowest, highest, degrees, ranks, seed)
-        launch([folder], ranks, hostfile, timeout, progress)
+        write_problem(folder, laplacian, lowest, highest, degrees, ranks)
+        launch([folder], ranks, hostfile, progress)
         return read_answer(folder)
 
 
@@ -69,7 +66,6 @@ def write_problem(
     highest: int,
     degrees: np.ndarray | None = None,
     ranks: int = 1,
-    seed: int = 0,
 ) -> None:
     """Write what the ranks will read: the matrix, null spaces known beforehand, the question."""
     n = laplacian.shape[0]
@@ -79,7 +75,7 @@ def write_problem(
         )
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
-    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks, "seed": seed}
+    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks}
     problem["equal"] = EQUAL_TOLERANCE
     normalised = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     for end, sign, count in (("lowest", 1, lowest), ("highest", -1, highest)):
@@ -93,7 +89,7 @@ def write_problem(
 
 
 def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Put together what the ranks wrote."""
+    """Read and join what the ranks wrote."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     if answer["refused"]:
         raise SpectrumError(
@@ -109,7 +105,7 @@ def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     np.concatenate(parts, out=vectors)
     below, above = vectors[:, :low], vectors[:, low:]
     if below.size and above.size:
-        # Each end is accurate by itself; where they come near each other, not quite orthogonal.
+        # Each end is accurate by itself, but the two are not quite orthogonal if they come close.
         above -= below @ (below.T @ above)
         above /= np.linalg.norm(above, axis=0)
     return values, vectors

@@ -11,8 +11,8 @@ from tests.spectrum.known_graphs import SMALL
 
 from specformer import decompose
 from specformer.errors import SpectrumError
-from specformer.spectrum.solvers import dense
-from specformer.spectrum.solvers.control_groups import granted_bytes
+from specformer.spectrum import memory
+from specformer.spectrum.memory import granted_bytes
 
 GIB = 2**30
 
@@ -72,7 +72,7 @@ def test_no_groups_are_no_limit(tmp_path: Path) -> None:
 
 
 def test_what_is_granted_bounds_a_solve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "granted_bytes", lambda: 1000)
-    assert dense.available_bytes(torch.device("cpu")) == 1000
+    monkeypatch.setattr(memory, "granted_bytes", lambda: 1000)
+    assert memory.available_bytes(torch.device("cpu")) == 1000
     with pytest.raises(SpectrumError, match="needs about"):
         decompose(SMALL["grid"])

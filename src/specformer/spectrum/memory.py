@@ -1,9 +1,12 @@
-r"""Memory that a scheduler or a container leaves to this process, however much the machine has."""
+r"""Memory that is free for this process, on the host or on a GPU."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path, PurePosixPath
+
+import torch
 
 _OWN = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
@@ -15,11 +18,49 @@ _FILES = {
 }
 
 
-def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
-    """What is left in the control groups of this process; no limit where there are none.
+def available_bytes(device: torch.device) -> int:
+    """Memory free on a device now, with what PyTorch holds there but does not use.
 
-    Every group above its own has a limit too, and the least that is left in any of them counts.
-    Cached files are free: the kernel gives them up first.
+    On the host, at most what a scheduler or a container grants to this process.
+    """
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + idle
+    return min(_free_bytes(), granted_bytes())
+
+
+def _free_bytes() -> int:
+    """Free memory of the machine."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return _installed_bytes()
+
+
+def _installed_bytes() -> int:
+    """All memory of the machine, if free memory is unknown; no limit if that is unknown too."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
+
+
+def gib(count: float) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> gib(3 * 2**29)
+        '1.5 GiB'
+    """
+    return f"{count / 2**30:.1f} GiB"
+
+
+def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
+    """Memory left in the control groups of this process; no limit if it is in no group.
+
+    Groups above its own have limits too; the smallest remainder counts. Cached files count as
+    free: the kernel drops them first.
 
     Args:
         own: which groups the process is in.
