@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -14,13 +15,20 @@ from specformer.experiments import graph_recipe as many_recipes
 from specformer.experiments import node_recipe as recipes
 from specformer.experiments.graph_models import GRAPH_MODELS, graph_model
 from specformer.experiments.graph_recipe import graph_recipe, graph_recipes_for
-from specformer.experiments.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
+from specformer.experiments.node_recipe import (
+    NODE_MODELS,
+    NodeModel,
+    node_model,
+    node_recipe,
+    recipes_for,
+)
 from specformer.experiments.recipe_book import NAMED, RecipeBook
 from specformer.experiments.table2 import table2
 from specformer.experiments.table3 import table3
 from specformer.experiments.tables import table_grid
 from specformer.experiments.train_molecules import train_molecules
 from specformer.graphs import write_graph_set, write_npz
+from specformer.nn import Specformer
 from specformer.training.progress import Silent
 
 WRITTEN, MANY = (RecipeBook(file).written for file in ("nodes.yaml", "molecules.yaml"))
@@ -50,6 +58,19 @@ def test_every_recipe_builds_its_model(name, model, dataset):
     chosen, recipe = node_recipe(name, dataset, model=model)
     assert chosen == name
     node_model(model, recipe, 5, 3)
+
+
+def test_the_default_recipe_is_the_class_without_further_words():
+    assert "model" not in WRITTEN["default"]  # said once, by the class
+    default = asdict(node_recipe("default", "a graph of one's own")[1].model)
+    assert default == asdict(NodeModel())
+    given = inspect.signature(Specformer).parameters
+    width = default.pop("hidden_channels")
+    assert default == {name: given[name].default for name in default}
+    unset = {name for name in given if name not in default}
+    assert unset == {"in_channels", "hidden_channels", "out_channels", "bases", "bias"}
+    recipe = node_recipe("default", "a graph of one's own")[1]
+    assert node_model("specformer", recipe, 5, 3).config == Specformer(5, width, 3).config
 
 
 def test_a_baseline_may_have_a_best_recipe(tuned_gcn):
