@@ -100,6 +100,6 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
-    axis.set_xlabel("sum of squared errors")
+    axis.set_xlabel("sum of squared errors, logarithmic scale")
     keyed(figure, axis, columns=7 if len(models) < 5 else 4, handle=1.0)
     return figure
