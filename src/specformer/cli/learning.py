@@ -138,7 +138,7 @@ def train(
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
     from specformer.experiments.source_kind import source_kind, source_name
-    from specformer.experiments.training_job import RUNS, job_settings
+    from specformer.experiments.training_job import RUNS, full_changes, job_settings
     from specformer.training.environment import choose_device
 
     refuse_taken(out)
@@ -166,7 +166,7 @@ def train(
         "recipe": recipe,
         "runs": RUNS[kind] if runs is None else runs,
         **own.get(kind, {}),
-        "set": assignments or [],
+        "set": full_changes(kind, model, assignments or []),
         "seed": seed,
         "device": str(choose_device(device)),
         **({"tensorboard": True} if tensorboard else {}),

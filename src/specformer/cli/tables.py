@@ -37,6 +37,7 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specformer.experiments.source_kind import Kind
     from specformer.training.run_folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
@@ -47,6 +48,8 @@ _OPTIONS = {
     4: ("datasets", "runs"),
 }
 _KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
+#: Whose recipes a table's runs have.
+_SETTINGS: dict[int, Kind] = {1: "filters", 2: "nodes", 3: "molecules", 4: "nodes"}
 #: Those that take hours, and go on from checkpoints in their folder.
 _CHECKPOINTED = (3, 4)
 
@@ -94,6 +97,7 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
+    from specformer.experiments.training_job import full_changes
     from specformer.training.environment import choose_device
 
     given = {
@@ -128,7 +132,7 @@ def table(
         "table": number,
         "recipes": recipes,
         **{option: given[option] for option in _OPTIONS[number]},
-        "set": assignments or [],
+        "set": full_changes(_SETTINGS[number], None, assignments or []),
         "seed": seed,
         "device": str(target),
         "repeat": repeat_command(),

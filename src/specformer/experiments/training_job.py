@@ -2,7 +2,7 @@ r"""What ``specformer train`` does, from a run's configuration: the source decid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from specformer.baselines.graph_level import GRAPH_BASELINES
 from specformer.errors import ConfigError, check_known
-from specformer.experiments.graph_recipe import graph_recipe
-from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
+from specformer.experiments.graph_recipe import BaselineRecipe, GraphRecipe, graph_recipe
+from specformer.experiments.node_recipe import NODE_MODELS, NodeRecipe, node_recipe
 from specformer.experiments.node_recipe import refuse_idle_settings as refuse_idle_node_settings
-from specformer.experiments.signal_recipe import MODELS, signal_recipe
+from specformer.experiments.signal_recipe import MODELS, SignalRecipe, signal_recipe
 from specformer.experiments.signal_recipe import refuse_idle_settings as refuse_idle_signal_settings
 from specformer.experiments.source_kind import Kind, source_kind
 from specformer.experiments.starting_point import StartingPoint
@@ -23,6 +24,7 @@ from specformer.experiments.train_molecules import save_graph_models, train_mole
 from specformer.experiments.train_nodes import save_models, train_nodes
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
+from specformer.training.recipe import full_keys
 from specformer.training.run_folder import CHECKPOINT, RunFolder
 
 #: How many runs there are unless someone says; None for all signals, and for ten splits of nodes
@@ -38,6 +40,23 @@ class Trained:
     result: dict[str, Any]
     arrays: dict[str, np.ndarray]
     save: Callable[[RunFolder], None]
+
+
+def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> list[str]:
+    """Changes of a recipe with whole keys, see :func:`specformer.training.recipe.full_keys`.
+
+    Without a model, groups of all models count.
+
+    Example:
+        >>> full_changes("nodes", "gcn", ["dropout=0.2"])
+        ['baseline.dropout=0.2']
+    """
+    if kind == "filters":
+        return full_keys(SignalRecipe, changes)
+    if kind == "nodes":
+        unused = {None: (), "specformer": ("baseline",)}.get(model, ("model",))
+        return full_keys(NodeRecipe, changes, unused)
+    return full_keys(BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe, changes)
 
 
 def job_settings(config: Mapping[str, Any]) -> dict[str, Any]:

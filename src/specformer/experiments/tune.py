@@ -16,6 +16,7 @@ from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.node_search import NodeTrials
 from specformer.experiments.search import BEST, Search
 from specformer.experiments.source_kind import source_kind
+from specformer.experiments.training_job import full_changes
 from specformer.files import write_text
 from specformer.training.progress import Progress, Silent
 
@@ -83,7 +84,7 @@ def tune(
     common: dict[str, Any] = {
         "model": model,
         "recipe": recipe,
-        "assignments": assignments,
+        "assignments": full_changes(kind, model, assignments),
         "data": data,
         "cache": cache,
         "device": device,
