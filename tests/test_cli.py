@@ -26,7 +26,7 @@ from specformer import cli
 from specformer.cli.options import parse_images, split_names
 from specformer.datasets import photographs, target_filter
 
-COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
+COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report", "results")
 SPECTRUM_KEYS = {
     "num_nodes", "num_eigenpairs", "solver", "seconds", "max_residual", "max_orthogonality_error",
     "components", "distinct_eigenvalues",
@@ -189,6 +189,36 @@ def test_progress_goes_to_stderr(call, here):
     assert "decomposing grid-4x4" in err
     assert "\x1b" not in out + err
     assert "decomposing" not in out
+
+
+def test_the_first_words_come_before_heavy_packages(tmp_path):
+    program = (
+        "import sys; sys.argv = ['specformer', 'train', 'absent.npz']\n"
+        "import typer; typer.echo = lambda text, **_: sys.exit(f'{text} {sorted(sys.modules)}')\n"
+        "from specformer.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr.startswith("Reading absent.npz. [")
+    assert not {"'torch'", "'numpy'", "'scipy'"} & set(done.stderr.strip("[]").split(", "))
+
+
+def test_train_says_what_it_reads_and_inspect_says_the_same(call, scene):
+    settings = ("--model", "gcn", "--runs", "2", "--set", "epochs=1", "--out", "run")
+    status, _, err = call("train", "mine.npz", *settings)
+    assert status == 0, err
+    first, *read = [line for line in err.splitlines() if "--set" not in line][:5]
+    assert first == "Reading mine.npz."
+    assert read[0] == "mine: 20 nodes, 20 edges, 1 component, 20 features"
+    assert read[1] == "  2 classes: 0 (10), 1 (10)"
+    assert read[2] == "  split: random-60-20-20, 12 training, 4 validation, 4 test; 2 runs"
+    assert read[3] == "  model: gcn, recipe default, on cpu"
+    _, out, _ = call("inspect", "mine.npz")
+    assert out.splitlines()[:2] == read[:2]
+    found = only_json(call("inspect", "mine.npz", "--json"))
+    assert found["classes"] == {"0": 10, "1": 10}
 
 
 def test_the_cache_is_used(call, here):
@@ -565,7 +595,7 @@ def test_a_configuration_that_no_run_can_have_is_not_resumed(
     whole |= {"set": [], "seed": 0, "device": "cpu", "repeat": "specformer train mine.npz"}
     (scene / "stopped").mkdir()
     (scene / "stopped" / "config.yaml").write_text(yaml.safe_dump({**whole, key: value}))
-    status, out, err = call("resume", "stopped")
+    status, out, err = call("resume", "stopped", "-q")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
 
@@ -639,7 +669,9 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
     arguments, call, scene, monkeypatch
 ):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    assert call(*arguments) == (2, "", "Error: .: may not be written to.\n")
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[1:] == ["Error: .: may not be written to."]  # after the first words
 
 
 def test_two_processes_do_not_run_in_one_folder(call, scene):

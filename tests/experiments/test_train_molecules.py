@@ -151,15 +151,15 @@ class StoppedError(Exception):
     pass
 
 
-class StopsIn:
-    """Progress that raises in one of the stages."""
+class StopsIn(Silent):
+    """Progress that raises in one of the stages that train."""
 
     def __init__(self, stage: int) -> None:
         self.stages = stage
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
-        self.stages -= 1
+        self.stages -= total > 1
 
         def update(done: int, figure: float) -> None:
             if self.stages == 0 and done == 1:

@@ -54,7 +54,7 @@ def bench(
     """
     from specformer.benchmarks.record import record
     from specformer.benchmarks.suites import bench as run
-    from specformer.experiments.terminal import progress_bars
+    from specformer.experiments.progress_display import progress_bars
     from specformer.training.environment import choose_device
 
     target = choose_device(device)

@@ -1,4 +1,4 @@
-"""Commands that look: at a spectrum, at a run."""
+"""Commands that look: at a source, at a spectrum, at a run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,30 @@ from specformer.cli.options import (
     Device,
     Json,
     Quiet,
+    first_words,
     parse_pair,
     print_json,
     spectra_folder,
 )
 from specformer.errors import ConfigError
+
+
+def inspect(
+    source: Annotated[
+        str, typer.Argument(help="What `train` takes: a graph, molecules or signals.")
+    ],
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Say what `train` would read of a source: sizes, classes, targets, splits."""
+    from specformer.experiments.inspection import inspect_source
+    from specformer.experiments.overview import in_words
+
+    found = inspect_source(source, data)
+    if json_output:
+        print_json(found)
+    else:
+        typer.echo(in_words(found))
 
 
 def spectrum(
@@ -59,15 +78,18 @@ def spectrum(
     ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
+    pairs = parse_pair(k)
+    if plot and plot.suffix.lower() != ".png":
+        raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
+    first_words(f"Reading {source}.", quiet or json_output)
     from specformer.experiments.graph_source import graph_source
-    from specformer.experiments.terminal import progress_bars, show_table
+    from specformer.experiments.progress_display import progress_bars
+    from specformer.experiments.terminal import show_table
     from specformer.reports.plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
     from specformer.training.environment import choose_device
 
-    if plot and plot.suffix.lower() != ".png":
-        raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
-    pairs, target = parse_pair(k), choose_device(device)
+    target = choose_device(device)
     graph, mirrors = graph_source(source, data)
     start = Spectrum.load(warm) if warm else None
     with (

@@ -21,6 +21,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    first_words,
     going_on,
     print_json,
     refuse_taken,
@@ -62,8 +63,10 @@ def demo(
     out: Out = None,
 ) -> None:
     """Learn filters on photographs and classify generated graphs; ends with a report."""
+    first_words("Starting the demo.", quiet or json_output)
     from specformer.experiments.demo import demo as run_demo
-    from specformer.experiments.terminal import progress_bars, show_filters, show_nodes
+    from specformer.experiments.progress_display import progress_bars
+    from specformer.experiments.terminal import show_filters, show_nodes
     from specformer.training.environment import choose_device
 
     target = choose_device(device)
@@ -137,6 +140,7 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
+    first_words(f"Reading {source}.", quiet or json_output)
     from specformer.experiments.source_kind import source_kind, source_name
     from specformer.experiments.training_job import RUNS, full_changes, job_settings
     from specformer.training.environment import choose_device
@@ -200,6 +204,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
+    first_words(f"Reading {run}.", quiet or json_output)
     from specformer.training.environment import choose_device
     from specformer.training.run_folder import CONFIG, RunFolder
 
@@ -241,7 +246,8 @@ def _train(
     """Train as a run's configuration says; ``begin`` gives its folder once the input is good."""
     import torch
 
-    from specformer.experiments.terminal import SHOW, progress_bars
+    from specformer.experiments.progress_display import progress_bars
+    from specformer.experiments.terminal import SHOW
     from specformer.experiments.training_job import train_source
     from specformer.training.distributed import torchrun_workers
     from specformer.training.tracking import Tracked, require_tensorboard, track_run

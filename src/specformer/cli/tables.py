@@ -24,6 +24,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    first_words,
     going_on,
     parse_images,
     print_json,
@@ -97,6 +98,8 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
+    if not recorded:
+        first_words(f"Starting table {name}.", quiet or json_output)
     from specformer.experiments.training_job import full_changes
     from specformer.training.environment import choose_device
 
@@ -151,8 +154,9 @@ def _run_table(
     """Run a table as a configuration says, and show it."""
     import torch
 
+    from specformer.experiments.progress_display import progress_bars
     from specformer.experiments.tables import with_cited
-    from specformer.experiments.terminal import progress_bars, show_paper_table
+    from specformer.experiments.terminal import show_paper_table
 
     number: int = config["table"]
     started: list[RunFolder] = []

@@ -17,6 +17,7 @@ from specformer.cli.options import (
     Json,
     Quiet,
     Seed,
+    first_words,
     going_on,
     print_json,
     refuse_taken,
@@ -72,10 +73,11 @@ def tune(
     ] = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
+    first_words(f"Reading {source}.", quiet or json_output)
+    from specformer.experiments.progress_display import progress_bars
     from specformer.experiments.search import TRIALS
     from specformer.experiments.source_kind import source_name
     from specformer.experiments.tables import plain_interval
-    from specformer.experiments.terminal import progress_bars
     from specformer.experiments.tune import tune as search
     from specformer.training.environment import choose_device
 

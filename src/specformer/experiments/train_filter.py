@@ -13,6 +13,7 @@ import torch
 from specformer.datasets import SignalSet, image_signal
 from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals
 from specformer.errors import check_known
+from specformer.experiments.overview import in_words, of_signals
 from specformer.experiments.signal_recipe import MODELS, signal_recipe
 from specformer.experiments.signals import Contestant, Study, learn_filters
 from specformer.spectrum import decompose
@@ -58,8 +59,11 @@ def train_filter(
     recipe_name = recipe_name or usual_recipe(model)
     recipe = signal_recipe(recipe_name, assignments)
     signals = signal_source(source, data).first(images)
+    read = of_signals(signals)
+    progress.say(in_words({**read, "model": model, "recipe": recipe_name, "device": str(device)}))
     started = time.perf_counter()
-    spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
+    with progress.stage(f"{signals.name}: spectrum", 1, ""):
+        spectrum = decompose(signals.graph, device=device, cache=cache, mirrors=signals.mirrors)
     contestant = Contestant(model, recipe_name, recipe, model)
     study = learn_filters(
         signals, spectrum, [filter_name], [contestant], seed=seed, progress=progress

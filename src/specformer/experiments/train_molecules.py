@@ -24,6 +24,7 @@ from specformer.experiments.molecules import (
     learn_graphs,
     target_names,
 )
+from specformer.experiments.overview import in_words, of_graphs
 from specformer.experiments.starting_point import StartingPoint, seen
 from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
@@ -78,8 +79,11 @@ def train_molecules(
         if before:
             before.check(graphs, recipe)
         splits = graph_splits(graphs, recipe, runs, seed)
+        read = of_graphs(graphs, recipe, splits)
+        progress.say(in_words({**read, "model": model, "recipe": chosen, "device": str(device)}))
         started = time.perf_counter()
-        spectra = graph_spectra(graphs, recipe, device, cache)
+        with progress.stage(f"{graphs.name}: spectra", 1, ""):
+            spectra = graph_spectra(graphs, recipe, device, cache)
         first = first_job(
             recipe, model, graphs, splits, data=data, cache=cache, device=device, seed=seed
         )

@@ -19,6 +19,7 @@ from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
 from specformer.experiments.node_run import node_spectrum
 from specformer.experiments.nodes import NodeOutcome, classify_nodes
+from specformer.experiments.overview import in_words, of_nodes
 from specformer.files import replacing
 from specformer.graphs import Graph
 from specformer.nn import Specformer
@@ -52,9 +53,14 @@ def train_nodes(
     chosen, recipe = node_recipe(recipe_name, source, assignments, model)
     graph = node_graph(source, data)
     splits = make_splits(graph, recipe.split, runs, seed)
+    read = of_nodes(graph, splits, recipe.split)
+    progress.say(in_words({**read, "model": model, "recipe": chosen, "device": str(device)}))
     _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
-    spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
+    spectrum = None
+    if model == "specformer":
+        with progress.stage(f"{graph.name}: spectrum", 1, ""):
+            spectrum = node_spectrum(graph, recipe, device, cache)
     outcome = classify_nodes(
         graph,
         spectrum,
