@@ -14,7 +14,7 @@ import yaml
 from specformer.errors import ConfigError
 from specformer.experiments.graph_search import GraphTrials
 from specformer.experiments.node_search import NodeTrials
-from specformer.experiments.search import BEST, Search
+from specformer.experiments.search import BEST, TRIALS, Search
 from specformer.experiments.source_kind import source_kind
 from specformer.experiments.training_job import full_changes
 from specformer.files import write_text
@@ -80,7 +80,7 @@ def tune(
     if seconds is not None and not seconds >= 0:
         raise ConfigError(f"--seconds {seconds:g}: it must not be negative.")
     if start is not None and kind == "nodes":
-        raise ConfigError(f"--from belongs to molecules, and {source} is none.")
+        raise ConfigError(f"`--from` applies to molecules only; {source} is a single graph.")
     common: dict[str, Any] = {
         "model": model,
         "recipe": recipe,
@@ -115,9 +115,11 @@ def tune(
         "metric": subject.metric,
         "trials": len({number for number, _ in search.done}),
         "winner": winner["trial"],
+        "splits": winner["splits"],
         "set": winner["set"],
         "score": winner["score"],
         "val": winner["val"],
         "seconds": time.perf_counter() - started,
         "recipe_file": str(path),
+        "trials_file": str(folder / TRIALS),
     }
