@@ -468,7 +468,7 @@ ERRORS = {
     "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
-    "table in words": (["table", "one"], "table one is not here; 1, 2, 3, 4 and overhead are"),
+    "table in words": (["table", "one"], "table one does not exist; choose 1, 2, 3, 4 or overhead"),
     "unknown model of a table": (
         ["table", "1", "--data", "images", "--models", "gnc"],
         "unknown model 'gnc'",
@@ -513,9 +513,18 @@ ERRORS = {
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
     "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes of 2 classes are too few"),
     "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
-    "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
-    "start of a graph": (["train", "mine.npz", "--from", "r"], "--from belongs to molecules"),
-    "start of a node search": (["tune", "mine.npz", "--from", "r"], "--from belongs to molecules"),
+    "lanes of a graph": (
+        ["train", "mine.npz", "--lanes", "2"],
+        "`--lanes` applies to molecules only; mine.npz is a single graph",
+    ),
+    "start of a graph": (
+        ["train", "mine.npz", "--from", "r"],
+        "`--from` applies to molecules only",
+    ),
+    "start of a node search": (
+        ["tune", "mine.npz", "--from", "r"],
+        "`--from` applies to molecules only",
+    ),
     "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),

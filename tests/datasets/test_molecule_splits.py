@@ -74,7 +74,7 @@ def test_every_part_has_every_class_that_it_can_have(classes, parts) -> None:
 
 
 def test_numbers_are_split_as_they_come() -> None:
-    for y in (np.arange(60.0), np.random.default_rng(0).random(60)):
+    for y in (np.arange(60.0), np.arange(60) % 10, np.random.default_rng(0).random(60)):
         assert parts_of(random_80_10_10(atoms(60, y=y), seed=0)) == [48, 6, 6]
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.experiments.inspection import inspect_source
-from specformer.experiments.overview import in_words, of_nodes
-from specformer.graphs import Graph, write_npz
+from specformer.experiments.overview import in_words, of_graphs, of_nodes, warnings_of
+from specformer.graphs import Graph, GraphSet, write_npz
 
 #: A triangle, an edge and a node alone.
 ENDS = np.array([[0, 1, 2, 3], [1, 2, 0, 4]])
@@ -57,6 +58,34 @@ def test_what_train_would_refuse_is_told(labels, problem, tmp_path: Path) -> Non
     assert problem in found["problem"]
     assert found["nodes"] == 6
     assert in_words(found).splitlines()[-1].startswith("  train would refuse it: ")
+
+
+@pytest.mark.parametrize(
+    ("targets", "why"),
+    [
+        ("0.5 1.0 2.5", "test part of 1 graph says almost nothing: another draw may give quite"),
+        # Wilson's interval of a half of 2: 0.5 ± 1.96 / 2.92 · (0.125 + 0.240)^½ = 0.5 ± 0.405.
+        ("0 0 0 1 1 1", "test part of 2 graphs says almost nothing: an accuracy of 50% would be "
+         "uncertain by ±41 points"),
+    ],
+)  # fmt: skip
+def test_a_test_part_that_tells_little_is_warned_of(targets: str, why: str, tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "few.csv"
+    rows = (f"{'C' * n},{value}\n" for n, value in enumerate(targets.split(), start=1))
+    file.write_text("smiles,y\n" + "".join(rows))
+    found = inspect_source(str(file))
+    (told,) = found["warnings"]
+    assert why in told
+    assert f"  warning: {told}" in in_words(found).splitlines()
+
+
+@pytest.mark.parametrize(("atoms", "share"), [(1500, 99), (299, None)])
+def test_a_giant_is_warned_of(atoms: int, share: int | None) -> None:
+    sizes = np.append(np.full(200, 10), atoms)  # 200 · 10² pairs of nodes beside atoms²
+    many = GraphSet(sizes, np.zeros(201, int), [], y=np.arange(201.0))
+    told = warnings_of(of_graphs(many, GraphRecipe(task="regression"), []))
+    assert [f"about {share}% of the time" in each for each in told] == ([True] if share else [])
 
 
 def test_molecules(tmp_path: Path) -> None:

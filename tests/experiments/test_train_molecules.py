@@ -303,7 +303,7 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
         shares = [float(line[column]) for column in columns]
         assert sum(shares) == pytest.approx(1.0, abs=1e-5)
         assert line["prediction"] == sorted(words)[int(np.argmax(shares))]
-    with pytest.raises(ConfigError, match="mine: words are classes, which no regression learns"):
+    with pytest.raises(ConfigError, match="mine: the target is text; use `--task classification`"):
         train_molecules(str(source), assignments=chosen, task="regression", **settings)
 
 

@@ -141,20 +141,17 @@ def train(
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
     first_words(f"Reading {source}.", quiet or json_output)
-    from specformer.experiments.source_kind import source_kind, source_name
+    from specformer.experiments.source_kind import KINDS, source_kind, source_name
     from specformer.experiments.training_job import RUNS, full_changes, job_settings
     from specformer.training.environment import choose_device
 
     refuse_taken(out)
     kind = source_kind(source)
-    if task is not None and kind != "molecules":
-        raise ConfigError(f"--task belongs to molecules, and {source} is none.")
-    if lanes is not None and kind != "molecules":
-        raise ConfigError(f"--lanes belongs to molecules: all runs on {source} train as one.")
-    if start is not None and kind != "molecules":
-        raise ConfigError(f"--from belongs to molecules, and {source} is none.")
+    for option, value in (("task", task), ("lanes", lanes), ("from", start)):
+        if value is not None and kind != "molecules":
+            raise ConfigError(f"`--{option}` applies to molecules only; {source} is {KINDS[kind]}.")
     if filter_name is not None and kind != "filters":
-        raise ConfigError(f"--filter belongs to signals, and {source} is none.")
+        raise ConfigError(f"`--filter` applies to signals only; {source} is {KINDS[kind]}.")
     own: dict[str, dict[str, Any]] = {
         "filters": {"filter": filter_name or "comb"},
         "molecules": {
@@ -338,15 +335,20 @@ def predict(
     common: dict[str, Any] = {"graph": graph, "data": data, "device": choose_device(device)}
     if finished.result().get("kind") == "molecules":
         if smiles and graph:
-            raise ConfigError("--smiles and --graph: give one of them.")
+            raise ConfigError("`--smiles` and `--graph`: use only one of them.")
         if spectrum or degree:
-            raise ConfigError(f"--spectrum, --degree: {run} was trained on molecules.")
+            raise ConfigError(
+                f"`--spectrum` and `--degree` apply to single graphs only; {run} was trained on "
+                "molecules."
+            )
         # A handful of molecules is solved faster than looked up; a file may come again.
         folder = None if smiles else spectra_folder(cache)
         found = predict_molecules(finished, smiles=smiles or (), cache=folder, **common)
     else:
         if smiles:
-            raise ConfigError(f"--smiles: {run} was trained on a graph, not on molecules.")
+            raise ConfigError(
+                f"`--smiles` applies to molecules only; {run} was trained on a single graph."
+            )
         found = predict_nodes(
             finished, cache=spectra_folder(cache), spectrum=spectrum, degree=degree, **common
         )

@@ -210,12 +210,12 @@ def _run_table(
 def _table_number(name: str, given: Mapping[str, Any]) -> int:
     """The table of that name, unless it does not have all options that are given."""
     if name not in map(str, _OPTIONS):
-        raise ConfigError(f"table {name} is not here; 1, 2, 3, 4 and overhead are.")
+        raise ConfigError(f"table {name} does not exist; choose 1, 2, 3, 4 or overhead.")
     for option, value in given.items():
         if value is not None and option not in _OPTIONS[int(name)]:
             *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
             homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
-            raise ConfigError(f"--{option} belongs to {homes}, not to table {name}.")
+            raise ConfigError(f"`--{option}` applies to {homes} only, not to table {name}.")
     return int(name)
 
 

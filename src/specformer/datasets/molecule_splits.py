@@ -15,8 +15,6 @@ from specformer.graphs import GraphSet
 GRAPH_PROTOCOLS = ("random-80-10-10", "scaffold", "official")
 #: Training, validation and test.
 _PARTS = 3
-#: Whole numbers that differ in more than this many values are no classes.
-_MOST_CLASSES = 20
 #: Training graphs that validate where the validation part is tested on, and their largest share.
 _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 
@@ -24,8 +22,8 @@ _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     """A random split; graphs without any target are in no part.
 
-    Where the only target is classes, each is split by itself, and each part has one of every class
-    that three graphs have.
+    Where the only target is two classes, or not more than the test part has graphs, each class is
+    split by itself, and every part has one of each class that three graphs have.
 
     Example:
         >>> split = random_80_10_10(GraphSet(np.full(50, 3), np.zeros(50, int), []), seed=0)
@@ -52,7 +50,7 @@ def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
         return [known]
     values = graphs.y[known, 0]
     classes = np.unique(values)
-    if len(classes) > _MOST_CLASSES or (classes != np.round(classes)).any():
+    if len(classes) > max(2, round(0.1 * len(known))) or (classes != np.round(classes)).any():
         return [known]
     return [known[values == label] for label in classes]
 

@@ -11,7 +11,7 @@ from specformer.experiments.graph_recipe import graph_recipe
 from specformer.experiments.graph_source import graph_source
 from specformer.experiments.molecules import check_parts, graph_splits
 from specformer.experiments.node_recipe import node_recipe
-from specformer.experiments.overview import of_graphs, of_nodes, of_signals
+from specformer.experiments.overview import of_graphs, of_nodes, of_signals, warnings_of
 from specformer.experiments.source_kind import source_kind
 from specformer.experiments.train_filter import signal_source
 
@@ -19,7 +19,7 @@ from specformer.experiments.train_filter import signal_source
 def inspect_source(source: str, data: str | Path | None = None, seed: int = 0) -> dict[str, Any]:
     """What ``train`` would read of a source with its usual recipe.
 
-    ``problem`` says why it could not train on it, if so.
+    ``problem`` says why it could not train on it, if so; ``warnings`` what to know before.
 
     Example:
         >>> inspect_source("csbm")["classes"]
@@ -37,7 +37,7 @@ def inspect_source(source: str, data: str | Path | None = None, seed: int = 0) -
             splits = make_splits(graph, nodes.split, None, seed)
         except (ConfigError, GraphError) as error:
             return {**of_nodes(graph, [], nodes.split), "problem": str(error)}
-        return {**of_nodes(graph, splits, nodes.split), "recipe": name}
+        return _warned({**of_nodes(graph, splits, nodes.split), "recipe": name})
     name, recipe = graph_recipe(None, source)
     graphs = graph_set(source, data, recipe.targets)
     try:
@@ -46,4 +46,8 @@ def inspect_source(source: str, data: str | Path | None = None, seed: int = 0) -
         check_parts(graphs, recipe, parts)
     except ConfigError as error:
         return {**of_graphs(graphs, recipe, []), "problem": str(error)}
-    return {**of_graphs(graphs, recipe, parts), "recipe": name}
+    return _warned({**of_graphs(graphs, recipe, parts), "recipe": name})
+
+
+def _warned(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "warnings": warnings_of(found)}

@@ -11,9 +11,14 @@ from specformer.datasets import SignalSet, Split
 from specformer.experiments.graph_recipe import GraphRecipe
 from specformer.experiments.molecules import target_names
 from specformer.graphs import Graph, GraphSet
+from specformer.training.metrics import wilson95
 
 #: Classes, and targets, that are named one by one.
 _NAMED = 10
+#: Fewer tested nodes or graphs, in all runs together, than these tell little.
+_FEW = 20
+#: A graph is a giant with this share of all pairs of nodes, and this many nodes.
+_GIANT, _GIANT_NODES = 0.25, 300
 
 
 def of_nodes(graph: Graph, splits: Sequence[Split], protocol: str) -> dict[str, Any]:
@@ -39,6 +44,7 @@ def of_nodes(graph: Graph, splits: Sequence[Split], protocol: str) -> dict[str, 
 
 def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> dict[str, Any]:
     """Many graphs: their sizes, what is known of every target, and the parts of the first split."""
+    squares = np.square(graphs.num_nodes, dtype=np.float64)
     found: dict[str, Any] = {
         "kind": "molecules",
         "name": graphs.name,
@@ -46,6 +52,7 @@ def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) ->
         "nodes": int(graphs.num_nodes.sum()),
         "smallest": int(graphs.num_nodes.min()) if len(graphs) else 0,
         "largest": int(graphs.num_nodes.max(initial=0)),
+        "largest_share": float(squares.max(initial=0.0) / max(1.0, squares.sum())),
         "edges": int(graphs.num_edges.sum()),
         "molecules": graphs.smiles is not None,
         "task": recipe.task,
@@ -85,6 +92,33 @@ def of_signals(signals: SignalSet) -> dict[str, Any]:
     }
 
 
+def warnings_of(found: Mapping[str, Any]) -> list[str]:
+    """What to know of an overview before training: a test part that tells little, a giant.
+
+    Example:
+        >>> giant = {"kind": "molecules", "name": "mine", "largest": 1500, "largest_share": 0.97}
+        >>> warnings_of(giant)[0][:63]
+        'mine: the largest graph has 1,500 nodes and takes about 97% of '
+    """
+    told, name = [], found["name"]
+    if split := found.get("split"):
+        tested = split["test"]
+        if tested * split["runs"] < _FEW:
+            things = _counted(tested, "node" if found["kind"] == "nodes" else "graph")
+            error = 100 * (wilson95(0.5, tested)[1] - 0.5)
+            why = f"an accuracy of 50% would be uncertain by ±{error:.0f} points"
+            if found.get("task") == "regression":
+                why = "another draw may give quite another error"
+            told.append(f"{name}: the test part of {things} says almost nothing: {why}.")
+    if found.get("largest_share", 0.0) > _GIANT and found["largest"] >= _GIANT_NODES:
+        told.append(
+            f"{name}: the largest graph has {found['largest']:,} nodes and takes about "
+            f"{100 * found['largest_share']:.0f}% of the time of an epoch, as time grows with the "
+            "square of a graph's nodes; leave it out if you can."
+        )
+    return told
+
+
 def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
     if not splits:
         return {}
@@ -117,6 +151,7 @@ def in_words(found: Mapping[str, Any]) -> str:
         learned.insert(0, found["model"])
     if learned:
         lines.append(f"  {'model' if 'model' in found else 'training'}: {', '.join(learned)}")
+    lines += [f"  warning: {warning}" for warning in found.get("warnings", ())]
     if "problem" in found:
         lines.append(f"  train would refuse it: {found['problem']}")
     return "\n".join(lines)

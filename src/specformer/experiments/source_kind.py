@@ -16,6 +16,13 @@ from specformer.graphs.csv_table import csv_name, is_csv
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
 
+#: What a source of each kind is, in words.
+KINDS: dict[Kind, str] = {
+    "filters": "a set of signals",
+    "nodes": "a single graph",
+    "molecules": "a set of many graphs",
+}
+
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 

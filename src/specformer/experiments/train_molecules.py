@@ -2,6 +2,7 @@ r"""Train on molecules of one's choice: the job behind ``specformer train`` for 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -24,12 +25,14 @@ from specformer.experiments.molecules import (
     learn_graphs,
     target_names,
 )
-from specformer.experiments.overview import in_words, of_graphs
+from specformer.experiments.overview import in_words, of_graphs, warnings_of
 from specformer.experiments.starting_point import StartingPoint, seen
 from specformer.nn.pretrained import Pretrained
 from specformer.training.distributed import ALONE, Workers
 from specformer.training.progress import Progress
 from specformer.training.run_folder import CHECKPOINT, RunFolder
+
+logger = logging.getLogger(__name__)
 
 #: The checkpoint of what models learn first, beside those of the runs.
 _FIRST = f"{Path(CHECKPOINT).stem}-start.safetensors"
@@ -65,7 +68,7 @@ def train_molecules(
     """
     check_known("model", GRAPH_MODELS, model)
     if runs < 1:
-        raise ConfigError(f"--runs {runs}: at least one, please.")
+        raise ConfigError(f"--runs {runs}: at least one is needed.")
     check_lanes(lanes, workers)
     with workers.first_before_others():  # who may download and decompose
         before = StartingPoint.of(start, model) if start is not None else None
@@ -81,6 +84,8 @@ def train_molecules(
         splits = graph_splits(graphs, recipe, runs, seed)
         read = of_graphs(graphs, recipe, splits)
         progress.say(in_words({**read, "model": model, "recipe": chosen, "device": str(device)}))
+        for warning in warnings_of(read):
+            logger.warning("%s", warning)
         started = time.perf_counter()
         with progress.stage(f"{graphs.name}: spectra", 1, ""):
             spectra = graph_spectra(graphs, recipe, device, cache)

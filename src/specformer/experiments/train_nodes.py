@@ -19,7 +19,7 @@ from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
 from specformer.experiments.node_run import node_spectrum
 from specformer.experiments.nodes import NodeOutcome, classify_nodes
-from specformer.experiments.overview import in_words, of_nodes
+from specformer.experiments.overview import in_words, of_nodes, warnings_of
 from specformer.files import replacing
 from specformer.graphs import Graph
 from specformer.nn import Specformer
@@ -55,6 +55,8 @@ def train_nodes(
     splits = make_splits(graph, recipe.split, runs, seed)
     read = of_nodes(graph, splits, recipe.split)
     progress.say(in_words({**read, "model": model, "recipe": chosen, "device": str(device)}))
+    for warning in warnings_of(read):
+        logger.warning("%s", warning)
     _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
     spectrum = None

@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from specformer.reports.drawing import label_width, power, styled
 from specformer.reports.style import INK, RULE, Named, in_order, keyed, look, panels, titled
+from specformer.training.metrics import interval95
 
 #: Inches: the width of a panel of :mod:`specformer.reports.plots`.
 _WIDTH = 3.6
@@ -34,11 +35,11 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
         style, result = look(model), results[model]
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
         axis.scatter(runs, np.full(len(runs), row), s=28, color=style.color, alpha=0.35, lw=0)
-        interval = 100 * (result.get("ci95") or 0.0)
+        low, high = interval95(result["mean"], result.get("ci95") or 0.0)
         axis.errorbar(
             100 * result["mean"],
             row,
-            xerr=interval,
+            xerr=[[100 * (result["mean"] - low)], [100 * (high - result["mean"])]],
             fmt="o",
             color=style.color,
             markersize=7 if style.ours else 5,
@@ -52,7 +53,6 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
     axis.grid(axis="x", color=RULE, lw=0.5)
     axis.set_ylim(-0.6, len(models) - 0.4)
     axis.margins(x=0.08)
-    # The interval of two runs may be wider than all there can be.
     low, high = axis.get_xlim()
     low, high = max(low, -2.0), min(high, 102.0)  # room for a dot at 0 or 100, not for a figure
     axis.set_xlim(low, high)
