@@ -56,7 +56,8 @@ def bench(
     The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
     """
     from benchmarks.suites import bench as run
-    from specformer.cli.terminal import progress_bars, show_bench
+    from specformer.cli.progress_display import progress_bars
+    from specformer.cli.terminal import show_bench
     from specformer.paper.timing.measure import Setting
     from specformer.paper.timing.record import record
     from specformer.training.runs.environment import choose_device

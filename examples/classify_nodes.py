@@ -19,7 +19,7 @@ train, val, test = (torch.as_tensor(mask) for mask in (split.train, split.val, s
 spectrum = sf.decompose(graph)
 print(f"{graph}\n{spectrum}")
 
-model = sf.Specformer(graph.num_features, 32, graph.num_classes, num_heads=2, feature_dropout=0.5)
+model = sf.Specformer(graph.num_features, 32, graph.num_classes)
 optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.0005)
 
 best, kept = float("inf"), model.state_dict()

@@ -36,9 +36,9 @@ task = SignalTask(
     mask=torch.as_tensor(signals.mask),
 )
 
-fresh = sf.Specformer(
-    1, 16, 1, num_layers=1, num_heads=1, sharing="small", space="hidden", bias=False
-)
+no_dropout = {"transformer_dropout": 0.0, "feature_dropout": 0.0, "propagation_dropout": 0.0}
+linear = {"num_layers": 1, "num_heads": 1, "sharing": "small", "space": "hidden", "bias": False}
+fresh = sf.Specformer(1, 16, 1, **linear, **no_dropout)
 schedule = Schedule(epochs=300)
 fit = fit_signals(
     [fresh],

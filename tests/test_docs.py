@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 
 from benchmarks.__main__ import app as bench
@@ -97,6 +98,20 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for line, body in blocks(page, "python"):
         # Blank lines before it, so that a traceback names the page's own line.
         exec(compile("\n" * (line - 1) + body, str(page), "exec"), namespace)
+
+
+def test_the_readmes_program_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both classes have half of the nodes, so guessing is right for one in two."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    _, program = next(blocks(ROOT / "README.md", "python"))
+    exec(program, {"__name__": "readme"})
+    ours, theirs = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert (ours[0], theirs[0]) == ("Specformer", "GCN")
+    assert float(ours[1]) > 0.9
+    assert float(ours[1]) > float(theirs[1]) > 0.6
 
 
 @pytest.mark.parametrize("script", EXAMPLES)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from tests.undropped import undropped
 
 from benchmarks.floor import EpochWork, Peaks, graph_work, measure_peaks, node_work
-from specformer import GraphSpecformer, Specformer, decompose
+from specformer import GraphSpecformer, decompose
 from specformer.graphs import Graph
 
 #: A star of four: eigenvalues 0, 1, 1, 2, so three are distinct.
@@ -25,7 +26,7 @@ def parameters(model: torch.nn.Module) -> int:
 
 
 def test_node_work_with_dropout_between_the_convolutions() -> None:
-    model = Specformer(10, 8, 2, num_layers=2, num_heads=4, propagation_dropout=0.5)
+    model = undropped(10, 8, 2, num_layers=2, num_heads=4, propagation_dropout=0.5)
     work = node_work(model, STAR, SPECTRUM)
     # U, 16 numbers: twice forward and twice backward in each of two layers, twice to evaluate.
     # Four nonzero features with their indices, three times. Adam: seven numbers a parameter.
@@ -37,11 +38,11 @@ def test_node_work_with_dropout_between_the_convolutions() -> None:
 
 def test_linear_convolutions_count_as_one() -> None:
     counts = [
-        node_work(Specformer(10, 8, 2, num_layers=layers), STAR, SPECTRUM).products
+        node_work(undropped(10, 8, 2, num_layers=layers), STAR, SPECTRUM).products
         for layers in (1, 3)
     ]
     assert counts[0] == counts[1] == 2 * 16 * (4 * 2 + 2 * 2) + 3 * 2 * 4 * 8
-    bent = Specformer(10, 8, 2, num_layers=3, space="hidden", activation="relu")
+    bent = undropped(10, 8, 2, num_layers=3, space="hidden", activation="relu")
     assert node_work(bent, STAR, SPECTRUM).products == 2 * 16 * 8 * 18 + 3 * 2 * 4 * 8
 
 
@@ -70,7 +71,7 @@ def test_peaks_of_this_machine() -> None:
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_truncated_spectrum_needs_less(complete: bool) -> None:
-    model = Specformer(10, 8, 2)
+    model = undropped(10, 8, 2)
     spectrum = SPECTRUM if complete else decompose(STAR, k=1)
     work = node_work(model, STAR, spectrum)
     assert work.attention == 16 * 8 * (9 if complete else 1)

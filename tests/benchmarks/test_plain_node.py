@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.undropped import undropped
 
 from benchmarks.plain_node import PlainSpecformer
 from specformer import Specformer, decompose
@@ -28,7 +29,7 @@ HIDDEN = {"space": "hidden", "norm": "batch", "activation": "relu"}
 
 def model_of(dtype: torch.dtype = torch.float64, **options: Any) -> Specformer:
     torch.manual_seed(0)
-    return Specformer(12, 8, 2, num_heads=2, **options).to(dtype)
+    return undropped(12, 8, 2, num_heads=2, **options).to(dtype)
 
 
 def spectrum_of(dtype: torch.dtype) -> Spectrum:

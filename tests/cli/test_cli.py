@@ -26,7 +26,7 @@ from specformer import cli
 from specformer.cli.options import parse_images, split_names
 from specformer.datasets import photographs, target_filter
 
-COMMANDS = ("demo", "train", "table", "spectrum", "report", "results")
+COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report", "results")
 SPECTRUM_KEYS = {
     "num_nodes", "num_eigenpairs", "solver", "seconds", "max_residual", "max_orthogonality_error",
     "components", "distinct_eigenvalues",
@@ -189,6 +189,36 @@ def test_progress_goes_to_stderr(call, here):
     assert "decomposing grid-4x4" in err
     assert "\x1b" not in out + err
     assert "decomposing" not in out
+
+
+def test_the_first_words_come_before_heavy_packages(tmp_path):
+    program = (
+        "import sys; sys.argv = ['specformer', 'train', 'absent.npz']\n"
+        "import typer; typer.echo = lambda text, **_: sys.exit(f'{text} {sorted(sys.modules)}')\n"
+        "from specformer.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr.startswith("Reading absent.npz. [")
+    assert not {"'torch'", "'numpy'", "'scipy'"} & set(done.stderr.strip("[]").split(", "))
+
+
+def test_train_says_what_it_reads_and_inspect_says_the_same(call, scene):
+    settings = ("--model", "gcn", "--runs", "2", "--set", "epochs=1", "--out", "run")
+    status, _, err = call("train", "mine.npz", *settings)
+    assert status == 0, err
+    first, *read = [line for line in err.splitlines() if "--set" not in line][:5]
+    assert first == "Reading mine.npz."
+    assert read[0] == "mine: 20 nodes, 20 edges, 1 component, 20 features"
+    assert read[1] == "  2 classes: 0 (10), 1 (10)"
+    assert read[2] == "  split: random-60-20-20, 12 training, 4 validation, 4 test; 2 runs"
+    assert read[3] == "  model: gcn, recipe default, on cpu"
+    _, out, _ = call("inspect", "mine.npz")
+    assert out.splitlines()[:2] == read[:2]
+    found = only_json(call("inspect", "mine.npz", "--json"))
+    assert found["classes"] == {"0": 10, "1": 10}
 
 
 def test_the_cache_is_used(call, here):
@@ -439,7 +469,7 @@ ERRORS = {
     "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
-    "table in words": (["table", "one"], "table one is not here; 1, 2, 3, 4 and overhead are"),
+    "table in words": (["table", "one"], "table one does not exist; choose 1, 2, 3, 4 or overhead"),
     "unknown model of a table": (
         ["table", "1", "--data", "images", "--models", "gnc"],
         "unknown model 'gnc'",
@@ -484,9 +514,18 @@ ERRORS = {
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
     "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes of 2 classes are too few"),
     "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
-    "lanes of a graph": (["train", "mine.npz", "--lanes", "2"], "--lanes belongs to molecules"),
-    "start of a graph": (["train", "mine.npz", "--from", "r"], "--from belongs to molecules"),
-    "start of a node search": (["tune", "mine.npz", "--from", "r"], "--from belongs to molecules"),
+    "lanes of a graph": (
+        ["train", "mine.npz", "--lanes", "2"],
+        "`--lanes` applies to molecules only; mine.npz is a single graph",
+    ),
+    "start of a graph": (
+        ["train", "mine.npz", "--from", "r"],
+        "`--from` applies to molecules only",
+    ),
+    "start of a node search": (
+        ["tune", "mine.npz", "--from", "r"],
+        "`--from` applies to molecules only",
+    ),
     "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
@@ -567,7 +606,7 @@ def test_a_configuration_that_no_run_can_have_is_not_resumed(
     whole |= {"set": [], "seed": 0, "device": "cpu", "repeat": "specformer train mine.npz"}
     (scene / "stopped").mkdir()
     (scene / "stopped" / "config.yaml").write_text(yaml.safe_dump({**whole, key: value}))
-    status, out, err = call("resume", "stopped")
+    status, out, err = call("resume", "stopped", "-q")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
 
@@ -641,7 +680,9 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
     arguments, call, scene, monkeypatch
 ):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    assert call(*arguments) == (2, "", "Error: .: may not be written to.\n")
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[1:] == ["Error: .: may not be written to."]  # after the first words
 
 
 def test_two_processes_do_not_run_in_one_folder(call, scene):

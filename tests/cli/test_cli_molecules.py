@@ -230,7 +230,7 @@ def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:
 def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:
     status, _, err = call("predict", trained["run_dir"], "--smiles", "C", "--graph", "x.csv")
     assert status == 2
-    assert "give one of them" in err
+    assert "use only one of them" in err
 
 
 def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:
     assert "Nothing is recorded of table 3" in out
     status, _, err = call("table", 3, "--images", 3)
     assert status == 2
-    assert "--images belongs to table 1, not to table 3" in err
+    assert "`--images` applies to table 1 only, not to table 3" in err
 
 
 def test_table_3_runs(call, here: Path) -> None:

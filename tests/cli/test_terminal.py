@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from specformer.cli.terminal import progress_bars, show_molecules, show_table
-from specformer.errors import ConfigError
+from specformer.cli.terminal import show_molecules, show_table
 
 HEADER = ("model", *(f"set number {number:02d}" for number in range(12)))
 CELLS = [[f"{place}.{number:02d} ± 1.23" for number in range(12)] for place in range(2)]
@@ -60,41 +59,6 @@ def test_a_word_longer_than_the_screen_is_folded(monkeypatch):
 def test_a_table_without_rows(capsys):
     show_table("Nothing", ("name", "figure"), [])
     assert "figure" in capsys.readouterr().out
-
-
-def test_bars_without_a_stage_are_nothing(capsys):
-    with progress_bars(silent=False):
-        pass
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_bar_gives_way_to_its_figures(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    with (
-        progress_bars(silent=False) as progress,
-        progress.stage("mine: specformer", 2000, "accuracy") as update,
-    ):
-        update(2000, 0.625, loss=0.353, runs_left=2.0)
-    line = capsys.readouterr().err
-    assert "2000/2000 accuracy 0.625 · loss 0.353 · runs left 2 0:00:00" in line
-
-
-def test_a_stage_that_is_refused_shows_no_bar(capsys):
-    with progress_bars(silent=False) as progress:
-        with progress.stage("first", 2, "loss") as update:
-            update(2, 0.5)
-        with pytest.raises(ConfigError), progress.stage("second", 2, "loss"):
-            raise ConfigError("num_heads=5")
-    shown = capsys.readouterr().err
-    assert "first" in shown
-    assert "second" not in shown
-    with (
-        pytest.raises(ConfigError),
-        progress_bars(silent=False) as progress,
-        progress.stage("only", 2, "loss"),
-    ):
-        raise ConfigError("num_heads=5")
-    assert capsys.readouterr().err == ""
 
 
 def test_small_and_large_errors_keep_their_digits(monkeypatch):

@@ -93,6 +93,7 @@ def test_real_sets_are_the_papers(
     """Its table "Detailed information of graph-level datasets"."""
     found = graph_set(name, shared_data)
     assert (len(found), found.num_nodes.min(), found.num_nodes.max()) == (graphs, smallest, largest)
+    assert GRAPH_SETS[name].graphs == graphs
     assert (round(found.num_nodes.mean(), 1), round(found.num_edges.mean(), 1)) == (nodes, edges)
 
 
@@ -106,3 +107,4 @@ def test_survey_reads_sizes_and_fetches_nothing(tmp_path: Path) -> None:
     zinc = rows["zinc"]
     assert (zinc["state"], zinc["graphs"], zinc["nodes"]) == ("found", 2, 5)
     assert rows["molhiv"]["state"] == rows["molpcba"]["state"] == "damaged"
+    assert (rows["molhiv"]["graphs"], rows["pcqm4mv2"]["graphs"]) == (41_127, 3_746_620)

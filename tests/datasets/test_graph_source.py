@@ -37,7 +37,7 @@ def test_anything_else_is_refused(source):
     [
         ("crao", "crao: neither a file or folder nor a data set; did you mean 'cora'"),
         ("zinc", "zinc: a set of many graphs"),
-        ("0x4", "0x4: a grid with no nodes"),
+        ("0x4", "0x4: the grid has no nodes"),
     ],
 )
 def test_what_is_wrong_is_named(source, message):

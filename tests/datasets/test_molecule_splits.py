@@ -55,6 +55,30 @@ def test_graphs_without_any_target_are_in_no_part() -> None:
         random_80_10_10(atoms(3, y=[1.0, np.nan, np.nan]), seed=0)
 
 
+@pytest.mark.parametrize(
+    ("classes", "parts"),
+    [([33, 27], [48, 6, 6]), ([3, 3], [2, 2, 2]), ([50, 3, 2], [43, 6, 6]), ([2, 1], [1, 1, 1])],
+)
+def test_every_part_has_every_class_that_it_can_have(classes, parts) -> None:
+    y = np.repeat(np.arange(len(classes)), classes)
+    enough = {label for label, count in enumerate(classes) if count >= 3}
+    prints = set()
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(len(y))
+        split = random_80_10_10(atoms(len(y), y=y[order]), seed)
+        assert parts_of(split) == parts
+        assert (split.train.astype(int) + split.val + split.test == 1).all()
+        for part in (split.train, split.val, split.test):
+            assert set(y[order][part].tolist()) >= enough
+        prints.add(split.fingerprint)
+    assert len(prints) > 1
+
+
+def test_numbers_are_split_as_they_come() -> None:
+    for y in (np.arange(60.0), np.arange(60) % 10, np.random.default_rng(0).random(60)):
+        assert parts_of(random_80_10_10(atoms(60, y=y), seed=0)) == [48, 6, 6]
+
+
 @pytest.mark.parametrize(("training", "held"), [(40, 4), (4, 1), (2, 1), (1_600_000, 150_000)])
 def test_where_test_targets_are_secret_the_validation_part_is_tested_on(training, held) -> None:
     """The paper's rule for PCQM4Mv2, whose 3.4 million training graphs leave 150,000."""

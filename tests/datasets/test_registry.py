@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from specformer.datasets import csbm
-from specformer.datasets.registry import NODE_SETS, file_sizes, node_graph, survey
+from specformer.datasets.registry import NODE_SETS, Sizes, file_sizes, node_graph, survey
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import Graph, read_npz, write_npz
 
@@ -126,6 +126,17 @@ def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     assert rows["penn94"]["path"] is None
     assert rows["wordnet"]["state"] == "not found"
     assert (rows["csbm"]["state"], rows["csbm"]["nodes"]) == ("generated", 1000)
+    assert all({"nodes", "edges", "features", "classes"} <= row.keys() for row in rows.values())
+
+
+def test_the_known_sizes_are_those_of_the_files(shared_data):
+    found = {name: shared_data / f"{name}.npz" for name in NODE_SETS}
+    there = {name: file_sizes(path) for name, path in found.items() if path.exists()}
+    assert len(there) >= 11
+    assert there == {name: NODE_SETS[name].sizes for name in there}
+    graph = node_graph("csbm")
+    sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+    assert NODE_SETS["csbm"].sizes == Sizes(*sizes)
 
 
 def test_sizes_of_the_real_files(shared_data):

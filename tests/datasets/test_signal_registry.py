@@ -29,6 +29,9 @@ def test_survey_tells_what_is_there(elsewhere: Path) -> None:
         "about": SIGNAL_SETS["grid-images"],
         "path": None,
         "state": "not found",
+        "signals": 50,
+        "nodes": 100 * 100,
+        "edges": nx.grid_2d_graph(100, 100).number_of_edges(),
     }
 
     path = write_grid_images(elsewhere / "own", count=3, side=5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -238,6 +239,7 @@ NAN = float("nan")
         (torch.ones(2, 3).to_sparse(), {}, r"adjacency must be square, but its shape is \[2, 3\]"),
         (torch.eye(2).to_sparse(), {"edge_weight": [1.0]}, "edge_weight goes with an edge_index"),
         ([Data(num_nodes=1)], {}, "list holds a set of graphs; pass one of them"),
+        (pd.DataFrame({"source": [0, 1], "target": [1, 2]}), {}, r"to_numpy\(\).T with the names"),
         (KarateClub(), {}, "KarateClub holds a set of graphs; pass one of them"),
         ([[], []], {}, "no nodes: without edges, num_nodes must be given"),
         ([[], []], {"num_nodes": 0}, "the graph has no nodes"),

@@ -9,6 +9,7 @@ import torch
 from tests.drawn import random
 from tests.nn.plain_twin import scrambled
 from tests.spectrum.known_graphs import adjacency
+from tests.undropped import undropped
 
 import specformer as sf
 from specformer.errors import ConfigError
@@ -22,7 +23,7 @@ EXACT = sf.decompose(GRAPH, dtype=torch.float64)
 
 def model(seed: int = 0, **options) -> sf.Specformer:
     torch.manual_seed(seed)
-    made = sf.Specformer(3, 8, 4, num_heads=2, space="input", **options)
+    made = undropped(3, 8, 4, num_heads=2, space="input", **options)
     return scrambled(made, seed).eval()
 
 

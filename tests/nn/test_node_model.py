@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.drawn import random
 from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, state_of
 from tests.spectrum.known_graphs import SMALL, graphs, hypercube
+from tests.undropped import undropped
 
 from specformer import Specformer, Spectrum, approximate, decompose, reference
 from specformer.baselines.nodes.gprgnn import GPRGNN
@@ -27,7 +28,7 @@ STAR = decompose(SMALL["star"])
 
 
 def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
-    model = scrambled(Specformer(3, 8, 4, num_heads=2, **options), seed)
+    model = scrambled(undropped(3, 8, 4, num_heads=2, **options), seed)
     x = random(spectrum.num_nodes, 3).requires_grad_()
 
     def plain() -> torch.Tensor:
@@ -41,7 +42,7 @@ def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("name", ["star", "union cut"])
 def test_gradient_in_the_eigenvalues_is_the_papers(name, sharing, decoder) -> None:
-    model = scrambled(Specformer(3, 8, 4, num_heads=2, sharing=sharing, decoder=decoder))
+    model = scrambled(undropped(3, 8, 4, num_heads=2, sharing=sharing, decoder=decoder))
     known, x = SPECTRA[name], random(SPECTRA[name].num_nodes, 3)
     values = known.eigenvalues.clone().requires_grad_()
     spectrum = Spectrum(values, known.eigenvectors)
@@ -56,7 +57,7 @@ def test_gradient_in_the_eigenvalues_is_the_papers(name, sharing, decoder) -> No
 
 @pytest.mark.parametrize("name", ["star", "path"])
 def test_gradient_in_the_eigenvalues_with_landmarks_that_interpolate(name: str) -> None:
-    model = scrambled(Specformer(3, 8, 4, num_heads=2)).eval()
+    model = scrambled(undropped(3, 8, 4, num_heads=2)).eval()
     known = decompose(SMALL[name], dtype=torch.float64)
     x, count = random(known.num_nodes, 3), len(known.distinct.values)
     landmarks = known.landmarks(count, points=2)  # as many keys as tokens: exact
@@ -130,7 +131,7 @@ def test_ablated_encoders(sharing, num_blocks: int, encoding: bool, attention: b
 
 def test_without_attention_an_eigenvalue_goes_its_own_way() -> None:
     spectrum = SPECTRA["weighted"]
-    model = scrambled(Specformer(3, 8, 4, attention=False)).eval()
+    model = scrambled(undropped(3, 8, 4, attention=False)).eval()
     filt = model.filters[0]
     alone = torch.cat([filt(value.view(1)) for value in spectrum.eigenvalues])
     torch.testing.assert_close(filt(spectrum.eigenvalues), alone)
@@ -139,12 +140,12 @@ def test_without_attention_an_eigenvalue_goes_its_own_way() -> None:
     found = model(random(14, 3), spectrum, landmarks)
     torch.testing.assert_close(found, model(random(14, 3), spectrum))
     with pytest.raises(ConfigError, match="attention=False needs decoder='joint'"):
-        Specformer(3, 8, 4, attention=False, decoder="heads")
+        undropped(3, 8, 4, attention=False, decoder="heads")
 
 
 def test_noise_of_ablated_encoders_is_that_of_every_eigenvalue() -> None:
     spectrum = SPECTRA["star"]  # with repeated eigenvalues
-    model = scrambled(Specformer(3, 8, 4, attention=False, transformer_dropout=0.5)).train()
+    model = scrambled(undropped(3, 8, 4, attention=False, transformer_dropout=0.5)).train()
     (response,) = model.responses(spectrum)
     repeated = spectrum.distinct.counts.argmax()
     same = response[spectrum.distinct.index == repeated]
@@ -154,7 +155,7 @@ def test_noise_of_ablated_encoders_is_that_of_every_eigenvalue() -> None:
 
 def test_float32_is_close_to_the_papers() -> None:
     spectrum = SPECTRA["weighted"]
-    model = scrambled(Specformer(3, 8, 4))
+    model = scrambled(undropped(3, 8, 4))
     x = random(14, 3)
     pairs = (spectrum.eigenvalues, spectrum.eigenvectors)
     exact = reference.specformer(state_of(model), model.config, x, *pairs)
@@ -180,7 +181,7 @@ MODELS = {
 
 def model_of(kind: str, dtype: torch.dtype) -> Specformer:
     torch.manual_seed(0)
-    return Specformer(3, 8, 4, num_heads=2, **MODELS[kind]).to(dtype)
+    return undropped(3, 8, 4, num_heads=2, **MODELS[kind]).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
@@ -242,7 +243,7 @@ def test_one_layer_reaches_every_node_unlike_a_polynomial(bases) -> None:
     torch.manual_seed(0)  # some weights leave no unit of a node alive
     n, order = 12, 3
     path = sp.csr_array(sp.diags([np.ones(n - 1), np.ones(n - 1)], [-1, 1]))
-    ours = scrambled(Specformer(1, 8, 1, num_layers=1, num_heads=2, bases=bases))
+    ours = scrambled(undropped(1, 8, 1, num_layers=1, num_heads=2, bases=bases))
     assert reached(ours, decompose(path, dtype=torch.float64), n).all()
     theirs = scrambled(GPRGNN(1, 8, 1, order=order))
     hops = (torch.arange(n)[:, None] - torch.arange(n)).abs()
@@ -256,7 +257,7 @@ def test_one_layer_reaches_every_node_unlike_a_polynomial(bases) -> None:
 @pytest.mark.parametrize("sharing", SHARINGS)
 def test_enough_landmarks_are_exact(sharing) -> None:
     spectrum = SPECTRA["weighted"]
-    model = scrambled(Specformer(3, 8, 4, sharing=sharing, num_blocks=2))
+    model = scrambled(undropped(3, 8, 4, sharing=sharing, num_blocks=2))
     x = random(14, 3).requires_grad_()
     landmarks = spectrum.landmarks(100)
     assert_twins(model, lambda: model(x, spectrum, landmarks), lambda: model(x, spectrum), x)
@@ -272,7 +273,7 @@ LINEAR = {"space": "hidden", "bias": False}
 @pytest.mark.parametrize("residual", [False, True])
 def test_linear_response_is_the_model(sharing, transform: bool, residual: bool) -> None:
     options = {"sharing": sharing, "transform": transform, "residual": residual}
-    model = scrambled(Specformer(3, 8, 4, num_heads=2, **LINEAR, **options))
+    model = scrambled(undropped(3, 8, 4, num_heads=2, **LINEAR, **options))
     assert model.is_linear_filter
     for name in ("star", "weighted", "isolated"):
         spectrum = SPECTRA[name]
@@ -297,7 +298,7 @@ def test_linear_response_is_the_model(sharing, transform: bool, residual: bool) 
     ],
 )
 def test_a_model_that_is_not_linear_has_no_linear_response(options) -> None:
-    model = Specformer(3, 8, 4, **options)
+    model = undropped(3, 8, 4, **options)
     assert not model.is_linear_filter
     with pytest.raises(ConfigError, match="linear_response needs space='hidden', bases='linear'"):
         model.linear_response(SPECTRA["star"].distinct.tokens)
@@ -305,7 +306,7 @@ def test_a_model_that_is_not_linear_has_no_linear_response(options) -> None:
 
 @pytest.mark.parametrize("sharing", ["medium", "large"])
 def test_condensed_attention_is_the_literal_one(sharing) -> None:
-    model = scrambled(Specformer(3, 8, 4, num_heads=2, sharing=sharing))
+    model = scrambled(undropped(3, 8, 4, num_heads=2, sharing=sharing))
     spectrum = SPECTRA["weighted"]
     with torch.no_grad():
         ours = model.condensed_attention(spectrum)
@@ -322,7 +323,7 @@ def test_condensed_attention_is_the_literal_one(sharing) -> None:
 
 @pytest.mark.parametrize("sharing", SHARINGS)
 def test_responses(sharing) -> None:
-    model = scrambled(Specformer(3, 8, 4, num_layers=3, sharing=sharing))
+    model = scrambled(undropped(3, 8, 4, num_layers=3, sharing=sharing))
     responses = model.responses(SPECTRA["star"])
     assert [tuple(r.shape) for r in responses] == [(7, 4)] * (3 if sharing == "large" else 1)
     expected = model.filters[0](SPECTRA["star"].eigenvalues)
@@ -335,7 +336,7 @@ def test_responses(sharing) -> None:
 def assert_compiles(backend: str) -> None:
     torch._dynamo.reset()
     spectrum = decompose(SMALL["grid"])
-    model = Specformer(3, 8, 4, space="hidden", activation="relu", residual=True, decoder="heads")
+    model = undropped(3, 8, 4, space="hidden", activation="relu", residual=True, decoder="heads")
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     x = random(16, 3, dtype=torch.float32)
     torch.testing.assert_close(compiled(x, spectrum), model(x, spectrum), rtol=0, atol=1e-5)
@@ -365,12 +366,12 @@ def test_compiles_to_native_code() -> None:
 @pytest.mark.parametrize("which", ["transformer", "feature", "propagation"])
 @pytest.mark.parametrize("space", ["output", "hidden"])
 def test_dropout_only_in_training(which: str, space) -> None:
-    model = Specformer(3, 8, 4, space=space, **{f"{which}_dropout": 0.5})
+    model = undropped(3, 8, 4, space=space, **{f"{which}_dropout": 0.5})
     x, spectrum = random(14, 3, dtype=torch.float32), SPECTRA["weighted"].to(dtype=torch.float32)
     assert not torch.equal(model(x, spectrum), model(x, spectrum))
     model.eval()
     assert torch.equal(model(x, spectrum), model(x, spectrum))
-    plain = Specformer(3, 8, 4, space=space)
+    plain = undropped(3, 8, 4, space=space)
     plain.load_state_dict(model.state_dict())
     torch.testing.assert_close(plain(x, spectrum), model(x, spectrum), rtol=0, atol=1e-6)
 
@@ -386,8 +387,8 @@ def test_dropout_only_in_training(which: str, space) -> None:
 )
 def test_parameters_are_reset_as_the_constructor_draws_them(options) -> None:
     torch.manual_seed(3)
-    expected = Specformer(3, 8, 4, **options).state_dict()
-    model = Specformer(3, 8, 4, **options)
+    expected = undropped(3, 8, 4, **options).state_dict()
+    model = undropped(3, 8, 4, **options)
     model(torch.randn(7, 3), STAR)  # moves the running statistics of a batch norm
     with torch.no_grad():
         for parameter in model.parameters():
@@ -399,7 +400,7 @@ def test_parameters_are_reset_as_the_constructor_draws_them(options) -> None:
 
 @pytest.mark.parametrize("norm", [None, "layer", "batch"])
 def test_signals_on_one_graph_go_together(norm) -> None:
-    model = scrambled(Specformer(3, 8, 4, norm=norm, transform=True))
+    model = scrambled(undropped(3, 8, 4, norm=norm, transform=True))
     x, spectrum = random(2, 7, 3), STAR.to(torch.float64)
     assert model(x, spectrum).shape == (2, 7, 4)
     model.eval()
@@ -408,7 +409,7 @@ def test_signals_on_one_graph_go_together(norm) -> None:
 
 
 def test_initial_weights_of_a_given_deviation() -> None:
-    model = Specformer(200, 64, 4, init_std=0.01)
+    model = undropped(200, 64, 4, init_std=0.01)
     assert model.lift.weight.std().item() == pytest.approx(0.01, rel=0.05)
     assert not model.lift.bias.any()
     filt = model.filters[0]
@@ -422,7 +423,7 @@ def test_initial_weights_of_a_given_deviation() -> None:
 
 def test_number_of_parameters() -> None:
     def count(**options) -> int:
-        return sum(p.numel() for p in Specformer(10, 16, 3, num_layers=2, **options).parameters())
+        return sum(p.numel() for p in undropped(10, 16, 3, num_layers=2, **options).parameters())
 
     filt = (17 * 16 + 16) + 6 * (16 * 16 + 16) + 4 * 16 + (16 * 4 + 4)
     features = (10 * 16 + 16) + (16 * 3 + 3)
@@ -468,12 +469,12 @@ def test_number_of_parameters() -> None:
 )
 def test_bad_options_are_named(options, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Specformer(**{"in_channels": 3, "hidden_channels": 8, "out_channels": 4, **options})
+        undropped(**{"in_channels": 3, "hidden_channels": 8, "out_channels": 4, **options})
 
 
 def test_config_holds_every_argument() -> None:
-    model = Specformer(3, 8, 4, sharing="large", norm="layer")
-    again = Specformer(**model.config)
+    model = undropped(3, 8, 4, sharing="large", norm="layer")
+    again = undropped(**model.config)
     assert again.config == model.config
     assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
         "large",
@@ -483,7 +484,7 @@ def test_config_holds_every_argument() -> None:
 
 
 def test_repr_names_the_parts() -> None:
-    text = repr(Specformer(3, 8, 4))
+    text = repr(undropped(3, 8, 4))
     assert text.startswith("Specformer(\n")
     for piece in ("(lift): Linear(3, 8, bias=True)", "(readout): Linear(8, 4, bias=True)"):
         assert piece in text
@@ -493,7 +494,7 @@ def test_repr_names_the_parts() -> None:
 @pytest.mark.parametrize("landmarks", [2, torch.ones(2), STAR], ids=["count", "tensor", "spectrum"])
 def test_landmarks_of_another_kind_are_refused(landmarks) -> None:
     with pytest.raises(ConfigError, match=r"must come from spectrum\.landmarks\(…\), not be a"):
-        Specformer(3, 8, 4)(torch.ones(7, 3), STAR, landmarks)
+        undropped(3, 8, 4)(torch.ones(7, 3), STAR, landmarks)
 
 
 @pytest.mark.parametrize(
@@ -512,11 +513,11 @@ def test_landmarks_of_another_kind_are_refused(landmarks) -> None:
 )
 def test_what_does_not_fit_is_named(x, spectrum, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Specformer(3, 8, 2)(x, spectrum)
+        undropped(3, 8, 2)(x, spectrum)
 
 
 def test_autocast_may_mix_precisions() -> None:
-    model = Specformer(3, 8, 2)
+    model = undropped(3, 8, 2)
     with torch.autocast("cpu", torch.bfloat16):
         out = model(torch.ones(7, 3, dtype=torch.bfloat16), STAR)
     assert out.shape == (7, 2)
@@ -529,7 +530,7 @@ def test_autocast_may_mix_precisions() -> None:
 def test_gradients_under_autocast_are_near_those_without(sparse, decomposed, options) -> None:
     spectrum = (decompose if decomposed else approximate)(SMALL["star"])
     torch.manual_seed(0)
-    model, x = Specformer(3, 8, 4, **options), random(spectrum.num_nodes, 3).float()
+    model, x = undropped(3, 8, 4, **options), random(spectrum.num_nodes, 3).float()
     given = SparseFeatures.from_scipy(sp.csr_array(x.numpy())) if sparse else x
     found = []
     for enabled in (False, True):
@@ -546,7 +547,7 @@ def test_gradients_under_autocast_are_near_those_without(sparse, decomposed, opt
 def test_training_after_evaluation_in_inference_mode(keys) -> None:
     spectrum = decompose(SMALL["star"])
     landmarks = None if keys is None else spectrum.landmarks(keys)
-    model, x = Specformer(3, 8, 4, num_blocks=2), random(spectrum.num_nodes, 3).float()
+    model, x = undropped(3, 8, 4, num_blocks=2), random(spectrum.num_nodes, 3).float()
     with torch.inference_mode():
         before = model(x, spectrum, landmarks)
     after = model(x, spectrum, landmarks)

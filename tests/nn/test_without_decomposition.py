@@ -9,6 +9,7 @@ import torch
 from tests.drawn import random
 from tests.nn.plain_twin import scrambled
 from tests.spectrum.known_graphs import adjacency
+from tests.undropped import undropped
 
 import specformer as sf
 from specformer.errors import ConfigError
@@ -26,7 +27,7 @@ def implicit(degree: int, graph=GRAPH) -> sf.ImplicitSpectrum:
 
 def model(seed: int = 0, **options) -> sf.Specformer:
     torch.manual_seed(seed)
-    return scrambled(sf.Specformer(3, 8, 4, num_heads=2, **options), seed).eval()
+    return scrambled(undropped(3, 8, 4, num_heads=2, **options), seed).eval()
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_what_cannot_be_recorded(changes, message, results, tmp_path):
 @pytest.mark.parametrize("name", ["../evil", "a/b", "/tmp/evil", ".."])
 def test_an_entry_stays_in_the_ledger(name, results, tmp_path):
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ConfigError, match=r"--name .*: a name without folders"):
+    with pytest.raises(ConfigError, match=r"--name .*: the name must not contain folders"):
         ledger.add(RunFolder.open(tmp_path / "runs" / "table-1"), results, name)
     assert sorted(tmp_path.rglob("*")) == before
 

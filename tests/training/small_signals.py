@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from tests.training.seeded import seeded
+from tests.undropped import undropped
 from torch import nn
 
 from specformer import Specformer, decompose
@@ -32,7 +33,7 @@ def make_task(mask: str = "inner") -> SignalTask:
 
 def specformers(**settings) -> list[nn.Module]:
     options = {"num_layers": 1, "num_heads": 1, "sharing": "small", "space": "hidden"}
-    return seeded(lambda: Specformer(1, 8, 1, bias=False, **options, **settings), RUNS)
+    return seeded(lambda: undropped(1, 8, 1, bias=False, **options, **settings), RUNS)
 
 
 def baselines() -> list[nn.Module]:

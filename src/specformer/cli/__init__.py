@@ -38,6 +38,7 @@ for command in (
     learning.resume,
     learning.predict,
     learning.datasets,
+    inspecting.inspect,
     tuning.tune,
     tables.table,
     inspecting.spectrum,

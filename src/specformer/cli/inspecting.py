@@ -1,4 +1,4 @@
-"""Commands that look: at a spectrum, at a run."""
+"""Commands that look: at a source, at a spectrum, at a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,31 @@ from specformer.cli.options import (
     Device,
     Json,
     Quiet,
+    first_words,
     parse_pair,
     print_json,
     reading_told,
     spectra_folder,
 )
 from specformer.errors import ConfigError, RunError
+
+
+def inspect(
+    source: Annotated[
+        str, typer.Argument(help="What `train` takes: a graph, molecules or signals.")
+    ],
+    data: Data = None,
+    json_output: Json = False,
+) -> None:
+    """Say what `train` would read of a source: sizes, classes, targets, splits."""
+    from specformer.tasks.inspection import inspect_source
+    from specformer.tasks.overview import in_words
+
+    found = inspect_source(source, data)
+    if json_output:
+        print_json(found)
+    else:
+        typer.echo(in_words(found))
 
 
 def spectrum(
@@ -60,15 +79,18 @@ def spectrum(
     ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
-    from specformer.cli.terminal import progress_bars, show_table
+    pairs = parse_pair(k)
+    if plot and plot.suffix.lower() != ".png":
+        raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
+    first_words(f"Reading {source}.", quiet or json_output)
+    from specformer.cli.progress_display import progress_bars
+    from specformer.cli.terminal import show_table
     from specformer.datasets.graph_source import graph_source
     from specformer.reports.plots.spectral_plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
     from specformer.training.runs.environment import choose_device
 
-    if plot and plot.suffix.lower() != ".png":
-        raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
-    pairs, target = parse_pair(k), choose_device(device)
+    target = choose_device(device)
     with reading_told(quiet or json_output):
         graph, mirrors = graph_source(source, data)
     start = Spectrum.load(warm) if warm else None

@@ -20,6 +20,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    first_words,
     going_on,
     print_json,
     reading_told,
@@ -51,7 +52,9 @@ def demo(
     out: Out = None,
 ) -> None:
     """Learn filters on photographs and classify generated graphs; ends with a report."""
-    from specformer.cli.terminal import progress_bars, show_filters, show_nodes
+    first_words("Starting the demo.", quiet or json_output)
+    from specformer.cli.progress_display import progress_bars
+    from specformer.cli.terminal import show_filters, show_nodes
     from specformer.paper.demo import demo as run_demo
     from specformer.tasks.workplace import Workplace
     from specformer.training.runs.environment import choose_device
@@ -127,6 +130,7 @@ def train(
     out: Out = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
+    first_words(f"Reading {source}.", quiet or json_output)
     from specformer.tasks.job import Request
     from specformer.tasks.resolve import refuse_foreign, resolve
     from specformer.tasks.source import source_kind, source_name
@@ -184,6 +188,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
+    first_words(f"Reading {run}.", quiet or json_output)
     from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import REPORT, RunFolder
@@ -238,7 +243,7 @@ def _train(
     """Train as a job says; ``begin`` gives the run's folder once the input is good."""
     import torch
 
-    from specformer.cli.terminal import progress_bars
+    from specformer.cli.progress_display import progress_bars
     from specformer.tasks.train import train as train_job
     from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers

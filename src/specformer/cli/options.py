@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -195,6 +196,12 @@ def repeat_command() -> str:
     from specformer.training.runs.folder import portable_command
 
     return portable_command(sys.argv[1:])
+
+
+def first_words(text: str, silent: bool) -> None:
+    """Say at once, before heavy packages are imported, what is under way; of workers, the first."""
+    if not silent and os.environ.get("RANK", "0") == "0":
+        typer.echo(text, err=True)
 
 
 def print_json(content: dict[str, Any]) -> None:

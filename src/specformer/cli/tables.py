@@ -23,6 +23,7 @@ from specformer.cli.options import (
     Seed,
     farewell,
     finish_run,
+    first_words,
     going_on,
     parse_images,
     print_json,
@@ -36,6 +37,7 @@ from specformer.cli.options import (
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specformer.tasks.source import Kind
     from specformer.training.runs.folder import RunFolder
 
 #: The options that only some tables have, and what a table's runs are called.
@@ -46,6 +48,8 @@ _OPTIONS = {
     4: ("datasets", "runs"),
 }
 _KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
+#: Whose recipes a table's runs have.
+_SETTINGS: dict[int, Kind] = {1: "filters", 2: "nodes", 3: "molecules", 4: "nodes"}
 #: Those that take hours, and go on from checkpoints in their folder.
 _CHECKPOINTED = (3, 4)
 
@@ -93,6 +97,9 @@ def table(
     out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
+    if not recorded:
+        first_words(f"Starting table {name}.", quiet or json_output)
+    from specformer.tasks.resolve import full_changes
     from specformer.training.runs.environment import choose_device
 
     given = {
@@ -126,7 +133,7 @@ def table(
         "table": number,
         "recipes": recipes,
         **{option: given[option] for option in _OPTIONS[number]},
-        "set": assignments or [],
+        "set": full_changes(_SETTINGS[number], None, assignments or []),
         "seed": seed,
         "device": str(target),
         "repeat": repeat_command(),
@@ -145,7 +152,8 @@ def _run_table(
     """Run a table as a configuration says, and show it."""
     import torch
 
-    from specformer.cli.terminal import progress_bars, show_paper_table
+    from specformer.cli.progress_display import progress_bars
+    from specformer.cli.terminal import show_paper_table
     from specformer.paper.table_rows import with_cited
     from specformer.tasks.workplace import Workplace
 
@@ -205,12 +213,12 @@ def _run_table(
 def _table_number(name: str, given: Mapping[str, Any]) -> int:
     """The table of that name, unless it does not have all options that are given."""
     if name not in map(str, _OPTIONS):
-        raise ConfigError(f"table {name} is not here; 1, 2, 3, 4 and overhead are.")
+        raise ConfigError(f"table {name} does not exist; choose 1, 2, 3, 4 or overhead.")
     for option, value in given.items():
         if value is not None and option not in _OPTIONS[int(name)]:
             *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
             homes = f"tables {', '.join(most)} and {last}" if most else f"table {last}"
-            raise ConfigError(f"--{option} belongs to {homes}, not to table {name}.")
+            raise ConfigError(f"`--{option}` applies to {homes} only, not to table {name}.")
     return int(name)
 
 
@@ -241,7 +249,8 @@ def _measure_overhead(
     quiet: bool,
 ) -> None:
     """Measure the paper's times and memory; record them if a file is given."""
-    from specformer.cli.terminal import progress_bars, show_bench
+    from specformer.cli.progress_display import progress_bars
+    from specformer.cli.terminal import show_bench
     from specformer.paper.timing.measure import Plan, Setting
     from specformer.paper.timing.overhead import DATASETS, overhead_rows
     from specformer.paper.timing.record import bench_result, record

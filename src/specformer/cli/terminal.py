@@ -1,83 +1,25 @@
-r"""What people see on the terminal: bars while they wait, tables at the end."""
+r"""What people see on the terminal at the end: tables."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
-from specformer.errors import SpecformerError
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.paper.timing.bench_tables import bench_grids
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.report_tables import by_target
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.runs.progress import Progress, Silent, Update
 
 #: What a table puts around a cell: a line and two spaces.
 _MARGIN = 3
-
-
-@contextmanager
-def progress_bars(silent: bool) -> Iterator[Progress]:
-    """Bars on standard error; nothing at all when silent."""
-    if silent:
-        yield Silent()
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),  # the one to shrink where the line is short
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[figure]}"),
-        TimeRemainingColumn(table_column=Column(no_wrap=True)),
-    )
-    bars = Bars(*columns, console=Console(stderr=True))
-    try:
-        yield _Shown(bars)
-    finally:
-        if bars.live.is_started:  # else there is no line to end
-            if any(task.visible for task in bars.tasks):
-                bars.stop()
-            else:  # nothing to end either, but what a terminal shows meanwhile
-                bars.live.transient = True
-                bars.live.stop()
-
-
-class _Shown:
-    """One bar a stage."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-
-    @contextmanager
-    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
-        self._bars.start()
-        task = self._bars.add_task(label, total=total, figure="")
-
-        def update(done: int, figure: float, **others: float) -> None:
-            shown = {unit: figure, **others}
-            text = " · ".join(
-                f"{name.replace('_', ' ')} {value:.3g}" for name, value in shown.items()
-            )
-            self._bars.update(task, completed=done, figure=text)
-
-        try:
-            yield update
-        except SpecformerError:
-            if not self._bars.tasks[task].completed:  # refused: there was nothing to wait for
-                self._bars.update(task, visible=False)
-            raise
-        # Early stopping ends a stage before its last epoch.
-        self._bars.update(task, total=self._bars.tasks[task].completed or 1)
 
 
 def show_table(

@@ -17,6 +17,7 @@ from specformer.cli.options import (
     Json,
     Quiet,
     Seed,
+    first_words,
     going_on,
     print_json,
     reading_told,
@@ -73,7 +74,8 @@ def tune(
     ] = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
-    from specformer.cli.terminal import progress_bars
+    first_words(f"Reading {source}.", quiet or json_output)
+    from specformer.cli.progress_display import progress_bars
     from specformer.paper.table_rows import plain_interval
     from specformer.tasks.job import Request
     from specformer.tasks.resolve import refuse_foreign, resolve
@@ -101,10 +103,13 @@ def tune(
     if json_output:
         print_json(result)
         return
-    mean = plain_interval({**result["val"], "ci95": None})
-    typer.echo(f"Trial {result['winner']} has the best validation {result['metric']}, {mean}:")
+    score = plain_interval({"mean": result["score"], "ci95": None})
+    counted = "1 split" if result["splits"] == 1 else f"{result['splits']} splits"
+    best = f"best validation {result['metric']} on {counted}, {score}"
+    typer.echo(f"Trial {result['winner']} has the {best}:")
     for change in result["set"]:
         typer.echo(f"  {change}")
+    typer.echo(f"Recipe: {result['recipe_file']}. All trials: {result['trials_file']}.")
     words = ["specformer", "train", source, "--model", model, "--recipe", result["recipe_file"]]
     words += [] if start is None else ["--from", str(start)]
     typer.echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")

@@ -33,6 +33,7 @@ class MoleculeSet:
     Args:
         name: its name.
         about: what is learned.
+        graphs: how many there are.
         task: regression, or classification of one or several yes-or-no questions.
         metric: ``"mae"``, ``"rocauc"`` or ``"ap"``.
         atom_cardinalities: how many values each column of ``node_feat`` may take.
@@ -41,6 +42,7 @@ class MoleculeSet:
 
     name: str
     about: str
+    graphs: int
     task: Literal["regression", "classification"]
     metric: Literal["mae", "rocauc", "ap"]
     atom_cardinalities: tuple[int, ...] = ATOM_CARDINALITIES
@@ -50,10 +52,10 @@ class MoleculeSet:
 GRAPH_SETS: dict[str, MoleculeSet] = {
     entry.name: entry
     for entry in (
-        MoleculeSet("zinc", "constrained solubility", "regression", "mae", (28,), (4,)),
-        MoleculeSet("molhiv", "inhibition of HIV replication", "classification", "rocauc"),
-        MoleculeSet("molpcba", "128 biological assays", "classification", "ap"),
-        MoleculeSet("pcqm4mv2", "HOMO–LUMO gap in eV", "regression", "mae"),
+        MoleculeSet("zinc", "constrained solubility", 12_000, "regression", "mae", (28,), (4,)),
+        MoleculeSet("molhiv", "inhibition of HIV replication", 41_127, "classification", "rocauc"),
+        MoleculeSet("molpcba", "128 biological assays", 437_929, "classification", "ap"),
+        MoleculeSet("pcqm4mv2", "HOMO–LUMO gap in eV", 3_746_620, "regression", "mae"),
     )
 }
 
@@ -96,8 +98,8 @@ def graph_set(
 def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
     """What is known of every named set without fetching any, a row each.
 
-    ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path`` and, if
-    found, the number of ``graphs``, and of ``nodes`` in all of them.
+    ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path``, the number
+    of ``graphs`` and, if found, of ``nodes`` in all of them.
     """
     return [_survey_one(entry, data) for entry in GRAPH_SETS.values()]
 
@@ -105,6 +107,7 @@ def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
 def _survey_one(entry: MoleculeSet, data: str | Path | None) -> dict[str, Any]:
     path = search(f"{entry.name}.npz", data)
     row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+    row["graphs"] = entry.graphs
     if path is None:
         return row | {"state": "downloads"}
     row["path"] = str(path)

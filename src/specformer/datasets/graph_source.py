@@ -30,9 +30,9 @@ def graph_source(
     if size:
         height, width = int(size[1]), int(size[2])
         if height * width > _MOST_NODES:
-            raise GraphError(f"{source}: a grid of at most {_MOST_NODES:,} nodes, please.")
+            raise GraphError(f"{source}: a grid may have at most {_MOST_NODES:,} nodes.")
         if not height * width:
-            raise GraphError(f"{source}: a grid with no nodes.")
+            raise GraphError(f"{source}: the grid has no nodes.")
         return grid_graph(height, width), grid_mirrors(height, width)
     if source in NODE_SETS:
         return named_graph(source, data), ()

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 #: Protocols by name; ``official`` takes the one that comes with the file.
 GRAPH_PROTOCOLS = ("random-80-10-10", "scaffold", "official")
+#: Training, validation and test.
+_PARTS = 3
 #: Training graphs that validate where the validation part is tested on, and their largest share.
 _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 
@@ -23,14 +25,37 @@ _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     """A random split; graphs without any target are in no part.
 
+    Where the only target is two classes, or not more than the test part has graphs, each class is
+    split by itself, and every part has one of each class that three graphs have.
+
     Example:
         >>> split = random_80_10_10(GraphSet(np.full(50, 3), np.zeros(50, int), []), seed=0)
         >>> int(split.train.sum()), int(split.val.sum()), int(split.test.sum())
         (40, 5, 5)
     """
-    order = np.random.default_rng(seed).permutation(_labelled(graphs))
-    each = max(1, round(0.1 * len(order)))
-    return _split(graphs, order[2 * each :], order[:each], order[each : 2 * each])
+    generator, known = np.random.default_rng(seed), _labelled(graphs)
+    groups = _classes(graphs, known)
+    if not any(len(group) >= _PARTS for group in groups):
+        groups = [known]
+    train, val, test = [], [], []
+    for group in groups:
+        order = generator.permutation(group)
+        each = max(1, round(0.1 * len(order))) if len(order) >= _PARTS else 0
+        train.append(order[2 * each :])
+        val.append(order[:each])
+        test.append(order[each : 2 * each])
+    return _split(graphs, *map(np.concatenate, (train, val, test)))
+
+
+def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
+    """Those graphs of every class of the only target; all together where it is no class."""
+    if graphs.y is None or graphs.y.shape[1] != 1:
+        return [known]
+    values = graphs.y[known, 0]
+    classes = np.unique(values)
+    if len(classes) > max(2, round(0.1 * len(known))) or (classes != np.round(classes)).any():
+        return [known]
+    return [known[values == label] for label in classes]
 
 
 def scaffold_split(graphs: GraphSet) -> Split:

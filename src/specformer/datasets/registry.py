@@ -23,49 +23,64 @@ from specformer.graphs.formats.npz_archive import DAMAGE
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class NodeSet:
-    """A data set people know by name, kept as ``NAME.npz``."""
-
-    name: str
-    about: str
-
-
-NODE_SETS: dict[str, NodeSet] = {
-    entry.name: entry
-    for entry in (
-        NodeSet("cora", "citations, homophilic"),
-        NodeSet("citeseer", "citations, homophilic"),
-        NodeSet("pubmed", "citations, homophilic"),
-        NodeSet("photo", "bought together, homophilic"),
-        NodeSet("computers", "bought together, homophilic"),
-        NodeSet("chameleon", "web pages, heterophilic; duplicates leak from train to test"),
-        NodeSet("squirrel", "web pages, heterophilic; duplicates leak from train to test"),
-        NodeSet("chameleon-filtered", "chameleon without its duplicates"),
-        NodeSet("squirrel-filtered", "squirrel without its duplicates"),
-        NodeSet("actor", "acted together, heterophilic"),
-        NodeSet("penn94", "friendships, heterophilic"),
-        NodeSet("cornell5", "friendships, heterophilic"),
-        NodeSet("wordnet", "synsets and their relations"),
-        NodeSet("ogbn-arxiv", "citations, homophilic"),
-        NodeSet("csbm", "generated: two classes, heterophilic"),
-    )
-}
-
 #: With more labels than these, it is asked whether they are classes.
 _MANY_CLASSES = 20
-#: The named set that is made, not read.
-GENERATED = "csbm"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a graph is."""
+    """How large a graph is; each edge counts once, without self-loops."""
 
     nodes: int
     edges: int
     features: int
     classes: int
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """A data set people know by name, kept as ``NAME.npz``; its sizes are known without it."""
+
+    name: str
+    about: str
+    sizes: Sizes
+
+
+NODE_SETS: dict[str, NodeSet] = {
+    entry.name: entry
+    for entry in (
+        NodeSet("cora", "citations, homophilic", Sizes(2_708, 5_278, 1_433, 7)),
+        NodeSet("citeseer", "citations, homophilic", Sizes(3_327, 4_552, 3_703, 6)),
+        NodeSet("pubmed", "citations, homophilic", Sizes(19_717, 44_324, 500, 3)),
+        NodeSet("photo", "bought together, homophilic", Sizes(7_650, 119_081, 745, 8)),
+        NodeSet("computers", "bought together, homophilic", Sizes(13_752, 245_861, 767, 10)),
+        NodeSet(
+            "chameleon",
+            "web pages, heterophilic; duplicates leak from train to test",
+            Sizes(2_277, 31_371, 2_325, 5),
+        ),
+        NodeSet(
+            "squirrel",
+            "web pages, heterophilic; duplicates leak from train to test",
+            Sizes(5_201, 198_353, 2_089, 5),
+        ),
+        NodeSet(
+            "chameleon-filtered", "chameleon without its duplicates", Sizes(890, 8_854, 2_325, 5)
+        ),
+        NodeSet(
+            "squirrel-filtered", "squirrel without its duplicates", Sizes(2_223, 46_998, 2_089, 5)
+        ),
+        NodeSet("actor", "acted together, heterophilic", Sizes(7_600, 26_659, 932, 5)),
+        NodeSet("penn94", "friendships, heterophilic", Sizes(41_554, 1_362_229, 4_814, 2)),
+        NodeSet("cornell5", "friendships, heterophilic", Sizes(18_660, 790_777, 4_735, 2)),
+        NodeSet("wordnet", "synsets and their relations", Sizes(117_659, 183_789, 2_739, 45)),
+        NodeSet("ogbn-arxiv", "citations, homophilic", Sizes(169_343, 1_157_799, 128, 40)),
+        NodeSet("csbm", "generated: two classes, heterophilic", Sizes(1_000, 4_060, 200, 2)),
+    )
+}
+
+#: The named set that is made, not read.
+GENERATED = "csbm"
 
 
 def named_graph(name: str, data: str | Path | None = None) -> Graph:
@@ -169,8 +184,8 @@ def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
     """What is known of every named set without fetching any, a row each.
 
     ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"damaged"``,
-    ``"generated"``, ``"downloads"`` when it is first used, ``"not found"``), and if found or
-    generated ``nodes``, ``edges``, ``features`` and ``classes``.
+    ``"generated"``, ``"downloads"`` when it is first used, ``"not found"``), and ``nodes``,
+    ``edges``, ``features`` and ``classes``: of its file, else as they are known.
 
     Example:
         >>> {row["name"]: row["state"] for row in survey()}["csbm"]
@@ -182,17 +197,16 @@ def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
 def _survey_one(entry: NodeSet, data: str | Path | None) -> dict[str, Any]:
     path = search(f"{entry.name}.npz", data)
     row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+    known = asdict(entry.sizes)
     if entry.name == GENERATED:
-        graph = named_graph(entry.name)
-        sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
-        return row | {"state": "generated"} | asdict(Sizes(*sizes))
+        return row | {"state": "generated"} | known
     if path is None:
-        return row | {"state": "downloads" if entry.name in SOURCES else "not found"}
+        return row | {"state": "downloads" if entry.name in SOURCES else "not found"} | known
     row["path"] = str(path)
     try:
         return row | {"state": "found"} | asdict(file_sizes(path))
     except GraphError:
-        return row | {"state": "damaged"}
+        return row | {"state": "damaged"} | known
 
 
 def file_sizes(path: str | Path) -> Sizes:

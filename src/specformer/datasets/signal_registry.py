@@ -16,6 +16,9 @@ SIGNAL_SETS = {
     "grid-images": "the paper's images",
 }
 
+#: The paper's: fifty images of 100 × 100 pixels.
+_PAPER = {"signals": 50, "nodes": 10_000, "edges": 19_800}
+
 #: The named set that the installed packages hold.
 EMBEDDED = "photographs"
 
@@ -38,8 +41,7 @@ def survey_signals(data: str | Path | None = None) -> list[dict[str, Any]]:
     """What is known of every named set, a row each.
 
     ``name``, ``about``, ``state`` (``"embedded"``, ``"found"``, ``"damaged"`` or ``"not found"``),
-    ``path`` and, if there are any, the number of ``signals``, and ``nodes`` and ``edges`` of the
-    graph they are on.
+    ``path``, the number of ``signals``, and ``nodes`` and ``edges`` of the graph they are on.
 
     Example:
         >>> survey_signals()[0]["state"]
@@ -53,11 +55,11 @@ def _survey_one(name: str, data: str | Path | None) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "about": SIGNAL_SETS[name]}
     row["path"] = None if path is None else str(path)
     if name != EMBEDDED and path is None:
-        return row | {"state": "not found"}
+        return row | {"state": "not found"} | _PAPER
     try:
         found = named_signals(name, data)
     except GraphError:
-        return row | {"state": "damaged"}
+        return row | {"state": "damaged"} | _PAPER
     return row | {
         "state": "embedded" if name == EMBEDDED else "found",
         "signals": len(found.signals),

@@ -48,6 +48,7 @@ def as_graph(
         Graph('tiny', nodes=4, edges=2, self_loops=1)
     """
     _refuse_many(source)
+    _refuse_frame(source)
     source = as_scipy(source)
     if is_pyg(source):
         graph = _from_pyg(source, num_nodes, edge_weight)
@@ -91,6 +92,15 @@ def _refuse_many(source: Any) -> None:
         raise GraphError(
             f"{type(source).__name__} holds a set of graphs; pass one of them, such as its first, "
             f"[0], or all of them to specformer.datasets.pack"
+        )
+
+
+def _refuse_frame(source: Any) -> None:
+    """Refuse a pandas DataFrame: with two rows, its edges would pass for an ``edge_index``."""
+    if hasattr(source, "columns") and hasattr(source, "to_numpy"):
+        raise GraphError(
+            "a DataFrame does not say which of its columns are the ends of an edge; pass "
+            'frame[["source", "target"]].to_numpy().T with the names of yours'
         )
 
 

@@ -82,9 +82,9 @@ class Specformer(Inspected):
         activation: Activation = None,
         residual: bool = False,
         bias: bool = True,
-        transformer_dropout: float = 0.0,
-        feature_dropout: float = 0.0,
-        propagation_dropout: float = 0.0,
+        transformer_dropout: float = 0.1,
+        feature_dropout: float = 0.5,
+        propagation_dropout: float = 0.2,
         init_std: float | None = None,
     ) -> None:
         super().__init__()

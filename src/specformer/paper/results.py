@@ -118,7 +118,7 @@ def add(
         raise RunError(f"{run.path}: only runs of `specformer table` go into the ledger.")
     name = name or run.path.resolve().name
     if Path(name).name != name or name == "..":
-        raise ConfigError(f"--name {name}: a name without folders, please.")
+        raise ConfigError(f"--name {name}: the name must not contain folders.")
     entry: dict[str, Any] = {"schema": SCHEMA, "name": name}
     entry |= {key: result[key] for key in _ENTRY_KEYS if key not in entry and key in result}
     entry |= {key: result[key] for key in ("spectrum_seconds", "title") if key in result}

@@ -9,6 +9,7 @@ from typing import Any
 from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3
 from specformer.reports.looks import look
 from specformer.reports.numbers import error, r_squared
+from specformer.training.evaluation.summaries import interval95
 
 #: Models as the paper's tables have them, Graphormer where Table 3 does, Specformer last.
 _OTHERS = dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3, *PCQM4MV2])
@@ -129,13 +130,16 @@ def interval(row: dict[str, Any]) -> str:
     Example:
         >>> interval({"mean": 0.885, "ci95": 0.0101}), interval({"mean": 0.885, "ci95": None})
         ('88.50 ± 1.01', '88.50')
-        >>> interval({"mean": 0.885, "ci95": 2.4098})  # of two runs: wider than all there can be
-        '88.50 ± over 100'
+        >>> interval({"mean": 0.97, "ci95": 0.05})  # 0.97 ± 0.05 would leave 100%
+        '97.00, 85.29 to 99.45'
     """
     mean, spread = f"{100 * row['mean']:.2f}", row["ci95"]
     if spread is None:
         return mean
-    return f"{mean} ± over 100" if spread > 1.0 else f"{mean} ± {100 * spread:.2f}"
+    if row["mean"] - spread >= 0.0 and row["mean"] + spread <= 1.0:
+        return f"{mean} ± {100 * spread:.2f}"
+    low, high = interval95(row["mean"], spread)
+    return f"{mean}, {100 * low:.2f} to {100 * high:.2f}"
 
 
 def plain_interval(row: dict[str, Any]) -> str:

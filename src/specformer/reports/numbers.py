@@ -3,8 +3,11 @@ r"""How the numbers of a result are written for people."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime
 from typing import TypeGuard
+
+from specformer.training.evaluation.summaries import interval95
 
 NONE = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -51,19 +54,29 @@ def r_squared(value: float | None, like: float | None = None) -> str:
 
 
 def percent(value: float | None, like: float | None = None) -> str:
-    """A fraction of 1 as per cent; an interval goes without the sign.
-
-    The interval of two runs may be wider than all there can be; its digits say no more than that.
+    """A fraction of 1 as per cent; the half of an interval goes without the sign.
 
     Example:
-        >>> percent(0.93214), percent(0.0087, like=0.93214), percent(2.41, like=0.93214)
-        ('93.2%', '0.9', 'over 100')
+        >>> percent(0.93214), percent(0.0087, like=0.93214)
+        ('93.2%', '0.9')
     """
     if not _known(value):
         return NONE
-    if like is not None and value > 1:
-        return "over 100"
+    assert value is not None
     return f"{100 * value:.1f}" + ("%" if like is None else "")
+
+
+def spread(write: Callable[..., str], mean: float, ci95: float) -> str:
+    """A 95% interval beside its mean; that of a percentage stays within 0 and 100.
+
+    Example:
+        >>> spread(percent, 0.93, 0.0087), spread(percent, 0.97, 0.05), spread(error, 0.97, 0.05)
+        ('± 0.9', '85.3 to 99.5', '± 0.050')
+    """
+    if write is percent and not (mean - ci95 >= 0.0 and mean + ci95 <= 1.0):
+        low, high = interval95(mean, ci95)
+        return f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"± {write(ci95, like=mean)}"
 
 
 def factor(ratio: float) -> str:

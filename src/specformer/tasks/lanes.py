@@ -55,7 +55,7 @@ _Message = _Epoch | _Ended | _Failed
 def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
     """Refuse what cannot be, before anything is computed."""
     if lanes < 1:
-        raise ConfigError(f"--lanes {lanes}: at least one, please.")
+        raise ConfigError(f"--lanes {lanes}: at least one is needed.")
     if lanes > 1 and workers.size > 1:
         raise ConfigError("--lanes: torchrun's processes already train every run together.")
 

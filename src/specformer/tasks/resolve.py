@@ -2,7 +2,8 @@ r"""From what a person types, or from a run folder, to a job and the task that d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import UnionType
 from typing import Any
 
@@ -10,6 +11,7 @@ from specformer.errors import ConfigError, RunError, check_known
 from specformer.tasks.graphs.task import GraphLearning
 from specformer.tasks.job import OPTIONAL, Job, Request
 from specformer.tasks.nodes.task import NodeLearning
+from specformer.tasks.recipes.settings import full_keys
 from specformer.tasks.signals.task import FilterLearning
 from specformer.tasks.source import Kind, source_kind
 from specformer.tasks.task import Task
@@ -46,6 +48,7 @@ def resolve(request: Request, runs: int | None = None, **options: Any) -> Job:
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
+    request = replace(request, changes=full_changes(kind, request.model, request.changes))
     recipe, settings = task.resolve(request)
     return Job(
         source=request.source,
@@ -59,6 +62,19 @@ def resolve(request: Request, runs: int | None = None, **options: Any) -> Job:
         start=request.start,
         **options,
     )
+
+
+def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> tuple[str, ...]:
+    """Changes of a recipe with whole keys, see :func:`.full_keys`.
+
+    Without a model, groups of all models count.
+
+    Example:
+        >>> full_changes("nodes", "gcn", ["dropout=0.2"])
+        ('baseline.dropout=0.2',)
+    """
+    recipe, unused = TASKS[kind].recipe_class(model)
+    return tuple(full_keys(recipe, changes, unused))
 
 
 def read_job(run: RunFolder) -> Job:

@@ -184,7 +184,9 @@ class Search:
     def _stage(
         self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float
     ) -> None:
-        title, unit = f"{self.subject.name}: {label}", f"best {self.subject.metric}"
+        # Scores over other splits are other figures: each says over how many.
+        counted = "1 split" if splits == 1 else f"{splits} splits"
+        title, unit = f"{self.subject.name}: {label}", f"best {self.subject.metric} on {counted}"
         with progress.stage(title, len(numbers), unit) as update:
             for place, number in enumerate(numbers):
                 if place and time.perf_counter() > end:

@@ -64,6 +64,13 @@ class Task(ABC, Generic[Work]):
     is_parallel: ClassVar[bool] = False
 
     @abstractmethod
+    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
+        """The data class of a model's recipes, and its groups that this model does not use.
+
+        None stands for any model.
+        """
+
+    @abstractmethod
     def resolve(self, request: Request) -> tuple[str, Any]:
         """The name of the recipe that a request means, and the recipe, a frozen data class."""
 
@@ -74,6 +81,10 @@ class Task(ABC, Generic[Work]):
     @abstractmethod
     def load(self, job: Job, place: Workplace) -> Work:
         """Read the data and split them. Refuses all that cannot be trained on."""
+
+    @abstractmethod
+    def overview(self, work: Work) -> dict[str, Any]:
+        """What was read, see :mod:`specformer.tasks.overview`."""
 
     @abstractmethod
     def with_spectra(self, work: Work, place: Workplace) -> Work:

@@ -2,19 +2,23 @@ r"""Train as a job says."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specformer.errors import ConfigError
 from specformer.tasks.job import Job
+from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
+
+logger = logging.getLogger(__name__)
 
 #: Checkpoints' path for workers that neither read nor write them: the first does.
 _ELSEWHERE = Path(Path(CHECKPOINT).stem)
@@ -42,6 +46,7 @@ def train(
         raise ConfigError(f"{job.source}: only sets of many graphs train in several processes.")
     with workers.first_before_others():  # the first may download and decompose
         work = task.load(job, place)
+        _say(job, task.overview(work), place)
         started = time.perf_counter()
         work = task.with_spectra(work, place)
     outcome = task.fit(work, place, _checkpoint(begin) if workers.is_first else _ELSEWHERE)
@@ -55,6 +60,14 @@ def train(
     }
     result[job.kind] = [{**row, "recipe": job.recipe} for row in result[job.kind]]
     return Trained(job.kind, result, outcome)
+
+
+def _say(job: Job, read: Mapping[str, Any], place: Workplace) -> None:
+    """What was read, before anything takes long."""
+    by = {"model": job.model, "recipe": job.recipe, "device": str(place.device)}
+    place.progress.say(in_words({**read, **by}))
+    for warning in warnings_of(read):
+        logger.warning("%s", warning)
 
 
 def _checkpoint(begin: Callable[[], RunFolder | None]) -> Path | None:

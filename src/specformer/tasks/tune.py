@@ -13,7 +13,7 @@ from specformer.errors import ConfigError, SpecformerError
 from specformer.files.documents import write_yaml
 from specformer.tasks.job import Job
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.search import BEST, Search
+from specformer.tasks.search import BEST, TRIALS, Search
 from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
@@ -83,5 +83,7 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         "score": winner["score"],
         "val": winner["val"],
         "seconds": time.perf_counter() - started,
+        "splits": winner["splits"],
+        "trials_file": str(folder / TRIALS),
         "recipe_file": str(path),
     }

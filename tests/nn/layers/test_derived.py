@@ -11,9 +11,10 @@ from tests.baselines.graphs.small_models import SMALL
 from tests.drawn import random
 from tests.nn.molecules import MAX_RING
 from tests.training.small_graphs import small_set
+from tests.undropped import undropped
 from torch import Tensor, nn
 
-from specformer import GraphSpecformer, Specformer, decompose
+from specformer import GraphSpecformer, decompose
 from specformer.baselines import BASELINES, Propagation
 from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import pack
@@ -25,7 +26,7 @@ MOLECULES = small_set(8)
 def on_nodes(name: str) -> tuple[Callable[[], nn.Module], Callable[[nn.Module], Tensor]]:
     x = random(5, 3, dtype=torch.float32)
     if name == "specformer":
-        return lambda: Specformer(3, 8, 2), lambda model: model(x, decompose(STAR))
+        return lambda: undropped(3, 8, 2), lambda model: model(x, decompose(STAR))
     graph = Propagation(nx.to_scipy_sparse_array(STAR, dtype=float))
     return lambda: BASELINES[name](3, 8, 2), lambda model: model(x, graph)
 

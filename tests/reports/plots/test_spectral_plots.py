@@ -111,10 +111,8 @@ def test_curves_hold_the_last_reading_of_a_stopped_run():
     figure = plots.curves_plot({"gcn": curve})
 
     axis = figure.axes[0]
-    assert axis.get_yscale() == "log"
     np.testing.assert_array_equal(axis.lines[0].get_xdata(), [1, 2, 3])
     np.testing.assert_array_equal(axis.lines[0].get_ydata(), [6, 4, 2])
-    assert plots.curves_plot({"gcn": curve}, log=False).axes[0].get_yscale() == "linear"
 
 
 def test_a_single_epoch_is_a_dot_over_a_single_tick():
@@ -189,40 +187,55 @@ def test_no_figure_needs_pyplot():
         assert sys.modules["matplotlib.pyplot"].get_fignums() == []
 
 
-@pytest.mark.parametrize(
-    ("high", "low", "expected"),
-    [
-        (1.6, 0.5, ["0.5", "1", "1.5"]),
-        (1.4, 0.9, ["1", "1.2", "1.4"]),
-        (0.0712, 0.0664, ["0.068", "0.07"]),
-    ],
-)
-def test_a_narrow_logarithmic_axis_has_more_than_one_label(high, low, expected):
-    figure = plots.curves_plot({"specformer": np.geomspace(high, low, 40)})
+def y_labels(figure) -> dict[str, float]:
+    """The labels of the y axis within its limits, and where they stand."""
     figure.canvas.draw()
     (axis,) = figure.axes
     low, high = axis.get_ylim()
-    shown = [
-        label.get_text()
+    return {
+        label.get_text(): float(place)
         for place, label in zip(axis.get_yticks(), axis.get_yticklabels(), strict=True)
         if low <= place <= high
-    ]
-    assert shown == expected
+    }
 
 
-@pytest.mark.parametrize("low", [0.015, 1.5, 15_000.0])
-def test_a_logarithmic_axis_of_one_power_of_ten_has_more_than_one_label(low):
-    # 32 times from end to end, but only 0.1, 10 or 100,000 is a power of ten.
-    figure = plots.curves_plot({"specformer": np.geomspace(32 * low, low, 40)})
-    figure.canvas.draw()
+@pytest.mark.parametrize(
+    ("high", "low", "expected"),
+    [
+        (1.67, 0.558, ["0.558", "1", "1.5"]),
+        (1.4, 0.9, ["0.9", "1", "1.2", "1.4"]),
+        (0.0712, 0.0664, ["0.0664", "0.068", "0.07"]),
+    ],
+)
+def test_errors_within_a_decade_have_a_linear_axis_with_the_lowest_on_it(high, low, expected):
+    figure = plots.curves_plot({"specformer": np.geomspace(high, low, 40)})
     (axis,) = figure.axes
-    shown = [
-        (label.get_text(), place)
-        for place, label in zip(axis.get_yticks(), axis.get_yticklabels(), strict=True)
-        if axis.get_ylim()[0] <= place <= axis.get_ylim()[1]
-    ]
-    assert len(shown) >= 3
-    assert all(float(text.replace(",", "")) == pytest.approx(place) for text, place in shown)
+    assert axis.get_yscale() == "linear"
+    assert axis.get_title(loc="right") == ""
+    assert list(y_labels(figure)) == expected
+
+
+@pytest.mark.parametrize("low", [0.0123, 1.5, 15_000.0, 3e-7])
+@pytest.mark.parametrize("ratio", [12, 32, 1e5])
+def test_a_logarithmic_axis_says_so_and_has_the_lowest_on_it(low, ratio):
+    figure = plots.curves_plot({"specformer": np.geomspace(ratio * low, low, 40)})
+    (axis,) = figure.axes
+    assert axis.get_yscale() == "log"
+    assert axis.get_title(loc="right") == "logarithmic scale"
+    places = list(y_labels(figure).values())
+    assert len(places) >= 3
+    assert places[0] == pytest.approx(low)
+
+
+def test_what_a_tick_says_is_where_it_stands():
+    shown = y_labels(plots.curves_plot({"specformer": np.geomspace(3.2, 0.0123, 40)}))
+    for text, place in shown.items():
+        assert float(text.replace(",", "")) == pytest.approx(place)
+
+
+def test_accuracies_have_a_linear_axis_whatever_they_span():
+    figure = plots.curves_plot({"gcn": np.geomspace(1, 90, 40)}, errors=False)
+    assert figure.axes[0].get_yscale() == "linear"
 
 
 def test_a_subtitle_has_a_line_of_its_own():

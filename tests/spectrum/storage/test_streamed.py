@@ -13,8 +13,9 @@ import pytest
 import torch
 from tests.drawn import random
 from tests.spectrum.known_graphs import SMALL, adjacency
+from tests.undropped import undropped
 
-from specformer import Specformer, Spectrum, decompose
+from specformer import Spectrum, decompose
 from specformer.errors import SpectrumError
 from specformer.spectrum.storage import streamed
 from specformer.spectrum.storage.streamed import decompose_streamed, vectors_fit
@@ -56,7 +57,7 @@ def test_filters_and_gradients_are_the_resident_ones() -> None:
 
 def test_a_model_trains_the_same() -> None:
     torch.manual_seed(0)
-    model = Specformer(5, 8, 3, num_heads=2)
+    model = undropped(5, 8, 3, num_heads=2)
     whole = decompose(GRAPH, k=20)
     gradients = []
     for spectrum in (whole, whole.streamed(rows=11)):
@@ -84,7 +85,7 @@ def test_bfloat16_is_within_its_bound(rows: int | None) -> None:
 
 def test_entry_wise_bases_take_streamed_vectors() -> None:
     torch.manual_seed(0)
-    model = Specformer(3, 4, 2, num_heads=2, bases="ffn", epsilon=10.0)
+    model = undropped(3, 4, 2, num_heads=2, bases="ffn", epsilon=10.0)
     whole, x = decompose(GRAPH), random(40, 3, dtype=torch.float32)
     brief = model(x, whole.streamed(storage=torch.bfloat16))
     torch.testing.assert_close(brief, model(x, whole), rtol=0.05, atol=0.05)

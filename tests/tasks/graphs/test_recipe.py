@@ -78,10 +78,10 @@ def test_own_data_settle_what_is_left_open(classes: bool, settings, settled) -> 
     ("classes", "settings", "message"),
     [
         (False, {"task": "classification"}, "classes of several targets are 0 and 1"),
-        (False, {"metric": "ap"}, "metric=ap is one of classification"),
+        (False, {"metric": "ap"}, "metric=ap is for classification; the task is regression"),
         # The sign of a number is no class, and a logit no number: both would look like results.
-        (False, {"metric": "accuracy"}, "metric=accuracy is one of classification"),
-        (True, {"metric": "rmse"}, "metric=rmse is one of regression"),
+        (False, {"metric": "accuracy"}, "metric=accuracy is for classification"),
+        (True, {"metric": "rmse"}, "metric=rmse is for regression"),
         (False, {"metric": "odd"}, "unknown metric 'odd'"),
         (True, {"loss": "l1"}, "loss=l1 does not go with classification into two"),
         (True, {"loss": "ce"}, "loss=ce does not go with classification into two"),

@@ -150,15 +150,15 @@ class StoppedError(Exception):
     pass
 
 
-class StopsIn:
-    """Progress that raises in one of the stages."""
+class StopsIn(Silent):
+    """Progress that raises in one of the stages that train."""
 
     def __init__(self, stage: int) -> None:
         self.stages = stage
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
-        self.stages -= 1
+        self.stages -= total > 1
 
         def update(done: int, figure: float) -> None:
             if self.stages == 0 and done == 1:
@@ -302,7 +302,7 @@ def test_classes_that_are_words(several: bool, tmp_path: Path) -> None:
         shares = [float(line[column]) for column in columns]
         assert sum(shares) == pytest.approx(1.0, abs=1e-5)
         assert line["prediction"] == sorted(words)[int(np.argmax(shares))]
-    with pytest.raises(ConfigError, match="mine: words are classes, which no regression learns"):
+    with pytest.raises(ConfigError, match="mine: the target is text; use `--task classification`"):
         train_on(str(source), assignments=chosen, task="regression", **settings)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.training.small_graphs import small_set
 from specformer.datasets import GRAPH_SETS, NODE_SETS, csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
+from specformer.nn import Specformer
 from specformer.paper.table2 import table2
 from specformer.paper.table3 import table3
 from specformer.paper.table_rows import table_grid
@@ -19,7 +21,13 @@ from specformer.tasks.graphs import recipe as many_recipes
 from specformer.tasks.graphs.models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.recipe import graph_recipe, graph_recipes_for
 from specformer.tasks.nodes import recipe as recipes
-from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe, recipes_for
+from specformer.tasks.nodes.recipe import (
+    NODE_MODELS,
+    NodeModel,
+    node_model,
+    node_recipe,
+    recipes_for,
+)
 from specformer.tasks.recipes.book import NAMED, RecipeBook
 from specformer.training.runs.progress import Silent
 
@@ -50,6 +58,19 @@ def test_every_recipe_builds_its_model(name, model, dataset):
     chosen, recipe = node_recipe(name, dataset, model=model)
     assert chosen == name
     node_model(model, recipe, 5, 3)
+
+
+def test_the_default_recipe_is_the_class_without_further_words():
+    assert "model" not in WRITTEN["default"]  # said once, by the class
+    default = asdict(node_recipe("default", "a graph of one's own")[1].model)
+    assert default == asdict(NodeModel())
+    given = inspect.signature(Specformer).parameters
+    width = default.pop("hidden_channels")
+    assert default == {name: given[name].default for name in default}
+    unset = {name for name in given if name not in default}
+    assert unset == {"in_channels", "hidden_channels", "out_channels", "bases", "bias"}
+    recipe = node_recipe("default", "a graph of one's own")[1]
+    assert node_model("specformer", recipe, 5, 3).config == Specformer(5, width, 3).config
 
 
 def test_a_baseline_may_have_a_best_recipe(tuned_gcn):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from specformer.errors import ConfigError
-from specformer.tasks.recipes.settings import build, override, read_settings
+from specformer.tasks.recipes.settings import build, full_keys, override, read_settings
 from specformer.training.optim.schedule import Schedule
 
 
@@ -18,6 +18,12 @@ class Inner:
     rate: float = 0.1
     steps: int = 3
     kind: Literal["plain", "fancy"] = "plain"
+
+
+@dataclass(frozen=True)
+class Twice:
+    one: Inner = field(default_factory=Inner)
+    two: Inner = field(default_factory=Inner)
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,20 @@ def test_override_makes_groups_and_the_last_one_wins():
 def test_wrong_assignments(assignment, message):
     with pytest.raises(ConfigError, match=message):
         override({"name": "a"}, [assignment])
+
+
+def test_a_setting_may_be_named_without_its_group(caplog):
+    assert full_keys(Outer, ["steps=7", "name=b", "inner.rate=2"]) == [
+        "inner.steps=7", "name=b", "inner.rate=2",
+    ]  # fmt: skip
+    assert caplog.messages == ["--set steps=7: taken as inner.steps."]
+    assert full_keys(Outer, ["stride=7", "steps"]) == ["stride=7", "inner.steps"]  # refused later
+
+
+def test_a_setting_of_several_groups_needs_its_whole_key():
+    with pytest.raises(ConfigError, match=r"--set steps=7: steps can be one\.steps or two\.steps"):
+        full_keys(Twice, ["steps=7"])
+    assert full_keys(Twice, ["steps=7"], unused=["one"]) == ["two.steps=7"]
 
 
 def test_yaml_as_a_file_holds_it():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.drawn import random
 from tests.nn.plain_twin import SPECTRA, scrambled
+from tests.undropped import undropped
 
 from specformer import Specformer
 from specformer.training.engine.stacking import stack, trained_state, unstack
@@ -29,7 +30,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def models_of(kind: str) -> list[Specformer]:
-    return [scrambled(Specformer(3, 8, 4, num_heads=2, **KINDS[kind]), run) for run in range(RUNS)]
+    return [scrambled(undropped(3, 8, 4, num_heads=2, **KINDS[kind]), run) for run in range(RUNS)]
 
 
 def assert_same_gradients(stacked: Specformer, models: list[Specformer]) -> None:
@@ -113,7 +114,7 @@ def test_originals_are_left_alone(kind: str) -> None:
 
 @pytest.mark.parametrize("which", ["transformer", "feature", "propagation"])
 def test_dropout_differs_between_runs(which: str) -> None:
-    model = scrambled(Specformer(3, 8, 4, **{f"{which}_dropout": 0.5}))
+    model = scrambled(undropped(3, 8, 4, **{f"{which}_dropout": 0.5}))
     stacked = stack([model, model])
     x = random(2, 7, 3)
     x[1] = x[0]
@@ -135,7 +136,7 @@ BATCH_NORM = {
 
 def batch_norm_models() -> list[Specformer]:
     return [
-        scrambled(Specformer(3, 8, 4, num_heads=2, num_layers=2, **BATCH_NORM), run)
+        scrambled(undropped(3, 8, 4, num_heads=2, num_layers=2, **BATCH_NORM), run)
         for run in range(RUNS)
     ]
 

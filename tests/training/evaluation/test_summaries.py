@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specformer.training.evaluation.summaries import ci95, summary
+from specformer.training.evaluation.summaries import ci95, interval95, summary, wilson95
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
@@ -24,6 +24,29 @@ def test_interval_is_students(values):
     else:
         assert found["ci95"] == pytest.approx(0.0, abs=1e-9)
     assert found["values"] == values
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=30))
+def test_an_interval_of_fractions_stays_within_them(values):
+    found = summary(values)
+    mean, half = found["mean"], found["ci95"]
+    low, high = interval95(mean, half)
+    assert 0.0 <= low <= mean + 1e-9
+    assert mean - 1e-9 <= high <= 1.0
+    if mean - half >= 0 and mean + half <= 1:
+        assert (low, high) == (mean - half, mean + half)
+
+
+def test_an_interval_that_would_leave_100_is_that_of_the_log_odds():
+    # By hand: log(0.98 / 0.02) = 3.8918, and 0.04 / (0.98 · 0.02) = 2.0408 to either side.
+    ends = [1 / (1 + np.exp(-each)) for each in (3.8918 - 2.0408, 3.8918 + 2.0408)]
+    assert interval95(0.98, 0.04) == pytest.approx(ends, abs=1e-5)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 1), (1, 1), (5, 10), (19, 20), (300, 1000)])
+def test_wilsons_interval_is_scipys(right, count):
+    found = stats.binomtest(right, count).proportion_ci(method="wilson")
+    assert wilson95(right / count, count) == pytest.approx((found.low, found.high), abs=1e-12)
 
 
 def test_one_value_has_no_interval():

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from tests.training.seeded import seeded
+from tests.undropped import undropped
 from torch import nn
 
-from specformer import Specformer, approximate, decompose
+from specformer import approximate, decompose
 from specformer.baselines import MLP
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
@@ -29,7 +30,7 @@ SPECTRUM = approximate(GRAPH, degree=8, dtype=torch.float64)
 
 
 def models(runs: int = RUNS, **options) -> list[nn.Module]:
-    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, space="input", **options), runs)
+    return seeded(lambda: undropped(10, 8, 2, num_heads=2, space="input", **options), runs)
 
 
 def task_of(splits=SPLITS, y=GRAPH.y) -> NodeTask:
@@ -220,7 +221,7 @@ def test_a_stopped_run_goes_on_to_the_bit(tmp_path: Path) -> None:
 )
 def test_models_that_need_other_nodes_are_refused(options) -> None:
     torch.manual_seed(0)
-    model = Specformer(10, 8, 2, **{"space": "input", **options}).double()
+    model = undropped(10, 8, 2, **{"space": "input", **options}).double()
     assert not model.takes_batches
     with pytest.raises(ConfigError, match=r"batch_size needs Specformer with model\.space=input"):
         train(16, made=[model] * RUNS, epochs=1)

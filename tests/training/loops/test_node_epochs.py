@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.training.seeded import seeded
+from tests.undropped import undropped
 from torch import Tensor, nn
 
 from specformer import Specformer, decompose
@@ -36,7 +37,7 @@ DROPOUT = {"feature_dropout": 0.5, "transformer_dropout": 0.1, "propagation_drop
 
 
 def specformers(runs: int = RUNS, **options: Any) -> list[nn.Module]:
-    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, **options), runs)
+    return seeded(lambda: undropped(10, 8, 2, num_heads=2, **options), runs)
 
 
 def gcns() -> list[nn.Module]:

@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 from tests.training.seeded import seeded
+from tests.undropped import undropped
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from specformer import Specformer, decompose
+from specformer import decompose
 from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
@@ -33,7 +34,7 @@ PROPAGATION = Propagation(GRAPH.adjacency, dtype=torch.float64)
 
 
 def specformers(dropout: float = 0.0) -> list[nn.Module]:
-    return seeded(lambda: Specformer(10, 8, 2, num_heads=2, feature_dropout=dropout), RUNS)
+    return seeded(lambda: undropped(10, 8, 2, num_heads=2, feature_dropout=dropout), RUNS)
 
 
 def gcns() -> list[nn.Module]:
@@ -253,7 +254,7 @@ def test_an_epoch_is_few_operations(monkeypatch, runs: int, most: int):
     monkeypatch.setattr(node_loop, "Repeated", Third)
     torch.manual_seed(0)
     models = [
-        Specformer(
+        undropped(
             10,
             8,
             2,
@@ -356,7 +357,7 @@ def test_a_filter_has_rates_of_its_own():
 
 def test_batch_norm_statistics_are_those_of_the_best_epoch():
     options = {"space": "hidden", "norm": "batch", "activation": "relu"}
-    models = seeded(lambda: Specformer(10, 8, 2, num_heads=2, **options), RUNS)
+    models = seeded(lambda: undropped(10, 8, 2, num_heads=2, **options), RUNS)
     task = task_of(noisy())
     fit = fit_nodes(models, task, SPECTRUM, Schedule(learning_rate=0.05, epochs=40, patience=5))
     for run, model in enumerate(models):

@@ -201,6 +201,17 @@ def test_progress_is_told():
     assert all(math.isfinite(figure) for _, figure in told)
 
 
+def test_progress_is_a_number_when_all_runs_have_stopped():
+    told = []
+    schedule = Schedule(epochs=300, patience=3, learning_rate=3.0)
+    fit = fit_signals(
+        specformers(), make_task(), SPECTRUM, schedule, on_progress=lambda *one: told.append(one)
+    )
+    assert fit.curves[-1].isnan().all()  # no run trains in the last epoch that is read
+    lowest = fit.curves.nan_to_num(nan=math.inf).amin(dim=0)
+    assert told[-1][1] == pytest.approx(float(lowest.mean()))
+
+
 def test_a_nonlinear_specformer_trains_in_space():
     models = specformers(activation="relu")
     task = make_task()

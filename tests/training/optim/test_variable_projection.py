@@ -13,6 +13,7 @@ from tests.training.small_signals import (
     operator_of,
     specformers,
 )
+from tests.undropped import undropped
 
 from specformer import Specformer
 from specformer.errors import ConfigError
@@ -138,7 +139,7 @@ def test_the_loss_bounds_the_error_over_the_mask():
 )
 def test_unsupported_models_are_refused(settings):
     usual = {"num_layers": 1, "num_heads": 1, "space": "hidden", "bias": False}
-    models = [Specformer(1, 8, 1, **{**usual, **settings}).double() for _ in range(RUNS)]
+    models = [undropped(1, 8, 1, **{**usual, **settings}).double() for _ in range(RUNS)]
     with pytest.raises(ConfigError, match="variable projection needs"):
         ProjectedReadout(stack(models), *problem())
     with pytest.raises(ConfigError, match="variable projection needs"):

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
@@ -20,8 +20,10 @@ from specformer.reports.plots.panels import RC
 _Parameters = ParamSpec("_Parameters")
 #: Most points of either edge of a tint.
 _EDGE_POINTS = 160
-#: Below this ratio of its ends an axis may hold only one of 1, 2, 5, 10, ….
-_FEW_ROUND = 5.0
+#: From this ratio of the largest to the smallest value on, errors have a logarithmic axis.
+_DECADE = 10.0
+#: How far, as a share of the panel's height, a tick keeps from that of the lowest value.
+_APART = 0.09
 
 
 def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
@@ -201,17 +203,40 @@ def above_hills(low: float, high: float) -> tuple[float, float]:
     return low - 0.22 * height, high + 0.06 * height
 
 
-def logarithmic(axis: Axes) -> None:
-    """A logarithmic y axis that has more than one label, whatever its range."""
-    axis.set_yscale("log")
-    bottom, top = np.log10(axis.get_ylim())
-    narrow = np.floor(top) - np.ceil(bottom) < 1  # one power of ten, or none
-    if top - bottom < np.log10(_FEW_ROUND):
-        axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    else:
+def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
+    """Scale the y axis for errors, and give the lowest a tick; tells whether it is logarithmic.
+
+    It is where what is drawn spans a factor of ten or more.
+    """
+    positive = drawn[drawn > 0]
+    is_log = bool(positive.size) and positive.max() >= _DECADE * positive.min()
+    if is_log:
+        axis.set_yscale("log")
+        bottom, top = np.log10(axis.get_ylim())
+        narrow = np.floor(top) - np.ceil(bottom) < 2
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=6))
-    axis.yaxis.set_major_formatter(FuncFormatter(plain if narrow else power))
-    axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    else:
+        axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    low, high = axis.get_ylim()
+    heights = dict(zip(axis.get_yticks(), _heights(axis, axis.get_yticks()), strict=True))
+    own = _heights(axis, np.array([lowest]))[0]
+    ticks = {
+        float(tick): plain(tick)
+        for tick, height in heights.items()
+        if low <= tick <= high and abs(height - own) > _APART
+    }
+    if lowest > 0 or not is_log:
+        ticks[lowest] = plain(float(f"{lowest:.3g}"))
+    axis.set_yticks(sorted(ticks), [ticks[tick] for tick in sorted(ticks)])
+    axis.set_yticks([], minor=True)
+    return is_log
+
+
+def _heights(axis: Axes, values: np.ndarray) -> np.ndarray:
+    """Where values of y lie between the bottom of a panel, 0, and its top, 1."""
+    points = axis.transData.transform(np.column_stack([np.ones(len(values)), values]))
+    heights: np.ndarray = axis.transAxes.inverted().transform(points)[:, 1]
+    return heights
 
 
 def label_width(labels: Iterable[str]) -> float:
@@ -225,13 +250,14 @@ def power(value: float, _: Any = None) -> str:
 
 
 def plain(value: float, _: Any = None) -> str:
-    """A positive number as a tick's label.
+    """A number that is not negative as a tick's label.
 
     Example:
-        >>> plain(0.02), plain(20_000), plain(2e-5)
-        ('0.02', '20,000', '2×10⁻⁵')
+        >>> plain(0.02), plain(20_000), plain(2e-5), plain(1e-5)
+        ('0.02', '20,000', '2×10⁻⁵', '10⁻⁵')
     """
-    if 1e-3 <= value < 1e6:
+    if not value or 1e-3 <= value < 1e6:
         return f"{value:,.6g}"
     digits, exponent = f"{value:.2e}".split("e")
-    return f"{float(digits):g}×{numbers.power_of_ten(int(exponent))}"
+    leading = "" if float(digits) == 1 else f"{float(digits):g}×"
+    return leading + numbers.power_of_ten(int(exponent))

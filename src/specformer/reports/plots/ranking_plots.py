@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from specformer.reports.looks import INK, RULE, Named, in_order, look
 from specformer.reports.plots.drawing import label_width, power, styled
 from specformer.reports.plots.panels import keyed, panels, titled
+from specformer.training.evaluation.summaries import interval95
 
 #: Inches: the width of a panel of :mod:`specformer.reports.plots`.
 _WIDTH = 3.6
@@ -35,11 +36,11 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
         style, result = look(model), results[model]
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
         axis.scatter(runs, np.full(len(runs), row), s=28, color=style.color, alpha=0.35, lw=0)
-        interval = 100 * (result.get("ci95") or 0.0)
+        low, high = interval95(result["mean"], result.get("ci95") or 0.0)
         axis.errorbar(
             100 * result["mean"],
             row,
-            xerr=interval,
+            xerr=[[100 * (result["mean"] - low)], [100 * (high - result["mean"])]],
             fmt="o",
             color=style.color,
             markersize=7 if style.ours else 5,
@@ -53,7 +54,6 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
     axis.grid(axis="x", color=RULE, lw=0.5)
     axis.set_ylim(-0.6, len(models) - 0.4)
     axis.margins(x=0.08)
-    # The interval of two runs may be wider than all there can be.
     low, high = axis.get_xlim()
     low, high = max(low, -2.0), min(high, 102.0)  # room for a dot at 0 or 100, not for a figure
     axis.set_xlim(low, high)
@@ -101,6 +101,6 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
-    axis.set_xlabel("sum of squared errors")
+    axis.set_xlabel("sum of squared errors, logarithmic scale")
     keyed(figure, axis, columns=7 if len(models) < 5 else 4, handle=1.0)
     return figure

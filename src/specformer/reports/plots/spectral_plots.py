@@ -23,10 +23,10 @@ from specformer.reports.plots.drawing import (
     draw_tile,
     eigenvalue_axis,
     eigenvalue_limits,
+    error_axis,
     even,
     held,
     histogram,
-    logarithmic,
     response_limits,
     styled,
     thin,
@@ -222,18 +222,19 @@ def curves_plot(
     curves: Mapping[Named, np.ndarray],
     *,
     ylabel: str = "loss",
-    log: bool = True,
+    errors: bool = True,
     title: str = "",
     legend: bool = True,
 ) -> Figure:
     """Readings by epoch, ``[epochs]`` or ``[epochs, runs]``, NaN after a run's end.
 
     The line is the median over runs, a stopped run counting with its last reading; the tint is
-    their range.
+    their range. Of ``errors``, where lower is better, the lowest has a tick, and the axis is
+    logarithmic, and says so, where they span a factor of ten.
     """
-    figure, (axis,) = panels(*_PANEL)
+    figure, (axis,) = panels(*_PANEL, left=0.9)  # for long numbers
     faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # the tints of many add up to mud
-    longest = 0
+    longest, drawn = 0, [np.empty(0)]
     for model in in_order(curves):
         style = look(model)
         runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
@@ -244,18 +245,19 @@ def curves_plot(
         if runs.shape[1] > 1:
             (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
             axis.fill_between(x, low, high, color=style.color, alpha=faint, lw=0)
-        draw_line(axis, *thin(epochs, np.median(runs, axis=1)), style)
-    if log:
-        logarithmic(axis)
+        drawn.append(np.median(runs, axis=1))
+        draw_line(axis, *thin(epochs, drawn[-1]), style)
+    lines = np.concatenate(drawn)
+    is_log = errors and lines.size > 0 and error_axis(axis, lines, float(lines.min()))
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.margins(x=0.01)
+    axis.margins(x=0.03)
     if longest == 1:
         axis.set(xlim=(0.5, 1.5), xticks=[1])
     axis.grid(axis="y", color=RULE, lw=0.5)
     axis.set_xlabel("epoch")
     axis.set_ylabel(ylabel)
-    titled(axis, title)
+    titled(axis, title, "logarithmic scale" if is_log else "")
     if legend:
         keyed(figure, axis)
     return figure

@@ -160,16 +160,16 @@ def node_curves(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Validation accuracies, one picture per data set."""
     for name, _, found in arrays_by(entries, arrays, "nodes", "curve"):
         curves = {style: 100 * curve[..., 2] for style, curve in found.items()}
-        yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", log=False)
+        yield from by_epoch(curves, name, "validation accuracy", unit=" (%)", errors=False)
 
 
 def by_epoch(
-    curves: Mapping[Look, np.ndarray], name: str, what: str, *, unit: str = "", log: bool = True
+    curves: Mapping[Look, np.ndarray], name: str, what: str, *, unit: str = "", errors: bool = True
 ) -> Iterator[Picture]:
     """Readings after every epoch, ``[epochs]`` or ``[epochs, runs]``, if there are any."""
     if curves:
         figure = plots.curves_plot(
-            curves, ylabel=f"{what}{unit}", log=log, title=name, legend=False
+            curves, ylabel=f"{what}{unit}", errors=errors, title=name, legend=False
         )
         alt = f"{name}: {what} of {model_names(curves)} by epoch."
         yield picture(figure, alt, key=curves)

@@ -22,7 +22,7 @@ def losses(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
 def validation(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
     """Validation figures, one picture per data set."""
     for name, metric, curves in _curves(entries, arrays, column=2):
-        yield from by_epoch(curves, name, f"validation {metric.label}", log=metric.lower)
+        yield from by_epoch(curves, name, f"validation {metric.label}", errors=metric.lower)
 
 
 def _curves(

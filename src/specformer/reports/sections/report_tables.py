@@ -93,7 +93,7 @@ def comparison(
         if mean is None:
             return Cell(numbers.NONE)
         text, ci95 = write(mean), interval(value)
-        spread = "" if ci95 is None else f"± {write(ci95, like=mean)}"
+        spread = "" if ci95 is None else numbers.spread(write, mean, ci95)
         # Numbers that print alike are equally good to the reader.
         return Cell(text, spread, best=text == best.get(column))
 

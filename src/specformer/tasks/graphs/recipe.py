@@ -148,13 +148,13 @@ class GraphRecipe:
         named = GRAPH_SETS.get(graphs.name)
         task = self.task or (named.task if named else _task(binary or words))
         if words and task == "regression":
-            raise ConfigError(f"{graphs.name}: words are classes, which no regression learns.")
+            raise ConfigError(f"{graphs.name}: the target is text; use `--task classification`.")
         kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
         if kind is _CLASSES and not words:
             _check_classes(graphs.name, graphs.y)
         metric = self.metric or (named.metric if named and named.task == task else kind.metric)
         if (of := metric_named(metric).task) != task:
-            raise ConfigError(f"metric={metric} is one of {of}, not of {task}.")
+            raise ConfigError(f"metric={metric} is for {of}; the task is {task}.")
         if kind is _CLASSES and not metric_named(metric).several:
             raise ConfigError(f"metric={metric} does not go with {kind.told}; accuracy does.")
         loss = self.loss or kind.losses[0]

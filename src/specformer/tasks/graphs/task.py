@@ -2,23 +2,31 @@ r"""Learning from many small graphs, as every task is done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError
 from specformer.tasks.graphs.first_training import first_work, trained_first
 from specformer.tasks.graphs.fit import learn_graphs, target_names
 from specformer.tasks.graphs.models import GRAPH_MODELS
 from specformer.tasks.graphs.predict import predict_molecules
-from specformer.tasks.graphs.recipe import GraphRecipe, built_recipe, chosen_targets, graph_recipe
+from specformer.tasks.graphs.recipe import (
+    BaselineRecipe,
+    GraphRecipe,
+    built_recipe,
+    chosen_targets,
+    graph_recipe,
+)
 from specformer.tasks.graphs.start import StartingPoint, seen
 from specformer.tasks.graphs.trials import GraphTrials
 from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
 from specformer.tasks.job import Job, Request
 from specformer.tasks.lanes import check_lanes
+from specformer.tasks.overview import of_graphs
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.book import START
 from specformer.tasks.source import Kind
@@ -42,6 +50,9 @@ class GraphLearning(Task[GraphWork]):
     runs = 1
     options = frozenset({"task", "lanes", "from", "smiles"})
     is_parallel = True
+
+    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
+        return (BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe), ()
 
     def resolve(self, request: Request) -> tuple[str, GraphRecipe]:
         """The recipe; with ``start``, one whose models are those of that run."""
@@ -74,9 +85,13 @@ class GraphLearning(Task[GraphWork]):
         work = GraphWork(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
         return replace(work, first=first_work(work, place))
 
+    def overview(self, work: GraphWork) -> dict[str, Any]:
+        return of_graphs(work.graphs, work.recipe, work.splits)
+
     def with_spectra(self, work: GraphWork, place: Workplace) -> GraphWork:
         first = work.first and self.with_spectra(work.first, place)
-        spectra = graph_spectra(work.graphs, work.recipe, place.device, place.cache)
+        with place.progress.stage(f"{work.graphs.name}: spectra", 1, ""):
+            spectra = graph_spectra(work.graphs, work.recipe, place.device, place.cache)
         return replace(work, spectra=spectra, first=first)
 
     def fit(

@@ -34,7 +34,7 @@ _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
 @dataclass(frozen=True)
 class NodeModel:
-    """Specformer's settings, see :class:`specformer.Specformer`."""
+    """Specformer's settings; the defaults are those of :class:`specformer.Specformer` itself."""
 
     hidden_channels: int = 32
     num_layers: int = 2
@@ -52,9 +52,9 @@ class NodeModel:
     norm: Literal["batch", "layer"] | None = None
     activation: Literal["relu", "gelu", "tanh"] | None = None
     residual: bool = False
-    transformer_dropout: float = 0.0
-    feature_dropout: float = 0.0
-    propagation_dropout: float = 0.0
+    transformer_dropout: float = 0.1
+    feature_dropout: float = 0.5
+    propagation_dropout: float = 0.2
     init_std: float | None = None
 
 

@@ -23,6 +23,7 @@ from specformer.tasks.nodes.recipe import (
 )
 from specformer.tasks.nodes.trials import NodeTrials
 from specformer.tasks.nodes.work import NodeWork, node_spectrum
+from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.source import Kind
@@ -42,6 +43,10 @@ class NodeLearning(Task[NodeWork]):
     runs = None
     options = frozenset({"spectrum", "degree"})
 
+    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
+        unused = {None: (), "specformer": ("baseline",)}.get(model, ("model",))
+        return NodeRecipe, unused
+
     def resolve(self, request: Request) -> tuple[str, NodeRecipe]:
         model, changes = request.model, request.changes
         chosen, recipe = node_recipe(request.recipe, request.source, changes, model)
@@ -58,10 +63,14 @@ class NodeLearning(Task[NodeWork]):
         _warn_of_untested(graph, splits, recipe.split)
         return NodeWork(graph, splits, job.model, recipe, job.seed)
 
+    def overview(self, work: NodeWork) -> dict[str, Any]:
+        return of_nodes(work.graph, work.splits, work.recipe.split)
+
     def with_spectra(self, work: NodeWork, place: Workplace) -> NodeWork:
         if work.model != "specformer":
             return work
-        spectrum = node_spectrum(work.graph, work.recipe, place.device, place.cache)
+        with place.progress.stage(f"{work.graph.name}: spectrum", 1, ""):
+            spectrum = node_spectrum(work.graph, work.recipe, place.device, place.cache)
         return replace(work, spectrum=spectrum)
 
     def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:

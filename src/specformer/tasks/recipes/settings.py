@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import math
 import re
 import types
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 
 from specformer.errors import ConfigError, brief, nearest
 from specformer.files.documents import parse_yaml, read_yaml
+
+logger = logging.getLogger(__name__)
 
 Recipe = TypeVar("Recipe")
 
@@ -85,6 +88,37 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
                 raise ConfigError(f"--set {shown}: {brief(group)} is not a group of settings.")
         target[leaf] = value
     return changed
+
+
+def full_keys(kind: type, assignments: Iterable[str], unused: Iterable[str] = ()) -> list[str]:
+    """Assignments in which a setting's last name alone, ``epochs``, is its whole key.
+
+    Where only one setting of ``kind`` has that name, the whole key is logged; a name of several is
+    refused. Groups that are ``unused`` do not count.
+
+    Example:
+        >>> from specformer.tasks.nodes.recipe import NodeRecipe
+        >>> full_keys(NodeRecipe, ["epochs=3", "monitor=loss"])
+        ['schedule.epochs=3', 'monitor=loss']
+    """
+    hints = typing.get_type_hints(kind)
+    places: dict[str, list[str]] = {}
+    for group, hint in hints.items():
+        if dataclasses.is_dataclass(hint) and group not in set(unused):
+            for setting in dataclasses.fields(hint):
+                places.setdefault(setting.name, []).append(f"{group}.{setting.name}")
+    full = []
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        found = [] if key in hints else places.get(key, [])
+        if len(found) > 1:
+            raise ConfigError(
+                f"--set {assignment}: {key} can be {' or '.join(found)}; write the whole key."
+            )
+        if found:
+            logger.warning("--set %s: taken as %s.", assignment, found[0])
+        full.append(f"{found[0]}{equals}{text}" if found else assignment)
+    return full
 
 
 def refuse_idle(assignments: Iterable[str], idle: Iterable[str], why: str) -> None:

@@ -105,6 +105,9 @@ def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:
             space="hidden",
             bias=False,
             epsilon=settings.epsilon,
+            transformer_dropout=0.0,
+            feature_dropout=0.0,
+            propagation_dropout=0.0,
             init_std=settings.init_std,
         )
     if name in BASELINES:

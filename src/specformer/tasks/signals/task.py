@@ -2,7 +2,7 @@ r"""Learning one filter from signals, as every task is done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -12,6 +12,7 @@ from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, RunError
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.job import Job, Request
+from specformer.tasks.overview import of_signals
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.signals.fit import Contestant, learn_filters
@@ -47,6 +48,9 @@ class FilterLearning(Task[SignalWork]):
     runs = None
     options = frozenset({"filter"})
 
+    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:  # noqa: ARG002
+        return SignalRecipe, ()
+
     def resolve(self, request: Request) -> tuple[str, SignalRecipe]:
         refuse_idle_settings(request.model, request.changes)
         usual = "projected" if request.model == "specformer" else "paper"
@@ -57,16 +61,19 @@ class FilterLearning(Task[SignalWork]):
         return build(SignalRecipe, settings, where)
 
     def load(self, job: Job, place: Workplace) -> SignalWork:
-        named = job.source in SIGNAL_SETS
-        signals = named_signals(job.source, place.data) if named else image_signal(job.source)
+        signals = signal_source(job.source, place.data)
         contestant = Contestant(job.model, job.recipe, job.settings, job.model)
         return SignalWork(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
 
+    def overview(self, work: SignalWork) -> dict[str, Any]:
+        return of_signals(work.signals)
+
     def with_spectra(self, work: SignalWork, place: Workplace) -> SignalWork:
         signals = work.signals
-        spectrum = decompose(
-            signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
-        )
+        with place.progress.stage(f"{signals.name}: spectrum", 1, ""):
+            spectrum = decompose(
+                signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
+            )
         return replace(work, spectrum=spectrum)
 
     def fit(self, work: SignalWork, place: Workplace, checkpoint: Path | None) -> Outcome:  # noqa: ARG002
@@ -108,3 +115,8 @@ class FilterLearning(Task[SignalWork]):
 
     def trials(self, job: Job, place: Workplace) -> NoReturn:  # noqa: ARG002
         raise ConfigError(f"{job.source}: signals are fitted, so there is nothing to validate on.")
+
+
+def signal_source(source: str, data: Path | None = None) -> SignalSet:
+    """The signals of that name, or those of an image file."""
+    return named_signals(source, data) if source in SIGNAL_SETS else image_signal(source)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
@@ -42,3 +42,38 @@ def ci95(values: Sequence[float]) -> float | None:
         return None
     deviation = float(np.std(values, ddof=1)) / len(values) ** 0.5
     return float(stats.t.ppf(0.975, len(values) - 1) * deviation)
+
+
+def interval95(mean: float, ci95: float) -> tuple[float, float]:
+    r"""The 95% interval of a mean of fractions, within 0 and 1.
+
+    It is mean ± ``ci95``, Student's. Where that leaves [0, 1], it is Student's interval of the
+    log-odds, whose half-width is ``ci95 / (mean (1 - mean))`` to first order.
+
+    Example:
+        >>> [round(end, 3) for end in interval95(0.9, 0.05)]
+        [0.85, 0.95]
+        >>> [round(end, 3) for end in interval95(0.97, 0.05)]
+        [0.853, 0.994]
+    """
+    low, high = mean - ci95, mean + ci95
+    if (low >= 0.0 and high <= 1.0) or not 0.0 < mean < 1.0:
+        return max(0.0, low), min(1.0, high)
+    middle, half = special.logit(mean), ci95 / (mean * (1.0 - mean))
+    return float(special.expit(middle - half)), float(special.expit(middle + half))
+
+
+def wilson95(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share that was found among ``count``.
+
+    Example:
+        >>> [round(end, 3) for end in wilson95(0.5, 10)]
+        [0.237, 0.763]
+    """
+    if count < 1:
+        return 0.0, 1.0
+    z = float(stats.norm.ppf(0.975))
+    weight = z * z / count
+    centre = (share + weight / 2) / (1 + weight)
+    half = z / (1 + weight) * (share * (1 - share) / count + weight / (4 * count)) ** 0.5
+    return centre - half, centre + half

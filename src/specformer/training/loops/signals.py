@@ -104,7 +104,7 @@ def fit_signals(
         landmarks: for Specformer, train with this many attention keys; the final measurement is
             always exact.
         solve_readout: for Specformer, variable projection instead of learning the read-out.
-        on_progress: called with epochs done and the mean loss.
+        on_progress: called with epochs done and the mean over runs of their lowest losses.
     """
     device = task.signals.device
     model = stack(models, task.runs).to(device)
@@ -133,14 +133,14 @@ def fit_signals(
         done += 1
         if done % _READ_EVERY == 0 or done == schedule.epochs:
             if on_progress:
-                on_progress(done, float(curves[done - 1].nanmean()))
+                on_progress(done, float(stopping.best.mean()))
             if not stopping.active.any():
                 break
     largest = float(task.signals.abs().max())
     remedy = f"a lower schedule.learning_rate, or with signals smaller than {largest:.0e}"
     refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), remedy)
     stopping.restore()
-    output = _outputs(model, task, operator)
+    output = _outputs(model.eval(), task, operator)
     sse, r2 = _measure(output, task)
     return SignalFit(
         model, output, sse, r2, stopping.best_epoch, stopping.epochs, curves[:done].cpu()

@@ -20,6 +20,10 @@ class Progress(Protocol):
         """A stage of ``total`` steps; ``unit`` names the figure that comes with each update."""
         ...
 
+    def say(self, text: str) -> None:
+        """Show a text that stays."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -27,3 +31,6 @@ class Silent:
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:  # noqa: ARG002
         yield lambda done, figure, **others: None  # noqa: ARG005
+
+    def say(self, text: str) -> None:
+        pass

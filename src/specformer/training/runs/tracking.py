@@ -56,6 +56,9 @@ class Tracked:
         self._shown = shown
         self._run = run
 
+    def say(self, text: str) -> None:
+        self._shown.say(text)
+
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
         with self._shown.stage(label, total, unit) as show:

@@ -1,0 +1,207 @@
+r"""How far a long job is, on standard error: live lines on a terminal, log lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from specformer.errors import SpecformerError
+from specformer.training.runs.progress import Progress, Silent, Update
+
+#: Seconds between two log lines: at first, at most, and the share of the time so far.
+_FIRST, _MOST, _SHARE = 2.0, 10.0, 1 / 30
+#: Characters of a bar: at least where others stand beside it, and at most.
+_SHORT_BAR, _LONG_BAR = 5, 40
+
+
+@contextmanager
+def progress_bars(silent: bool) -> Iterator[Progress]:
+    """Progress on standard error; nothing at all when silent."""
+    console = Console(stderr=True)
+    if silent:
+        yield Silent()
+    elif console.is_terminal and not console.is_dumb_terminal:
+        yield _Live(console)
+    else:
+        yield _Logged()
+
+
+class _Stage:
+    """What is known of a stage."""
+
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.done, self.figures = 0, ""
+        self._started = time.monotonic()
+        #: The first update: a run that goes on from a checkpoint does not begin at 0.
+        self._first: tuple[int, float] | None = None
+        self._last = self._started
+
+    def update(self, done: int, figure: float, **others: float) -> None:
+        self.done, self._last = done, time.monotonic()
+        self._first = self._first or (done, self._last)
+        shown = {self.unit: figure, **others}
+        self.figures = " · ".join(
+            f"{name.replace('_', ' ')} {value:.3g}".strip() for name, value in shown.items()
+        )
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def count(self) -> str:
+        """Steps done and at most to do; what is one step has no count."""
+        return f"{self.done:,}/{self.total:,}" if self.total > 1 else ""
+
+    def times(self, ended: bool) -> str:
+        """The time so far and, as steps have gone since the first update, at most to come."""
+        if ended or self._first is None or self.done <= self._first[0]:
+            return clock(self.elapsed)
+        pace = (self._last - self._first[1]) / (self.done - self._first[0])
+        left = pace * (self.total - self.done) - (time.monotonic() - self._last)
+        return f"{clock(self.elapsed)}, at most {clock(max(0.0, left))} left"
+
+
+def clock(seconds: float) -> str:
+    """A time as minutes and seconds, or as hours, minutes and seconds.
+
+    Example:
+        >>> clock(5.4), clock(3725)
+        ('0:05', '1:02:05')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def arranged(
+    label: str, count: str, figures: str, times: str, width: int
+) -> list[tuple[str, int, str]]:
+    """Rows of text, the width of a bar, and text; as few rows as ``width`` has room for.
+
+    Example:
+        >>> arranged("mine", "3/9", "loss 0.5", "0:05", 80)
+        [('mine', 40, '3/9 · loss 0.5 · 0:05')]
+        >>> arranged("mine", "3/9", "loss 0.5", "0:05", 24)
+        [('mine', 8, '3/9 · 0:05'), ('  loss 0.5', 0, '')]
+    """
+
+    def joined(*parts: str) -> str:
+        return " · ".join(part for part in parts if part)
+
+    shortest = _SHORT_BAR if count else 0
+    short = joined(count, times)
+    layouts = (
+        [(label, joined(count, figures, times))],
+        [(label, short), (f"  {figures}", "")],
+        [(label, ""), ("", short), (f"  {figures}", "")],
+    )
+    for rows in layouts:
+        fits = all(len(left) + len(right) + shortest + 2 <= width for left, right in rows[:1])
+        if fits and all(len(left) + len(right) + 2 <= width for left, right in rows[1:]):
+            break
+    barred = next(number for number, (_, right) in enumerate(rows) if right)
+    arranged = []
+    for number, (left, right) in enumerate(rows):
+        room = width - len(left) - len(right) - 2
+        bar = max(0, min(_LONG_BAR, room)) if count and number == barred else 0
+        if left.strip() or right:
+            arranged.append((left, bar, right))
+    return arranged
+
+
+class _Live:
+    """The stages under way at the foot of a terminal; those that have ended stay above."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._open: list[_Stage] = []
+        self._live = Live(
+            console=console, get_renderable=self._drawn, refresh_per_second=5, transient=True
+        )
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        stage = _Stage(label, total, unit)
+        self._open.append(stage)
+        if len(self._open) == 1:
+            self._live.start()
+        refused = False
+        try:
+            yield stage.update
+        except SpecformerError:
+            refused = not stage.done  # there was nothing to wait for
+            raise
+        finally:
+            self._open.remove(stage)
+            if not self._open:
+                self._live.stop()
+            if not refused:
+                self._console.print(self._lines(stage, ended=True))
+
+    def _drawn(self) -> RenderableType:
+        return Group(*(self._lines(stage) for stage in self._open))
+
+    def _lines(self, stage: _Stage, ended: bool = False) -> Text:
+        ascii_only = self._console.options.ascii_only
+        full, empty = ("#", "-") if ascii_only else ("━", "─")
+        share = 1.0 if ended else min(1.0, stage.done / max(1, stage.total))
+        shown = Text()
+        rows = arranged(
+            stage.label, stage.count, stage.figures, stage.times(ended), self._console.width
+        )
+        for number, (left, bar, right) in enumerate(rows):
+            filled = round(share * bar)
+            shown.append("\n" if number else "").append(left)
+            if bar:
+                shown.append(" " if left else "")
+                shown.append(full * filled, "green" if ended else "cyan")
+                shown.append(empty * (bar - filled), "dim")
+            shown.append(f" {right}" if right and (left or bar) else right)
+        return shown
+
+
+class _Logged:
+    """Lines with the time of day, every few seconds, for files and pipes."""
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        stage, ended = _Stage(label, total, unit), Event()
+
+        def told(last: bool = False) -> None:
+            parts = (label, stage.count, stage.figures, stage.times(last))
+            self.say(f"{time.strftime('%H:%M:%S')} {' · '.join(filter(None, parts))}")
+
+        def tell() -> None:
+            while not ended.wait(min(_MOST, max(_FIRST, _SHARE * stage.elapsed))):
+                told()
+
+        # A thread of its own: what is done in one step, such as a decomposition, updates nothing.
+        telling = Thread(target=tell, daemon=True)
+        telling.start()
+        refused = False
+        try:
+            yield stage.update
+        except SpecformerError:
+            refused = not stage.done
+            raise
+        finally:
+            ended.set()
+            telling.join()
+            if not refused:
+                told(last=True)

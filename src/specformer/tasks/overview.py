@@ -1,0 +1,220 @@
+r"""What was read: sizes, classes, targets and splits of a source, as data and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from specformer.datasets import SignalSet, Split
+from specformer.graphs import Graph, GraphSet
+from specformer.tasks.graphs.fit import target_names
+from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.training.evaluation.summaries import wilson95
+
+#: Classes, and targets, that are named one by one.
+_NAMED = 10
+#: Fewer tested nodes or graphs, in all runs together, than these tell little.
+_FEW = 20
+#: A graph is a giant with this share of all pairs of nodes, and this many nodes.
+_GIANT, _GIANT_NODES = 0.25, 300
+
+
+def of_nodes(graph: Graph, splits: Sequence[Split], protocol: str) -> dict[str, Any]:
+    """One graph: its sizes, the nodes of every class, and the parts of its first split."""
+    degrees = np.diff(graph.adjacency.indptr)
+    found: dict[str, Any] = {
+        "kind": "nodes",
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "components": graph.num_components,
+        "isolated_nodes": int(np.count_nonzero(degrees == 0)),
+        "weighted": graph.is_weighted,
+        "features": graph.num_features,
+    }
+    if graph.y is not None:
+        counts = np.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes)
+        names = graph.class_names or range(graph.num_classes)
+        classes = zip(map(str, names), counts.tolist(), strict=True)
+        found |= {"classes": dict(classes), "unlabelled": int(np.count_nonzero(graph.y < 0))}
+    return found | _parts(splits, protocol)
+
+
+def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> dict[str, Any]:
+    """Many graphs: their sizes, what is known of every target, and the parts of the first split."""
+    squares = np.square(graphs.num_nodes, dtype=np.float64)
+    found: dict[str, Any] = {
+        "kind": "molecules",
+        "name": graphs.name,
+        "graphs": len(graphs),
+        "nodes": int(graphs.num_nodes.sum()),
+        "smallest": int(graphs.num_nodes.min()) if len(graphs) else 0,
+        "largest": int(graphs.num_nodes.max(initial=0)),
+        "largest_share": float(squares.max(initial=0.0) / max(1.0, squares.sum())),
+        "edges": int(graphs.num_edges.sum()),
+        "molecules": graphs.smiles is not None,
+        "task": recipe.task,
+        "metric": recipe.metric,
+        "targets": {},
+    }
+    if graphs.y is not None:
+        columns = zip(target_names(graphs), graphs.y.T, strict=True)
+        found["targets"] = {
+            name: _of_target(column[~np.isnan(column)], graphs.class_names, recipe.task)
+            for name, column in columns
+        }
+    return found | _parts(splits, recipe.split)
+
+
+def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None) -> dict[str, Any]:
+    """How many graphs have a target, and the graphs of every class, or the range of numbers."""
+    if task == "classification":
+        values, counts = np.unique(known.astype(np.int64), return_counts=True)
+        labels = [names[value] if names else str(value) for value in values.tolist()]
+        return {"known": len(known), "classes": dict(zip(labels, counts.tolist(), strict=True))}
+    if not len(known):
+        return {"known": 0}
+    figures = {"lowest": known.min(), "mean": known.mean(), "highest": known.max()}
+    return {"known": len(known), **{name: float(value) for name, value in figures.items()}}
+
+
+def of_signals(signals: SignalSet) -> dict[str, Any]:
+    """Signals on one graph."""
+    return {
+        "kind": "filters",
+        "name": signals.name,
+        "signals": len(signals.signals),
+        "nodes": signals.graph.num_nodes,
+        "edges": signals.graph.num_edges,
+        "shape": list(signals.shape),
+    }
+
+
+def warnings_of(found: Mapping[str, Any]) -> list[str]:
+    """What to know of an overview before training: a test part that tells little, a giant.
+
+    Example:
+        >>> giant = {"kind": "molecules", "name": "mine", "largest": 1500, "largest_share": 0.97}
+        >>> warnings_of(giant)[0][:63]
+        'mine: the largest graph has 1,500 nodes and takes about 97% of '
+    """
+    told, name = [], found["name"]
+    if split := found.get("split"):
+        tested = split["test"]
+        if tested * split["runs"] < _FEW:
+            things = _counted(tested, "node" if found["kind"] == "nodes" else "graph")
+            error = 100 * (wilson95(0.5, tested)[1] - 0.5)
+            why = f"an accuracy of 50% would be uncertain by ±{error:.0f} points"
+            if found.get("task") == "regression":
+                why = "another draw may give quite another error"
+            told.append(f"{name}: the test part of {things} says almost nothing: {why}.")
+    if found.get("largest_share", 0.0) > _GIANT and found["largest"] >= _GIANT_NODES:
+        told.append(
+            f"{name}: the largest graph has {found['largest']:,} nodes and takes about "
+            f"{100 * found['largest_share']:.0f}% of the time of an epoch, as time grows with the "
+            "square of a graph's nodes; leave it out if you can."
+        )
+    return told
+
+
+def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
+    if not splits:
+        return {}
+    first = splits[0]
+    sizes = {part: int(getattr(first, part).sum()) for part in ("train", "val", "test")}
+    return {"split": {"protocol": protocol, "runs": len(splits), **sizes}}
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """An overview for people, a few lines.
+
+    Keys ``model``, ``recipe`` and ``device``, where there are, say how it is learned from.
+
+    Example:
+        >>> from specformer.datasets import photographs
+        >>> print(in_words(of_signals(photographs())))
+        photographs: 4 signals on a grid of 40 × 40, with 1,600 nodes and 3,120 edges
+    """
+    tell = {"nodes": _nodes_in_words, "molecules": _graphs_in_words, "filters": _signals_in_words}
+    lines = tell[found["kind"]](found)
+    if split := found.get("split"):
+        parts = ", ".join(
+            f"{split[part]:,} {name}"
+            for part, name in (("train", "training"), ("val", "validation"), ("test", "test"))
+        )
+        lines.append(f"  split: {split['protocol']}, {parts}; {_counted(split['runs'], 'run')}")
+    usual = {"recipe": "recipe {}", "task": "{}", "metric": "metric {}", "device": "on {}"}
+    learned = [text.format(found[key]) for key, text in usual.items() if found.get(key)]
+    if "model" in found:
+        learned.insert(0, found["model"])
+    if learned:
+        lines.append(f"  {'model' if 'model' in found else 'training'}: {', '.join(learned)}")
+    lines += [f"  warning: {warning}" for warning in found.get("warnings", ())]
+    if "problem" in found:
+        lines.append(f"  train would refuse it: {found['problem']}")
+    return "\n".join(lines)
+
+
+def _nodes_in_words(found: Mapping[str, Any]) -> list[str]:
+    alone = found["isolated_nodes"]
+    weighted = " with weights" if found["weighted"] else ""
+    lines = [
+        f"{found['name']}: {_counted(found['nodes'], 'node')}, "
+        f"{_counted(found['edges'], 'edge')}{weighted}, "
+        f"{_counted(found['components'], 'component')}"
+        + (f" ({_counted(alone, 'node')} without edges)" if alone else "")
+        + f", {_counted(found['features'], 'feature')}"
+    ]
+    if "classes" in found:
+        missing = found["unlabelled"]
+        lines.append(
+            f"  {_counted(len(found['classes']), 'class', 'classes')}: "
+            + _classes_in_words(found["classes"])
+            + (f"; {_counted(missing, 'node')} without a label" if missing else "")
+        )
+    return lines
+
+
+def _graphs_in_words(found: Mapping[str, Any]) -> list[str]:
+    kinds = ("molecule", "atom", "bond") if found["molecules"] else ("graph", "node", "edge")
+    graph, node, edge = kinds
+    lines = [
+        f"{found['name']}: {_counted(found['graphs'], graph)}, {_counted(found['nodes'], node)} "
+        f"({found['smallest']:,} to {found['largest']:,} in a {graph}), "
+        f"{_counted(found['edges'], edge)}"
+    ]
+    targets = found["targets"]
+    for name, target in list(targets.items())[:_NAMED]:
+        text = f"known of {_counted(target['known'], graph)}"
+        if "classes" in target:
+            text += f": {_classes_in_words(target['classes'])}"
+        elif target["known"]:
+            low, mean, high = (target[key] for key in ("lowest", "mean", "highest"))
+            text += f", from {low:.4g} to {high:.4g}, mean {mean:.4g}"
+        lines.append(f"  target {name}: {text}")
+    if len(targets) > _NAMED:
+        lines.append(f"  and {len(targets) - _NAMED:,} more targets")
+    return lines
+
+
+def _signals_in_words(found: Mapping[str, Any]) -> list[str]:
+    height, width = found["shape"]
+    return [
+        f"{found['name']}: {_counted(found['signals'], 'signal')} on a grid of {height} × {width}, "
+        f"with {_counted(found['nodes'], 'node')} and {_counted(found['edges'], 'edge')}"
+    ]
+
+
+def _classes_in_words(classes: Mapping[str, int]) -> str:
+    """Names with their numbers, the largest first where there are many."""
+    shown = list(classes.items())
+    if len(shown) > _NAMED:
+        shown = sorted(shown, key=lambda each: -each[1])[:_NAMED]
+    text = ", ".join(f"{name} ({count:,})" for name, count in shown)
+    return text + (f" and {len(classes) - _NAMED:,} more" if len(classes) > _NAMED else "")
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,106 @@
+"""What was read: figures counted by hand, and the words for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from specformer.graphs import Graph, GraphSet, write_npz
+from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.inspection import inspect_source
+from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
+
+#: A triangle, an edge and a node alone.
+ENDS = np.array([[0, 1, 2, 3], [1, 2, 0, 4]])
+
+
+def graph(**more) -> Graph:
+    one_way = csr_array((np.ones(4), ENDS), shape=(6, 6))
+    return Graph(csr_array(one_way + one_way.T), name="tiny", **more)
+
+
+def test_a_graph_by_hand() -> None:
+    found = of_nodes(
+        graph(x=np.eye(6, 4), y=np.array([0, 1, 1, 1, -1, 0]), class_names=("red", "blue")), [], "-"
+    )
+    assert found == {
+        "kind": "nodes", "name": "tiny", "nodes": 6, "edges": 4, "components": 3,
+        "isolated_nodes": 1, "weighted": False, "features": 4,
+        "classes": {"red": 2, "blue": 3}, "unlabelled": 1,
+    }  # fmt: skip
+    assert in_words(found) == (
+        "tiny: 6 nodes, 4 edges, 3 components (1 node without edges), 4 features\n"
+        "  2 classes: red (2), blue (3); 1 node without a label"
+    )
+
+
+def test_many_classes_are_told_by_the_largest() -> None:
+    y = np.append(np.arange(14), [13, 13])
+    many = Graph(csr_array((16, 16)), x=np.ones((16, 1)), y=y)
+    told = in_words(of_nodes(many, [], "-"))
+    assert "14 classes: 13 (3), 0 (1)" in told
+    assert told.endswith(" and 4 more")
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ({}, "the graph has no labels"),
+        ({"y": np.array([0, 1, -1, -1, -1, -1])}, "too few to split"),
+    ],
+)
+def test_what_train_would_refuse_is_told(labels, problem, tmp_path: Path) -> None:
+    write_npz(tmp_path / "tiny.npz", graph(x=np.eye(6), **labels))
+    found = inspect_source(str(tmp_path / "tiny.npz"))
+    assert problem in found["problem"]
+    assert found["nodes"] == 6
+    assert in_words(found).splitlines()[-1].startswith("  train would refuse it: ")
+
+
+@pytest.mark.parametrize(
+    ("targets", "why"),
+    [
+        ("0.5 1.0 2.5", "test part of 1 graph says almost nothing: another draw may give quite"),
+        # Wilson's interval of a half of 2: 0.5 ± 1.96 / 2.92 · (0.125 + 0.240)^½ = 0.5 ± 0.405.
+        ("0 0 0 1 1 1", "test part of 2 graphs says almost nothing: an accuracy of 50% would be "
+         "uncertain by ±41 points"),
+    ],
+)  # fmt: skip
+def test_a_test_part_that_tells_little_is_warned_of(targets: str, why: str, tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "few.csv"
+    rows = (f"{'C' * n},{value}\n" for n, value in enumerate(targets.split(), start=1))
+    file.write_text("smiles,y\n" + "".join(rows))
+    found = inspect_source(str(file))
+    (told,) = found["warnings"]
+    assert why in told
+    assert f"  warning: {told}" in in_words(found).splitlines()
+
+
+@pytest.mark.parametrize(("atoms", "share"), [(1500, 99), (299, None)])
+def test_a_giant_is_warned_of(atoms: int, share: int | None) -> None:
+    sizes = np.append(np.full(200, 10), atoms)  # 200 · 10² pairs of nodes beside atoms²
+    many = GraphSet(sizes, np.zeros(201, int), [], y=np.arange(201.0))
+    told = warnings_of(of_graphs(many, GraphRecipe(task="regression"), []))
+    assert [f"about {share}% of the time" in each for each in told] == ([True] if share else [])
+
+
+def test_molecules(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "mine.csv"
+    file.write_text("smiles,logS\n" + "".join(f"{'C' * n},{n / 2}\n" for n in range(1, 31)))
+    found = inspect_source(str(file))
+    assert (found["graphs"], found["nodes"], found["edges"]) == (30, 465, 435)
+    assert (found["smallest"], found["largest"]) == (1, 30)
+    assert found["targets"] == {"logS": {"known": 30, "lowest": 0.5, "mean": 7.75, "highest": 15.0}}
+    assert found["split"] == {
+        "protocol": "random-80-10-10", "runs": 1, "train": 24, "val": 3, "test": 3,
+    }  # fmt: skip
+    assert in_words(found).splitlines()[:3] == [
+        "mine: 30 molecules, 465 atoms (1 to 30 in a molecule), 435 bonds",
+        "  target logS: known of 30 molecules, from 0.5 to 15, mean 7.75",
+        "  split: random-80-10-10, 24 training, 3 validation, 3 test; 1 run",
+    ]
