@@ -14,7 +14,7 @@ from specformer.experiments.ledger import add, check, recorded_rows, rendered
 from specformer.experiments.node_recipe import NODE_MODELS
 from specformer.experiments.paper import TABLE_2
 from specformer.experiments.table2 import DATASETS, table2
-from specformer.experiments.tables import contestant_name
+from specformer.experiments.tables import contestant_name, interval
 from specformer.graphs import write_npz
 from specformer.reports import render_report
 from specformer.reports.style import look
@@ -100,7 +100,7 @@ def test_part_of_a_run_goes_into_the_ledger_and_a_document(run, tmp_path):
     assert {row["model"] for row in rows} == {"specformer"}
     text = rendered("<!-- results:table-2 -->\n<!-- /results -->", ledger)
     assert "| Specformer |" in text
-    assert f"{100 * rows[0]['mean']:.2f} ±" in text
+    assert interval(rows[0]) in text
     assert "[88.57]" in text
 
 
