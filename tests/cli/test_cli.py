@@ -479,7 +479,10 @@ ERRORS = {
         "unknown filter 'notch'",
     ),
     "no such ledger": (["table", "1", "--recorded", "--results", "absent"], "absent"),
-    "ablated baseline": (["table", "4", "--models", "gcn"], "tables 1, 2 and 3, not to table 4"),
+    "ablated baseline": (
+        ["table", "4", "--models", "gcn"],
+        "tables 1, 2 and 3 only, not to table 4",
+    ),
     "overhead of runs": (["table", "overhead", "--runs", "3"], "--runs: the overhead tables have"),
     "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
     "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
@@ -513,7 +516,10 @@ ERRORS = {
     "k that is text": (["train", "mine.npz", "--set", "k=few"], "k='few' should be"),
     "one class": (["train", "alike.npz"], "alike.npz: every label is 0"),
     "too few nodes": (["train", "few.npz"], "few: 2 labelled nodes of 2 classes are too few"),
-    "filter of a graph": (["train", "mine.npz", "--filter", "comb"], "--filter belongs to signals"),
+    "filter of a graph": (
+        ["train", "mine.npz", "--filter", "comb"],
+        "`--filter` applies to signals only; mine.npz is a single graph",
+    ),
     "lanes of a graph": (
         ["train", "mine.npz", "--lanes", "2"],
         "`--lanes` applies to molecules only; mine.npz is a single graph",
@@ -526,7 +532,10 @@ ERRORS = {
         ["tune", "mine.npz", "--from", "r"],
         "`--from` applies to molecules only",
     ),
-    "task of an image": (["train", "mine.png", "--task", "regression"], "--task belongs to"),
+    "task of an image": (
+        ["train", "mine.png", "--task", "regression"],
+        "`--task` applies to molecules only; mine.png is a set of signals",
+    ),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
     "out is a folder": (["spectrum", "4x4", "--plot", "p.png", "--out", "empty"], "empty: Is a"),
