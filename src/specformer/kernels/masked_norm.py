@@ -35,7 +35,7 @@ class CountedRows:
 
     @cached_property
     def sample(self) -> Sample:
-        """What averages take of them."""
+        """How running averages take the statistics of these rows."""
         return Sample.of(self.number)
 
     @cached_property
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, number: Tensor) -> Sample:
-        """That of so many rows."""
+        """For this number of rows."""
         return cls(number / (number - 1.0).clamp_min(1.0), (number > 1.0).to(number.dtype))
 
 

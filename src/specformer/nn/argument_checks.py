@@ -12,14 +12,14 @@ from specformer.errors import ConfigError
 
 
 def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
-    """Refuse an argument that is none of its choices."""
+    """Refuse an argument that is not one of its choices."""
     for name, known in choices.items():
         if config[name] not in known:
             raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, known))}.")
 
 
 def check_counts(config: Mapping[str, Any], *names: str, least: int = 1) -> None:
-    """Refuse widths, depths and the like that are no whole numbers, or below the least.
+    """Refuse widths, depths and the like that are not whole numbers, or too small.
 
     Example:
         >>> check_counts({"num_layers": 0}, "num_layers")
@@ -38,7 +38,7 @@ def check_flags(config: Mapping[str, Any], *names: str) -> None:
 
 
 def check_numbers(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse what is no number, or not a finite one.
+    """Refuse what is not a finite number.
 
     Example:
         >>> check_numbers({"theta": None}, "theta")
@@ -67,7 +67,7 @@ def check_not_negative(config: Mapping[str, Any], *names: str) -> None:
 
 
 def check_rates(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse rates of dropout that are none."""
+    """Refuse dropout rates outside of [0, 1]."""
     check_numbers(config, *names)
     for name in names:
         if not 0.0 <= config[name] <= 1.0:

@@ -65,7 +65,7 @@ def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
 
 
 def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
-    """The spectrum, if it has eigenvectors and if entry-wise bases of so many channels fit."""
+    """The spectrum, if it has eigenvectors and if entry-wise bases of that width fit."""
     if not isinstance(spectrum, Spectrum):
         raise ConfigError("bases='ffn' needs eigenvectors; decompose the graph.")
     n = spectrum.num_nodes

@@ -12,7 +12,6 @@ from torch.nn.functional import gelu, linear
 from specformer.kernels.masked_norm import Averages
 from specformer.kernels.triton.pairs.segment_sum import contiguous_sum
 from specformer.kernels.triton.rows import normalise
-from specformer.kernels.triton.rows.affine import linear as own_linear
 from specformer.kernels.triton.rows.columns import column_sum
 from specformer.kernels.triton.rows.folding import folded_norm
 from specformer.kernels.triton.rows.lift import gelu_lift
@@ -25,11 +24,6 @@ def test_column_sum(shape: tuple[int, int], device: torch.device) -> None:
     x = random(*shape, seed=0)
     found = column_sum(x.to(device, torch.float32))
     torch.testing.assert_close(found.cpu().double(), x.sum(dim=0), rtol=0, atol=1e-4)
-
-
-def test_linear(device: torch.device) -> None:
-    inputs = [random(150, 7, seed=0), random(9, 7, seed=1), random(9, seed=2)]
-    assert_same(own_linear, linear, inputs, device)
 
 
 @pytest.mark.parametrize(("rows", "narrow", "wide"), [(34, 9, 40), (3, 2, 5), (65, 17, 5)])

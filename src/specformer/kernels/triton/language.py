@@ -10,24 +10,11 @@ import torch
 
 try:
     import triton
-    from triton import language as tl
+    import triton.language as tl
 except ImportError:  # kernels can then be imported, for their documentation, but not run
     triton = tl = None
 
-__all__ = [
-    "COLUMNS",
-    "LOG2_E",
-    "blocks",
-    "clear_padding",
-    "dot_precision",
-    "gelu",
-    "gelu_slope",
-    "jit",
-    "messages",
-    "normal",
-    "power_of_two",
-    "tl",
-]
+__all__ = ["tl"]  # the name of another module's; those defined here need no mention
 
 #: Channels that a program works on: 32 floats are the 128 bytes that a GPU reads at once.
 COLUMNS = 32

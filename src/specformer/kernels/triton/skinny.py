@@ -93,7 +93,7 @@ def _plan(dtype: torch.dtype, columns: int) -> _Plan:
 
 
 def _rounded(x: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-    """A contiguous copy of x in another type, with so many rows and columns, zero where x has none.
+    """A contiguous copy of x in another type, padded with zeros to this shape.
 
     Every block of outputs reads all of x. A number at a time, as its few columns lie, that took
     longer on an H200 than reading U.

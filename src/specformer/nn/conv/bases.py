@@ -7,8 +7,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.layers.linear import feed_forward
-from specformer.nn.layers.weighted_sum import weighted_sum
+from specformer.nn.layers.linear import feed_forward, weighted_sum
 from specformer.nn.model_checks import check_explicit_bases
 from specformer.spectrum import AnySpectrum
 

@@ -28,15 +28,15 @@ def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
     """
     try:
         counts = [operator.index(count) for count in given]
-    except TypeError:  # a plain number, or something that is no whole number
+    except TypeError:  # a plain number, or something that is not a whole number
         counts = []
     if not counts or min(counts) < 1:
-        raise ConfigError(f"{name}={given!r}: give a list, one number of at least 1 a column.")
+        raise ConfigError(f"{name}={given!r}: give a list, one number of at least 1 per column.")
     return counts
 
 
 class FeatureEmbedding(Derived):
-    r"""The sum of one learned vector a column, :math:`\sum_c W^{(c)}_{x_c}`.
+    r"""The sum of one learned vector per column, :math:`\sum_c W^{(c)}_{x_c}`.
 
     The columns' tables lie one after another in one parameter. Values are taken as they are:
     that they lie below their column's cardinality is checked where data are read.
@@ -101,7 +101,7 @@ class NodeEmbedding(FeatureEmbedding):
     Args:
         cardinalities: how many values each column of categories may take.
         channels: width.
-        in_channels: numbers a node; 0 for none.
+        in_channels: how many numbers a node has; may be 0.
 
     Shapes: a batch of N rows; output ``[N, channels]``.
     """

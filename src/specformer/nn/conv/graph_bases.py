@@ -7,7 +7,7 @@ from typing import Literal, cast
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.kernels.maps import gelu_lift, linear
+from specformer.kernels.gelu_lift import gelu_lift
 from specformer.kernels.messages import Logits, softmax_over_sources
 from specformer.kernels.segments import widened
 from specformer.nn.conv.graph_pairs import GraphPairs
@@ -76,12 +76,10 @@ class GraphBases(nn.Module):
 
     def _second(self, hidden: Tensor, pairs: GraphPairs) -> Tensor:
         """The second layer."""
-        if self.second_norm is None:
-            out = linear(hidden, self.second.weight, self.second.bias)
-        elif isinstance(self.activation, nn.GELU):
+        if self.second_norm is not None and isinstance(self.activation, nn.GELU):
             return self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
-        else:
-            out = linear(hidden, self.second.weight, self.second.bias)
+        out = self.second(hidden)
+        if self.second_norm is not None:
             out = self.second_norm(widened(out), pairs.pairs)
         return cast(Tensor, self.activation(out))
 

@@ -1,4 +1,4 @@
-r"""One vector a graph from the vectors of its nodes."""
+r"""One vector per graph from the vectors of its nodes."""
 
 from __future__ import annotations
 

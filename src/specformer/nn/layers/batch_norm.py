@@ -18,7 +18,7 @@ Norm = Literal["batch", "layer"] | None
 
 
 class Moments(NamedTuple):
-    """Mean ``[channels]`` and covariance ``[channels, channels]`` of so many rows."""
+    """Mean ``[channels]`` and covariance ``[channels, channels]`` of a number of rows."""
 
     mean: Tensor
     covariance: Tensor

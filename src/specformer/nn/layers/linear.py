@@ -188,3 +188,23 @@ def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
     if gradient.numel() == shape.numel():
         return gradient.view(shape)
     return gradient.sum_to_size(shape)
+
+
+def weighted_sum(copies: Tensor, weight: Tensor) -> Tensor:
+    """Copies ``[..., n, M, channels]`` times weights ``[..., M, channels]``, summed over M."""
+    return cast(Tensor, _WeightedSum.apply(copies, weight))
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, copies: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(copies, weight)
+        return (copies * weight.unsqueeze(-3)).sum(dim=-2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, (copies, weight) = gradients[0].unsqueeze(-2), ctx.saved_tensors
+        sums = column_sums((gradient * copies).flatten(-2))
+        # One weight of many signals collects all their gradients.
+        to_weight = sums.unflatten(-1, weight.shape[-2:]).squeeze(-3).sum_to_size(weight.shape)
+        return gradient * weight.unsqueeze(-3), to_weight

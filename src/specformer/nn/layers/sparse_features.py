@@ -149,7 +149,7 @@ def _shifted(numbers: Tensor, runs: int, step: int) -> Tensor:
 
 
 def _repeated_starts(starts: Tensor, runs: int) -> Tensor:
-    """Where rows start if the same rows follow one another so many times."""
+    """Where rows start if the same rows are repeated ``runs`` times."""
     entries = int(starts[-1])
     ends = _shifted(starts[1:], runs, entries).flatten()
     return torch.cat([starts[:1], ends])

@@ -155,7 +155,7 @@ def _attention_forward(
         tl.store(lse + row * heads + head, top + tl.log(total), mask=row < end)
     if tl.program_id(2) == 0:
         lane = tl.arange(0, WIDTH)
-        column = tl.where(lane < width, head * width + lane, wide)  # the last is none
+        column = tl.where(lane < width, head * width + lane, wide)  # one past the last: masked
         clear_padding(out, offsets, own, tl.num_programs(0), rows, column, wide, ROWS)
 
 

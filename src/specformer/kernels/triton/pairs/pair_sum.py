@@ -26,7 +26,7 @@ class Tile(NamedTuple):
         return self if channels % self.columns == 0 else self._replace(columns=COLUMNS)
 
     def grid(self, node: Tensor) -> tuple[int, int]:
-        """A program a row and block of columns."""
+        """One program per row and block of columns."""
         rows, channels = node.shape
         return rows, blocks(channels, self.fitted(channels).columns)
 

@@ -37,7 +37,7 @@ class Places(NamedTuple):
 
 
 def batch_places(sizes: Tensor, num_rows: int, num_pairs: int) -> Places:
-    """The places of graphs of these sizes ``[B]``, in a batch of so many rows and pairs.
+    """The places of graphs of these sizes ``[B]``, in a batch of that many rows and pairs.
 
     Every program adds up the sizes itself, in one or two reads: sums that depend on one another
     would take a kernel each.

@@ -118,7 +118,7 @@ def _variances(weight, covariance, w, row, entry, rows, NARROW: tl.constexpr):
         column = tl.load(weight + row * NARROW + i, mask=row < rows, other=0.0)
         product += column[:, None] * line[None, :]
     var = tl.sum(product * w, axis=1)
-    return product, tl.where(var < 0.0, 0.0, var)  # a maximum would make zero of what is no number
+    return product, tl.where(var < 0.0, 0.0, var)  # a maximum would turn NaN into zero
 
 
 @jit

@@ -1,4 +1,4 @@
-r"""A few numbers a row to many channels, and GELU, in one pass."""
+r"""A few numbers per row to many channels, and GELU, in one pass."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Normalised(torch.autograd.Function):
             )
         else:
             mean, inverse = x.new_empty(2, x.shape[1])
-            _normalise_forward[_grid(x)](
+            _normalise_forward[(blocks(x.shape[1], _COLUMNS),)](
                 x,
                 share,
                 number,
@@ -116,15 +116,11 @@ class _Normalised(torch.autograd.Function):
             )
         else:
             sums = x.new_empty(3 * x.shape[1])
-            _normalise_backward[_grid(x)](
+            _normalise_backward[(blocks(x.shape[1], _COLUMNS),)](
                 gradient, x, share, number, *standard, of_x, sums, *x.shape, smooth, **_block(x)
             )
         of_bias, of_weight, of_shift = sums.view(3, -1)
         return of_x, None, None, of_weight, of_bias, of_shift, None, None, None
-
-
-def _grid(x: Tensor) -> tuple[int]:
-    return (blocks(x.shape[1], _COLUMNS),)
 
 
 def _tiles(x: Tensor) -> tuple[int, int]:
@@ -154,7 +150,7 @@ def _counted(share, start, rows, ROWS: tl.constexpr):
 
 @jit
 def _activated(x, SMOOTH: tl.constexpr):
-    """GELU, or ReLU; what is no number stays so, where a maximum would make it zero."""
+    """GELU, or ReLU; NaN stays NaN, where a maximum would make it zero."""
     return gelu(x) if SMOOTH else tl.where(x < 0.0, 0.0, x)
 
 

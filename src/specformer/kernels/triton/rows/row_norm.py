@@ -113,7 +113,7 @@ def _block(x: Tensor) -> dict[str, int]:
 
 @jit
 def _tile(x, start, end, stride, column, inside, ROWS: tl.constexpr):
-    """Rows from ``start`` to before ``end``, so many that lie ``stride`` apart, else zeros."""
+    """Rows from ``start`` to before ``end``, ``stride`` apart; zeros beyond."""
     row = start + tl.arange(0, ROWS)
     mask = (row < end)[:, None] & inside[None, :]
     return tl.load(x + row[:, None] * stride + column[None, :], mask=mask, other=0.0)

@@ -1,4 +1,4 @@
-r"""Linear maps of very many rows, of which a batch of graphs has one per pair of nodes."""
+r"""The first layer over the entries of all pairs of nodes: a few numbers to many channels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,3 @@ def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
         return lift.gelu_lift(x, weight, bias)
     return nn.functional.gelu(nn.functional.linear(x, weight, bias))
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    r""":math:`x W^\top + b`, shapes as above; on a GPU with a fast gradient of the bias."""
-    if usable("linear", x, weight):
-        from specformer.kernels.triton.rows import affine
-
-        return affine.linear(x, weight, bias)
-    return nn.functional.linear(x, weight, bias)
