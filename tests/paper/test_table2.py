@@ -15,30 +15,12 @@ from specformer.paper import table2 as module
 from specformer.paper.published import TABLE_2
 from specformer.paper.results import add, check, recorded_rows, rendered
 from specformer.paper.table2 import DATASETS, table2
-from specformer.paper.table_rows import contestant_name
-from specformer.reports import render_report
-from specformer.reports.looks import look
-from specformer.tasks.nodes.recipe import NODE_MODELS
-from specformer.training.runs.folder import RunFolder
-from specformer.training.runs.progress import Silent
-import re
-from dataclasses import replace
-import numpy as np
-import pytest
-import torch
-from specformer.datasets import csbm
-from specformer.errors import ConfigError, DataNotFoundError
-from specformer.experiments import table2 as module
-from specformer.paper.results import add, check, recorded_rows, rendered
-from specformer.tasks.nodes.recipe import NODE_MODELS
-from specformer.paper.published import TABLE_2
-from specformer.paper.table2 import DATASETS, table2
 from specformer.paper.table_rows import contestant_name, interval
-from specformer.graphs import write_npz
 from specformer.reports import render_report
 from specformer.reports.looks import look
-from specformer.training.runs.progress import Silent
+from specformer.tasks.nodes.recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
 
