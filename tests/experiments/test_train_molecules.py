@@ -35,7 +35,8 @@ FAST = ["model.hidden_channels=8", "model.num_heads=2", "model.num_layers=1", "s
 
 def train(source: Path, run: RunFolder | None = None, **options):
     settings = {"model": "specformer", "recipe_name": None, "progress": Silent(), **options}
-    return train_molecules(str(source), assignments=FAST, device=CPU, **settings)
+    settings = {"assignments": [*FAST, "split=random-80-10-10"], **settings}
+    return train_molecules(str(source), device=CPU, **settings)
 
 
 def finished(tmp_path: Path, source: Path, **options) -> tuple[RunFolder, dict]:
@@ -117,6 +118,19 @@ def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: s
     predicted = [float(told[number]["prediction"]) for number in test]
     oracle = {"numbers": root_mean_squared_error}.get(kind, accuracy_score)
     assert result["test_together"] == pytest.approx(oracle(measured, predicted), rel=1e-4)
+
+
+def test_a_files_own_split_is_used_unless_another_is_asked_for(tmp_path: Path) -> None:
+    source = molecule_file(tmp_path / "mine.csv")
+    lines = source.read_text().splitlines()
+    parts = ["split", *(("train", "train", "Valid", "test")[i % 4] for i in range(61))]
+    source.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)))
+    result, _ = train(source, assignments=FAST, runs=2)
+    assert (result["split"], result["targets"]) == ("official", ["carbons"])
+    assert "30 train, 15 validate and 15 test (official)" in result["molecules"][0]["description"]
+    assert train(source)[0]["split"] == "random-80-10-10"
+    write_graph_set(tmp_path / "small.npz", small_set(60))
+    assert train(tmp_path / "small.npz", assignments=FAST)[0]["split"] == "official"
 
 
 def test_a_target_that_is_never_learned_is_named(tmp_path: Path, caplog) -> None:

@@ -69,18 +69,20 @@ def classify_nodes(
     seed: int,
     progress: Progress,
     label: str | None = None,
+    prepared: list[FeaturePreparation] | None = None,
     cache: str | Path | None = None,
     checkpoint: Path | None = None,
 ) -> NodeOutcome:
     """Train one model a split, all at once. ``spectrum`` is needed for Specformer alone.
 
     ``label``: the name its arrays are kept under, if not the model's.
+    ``prepared``: how each split's features are, if that is known already.
     ``cache``: a folder for what batches of nodes are made of, where memory has no room for it.
     ``checkpoint``: a file to write the state to now and then, and to go on from if it exists.
     """
     started = time.perf_counter()
     label = label or model
-    prepared = node_features(graph, splits, recipe)
+    prepared = prepared or node_features(graph, splits, recipe)
     say_preparation(graph.name, prepared[0])
     task = node_task(graph, splits, recipe, device, model, prepared)
     fresh = fresh_models(model, recipe, graph, task.runs, seed, task.in_channels)

@@ -17,7 +17,7 @@ from torch import nn
 from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
 from specformer.errors import check_known
 from specformer.experiments.node_recipe import NODE_MODELS, node_recipe
-from specformer.experiments.node_run import node_spectrum
+from specformer.experiments.node_run import node_features, node_spectrum
 from specformer.experiments.nodes import NodeOutcome, classify_nodes
 from specformer.files import replacing, write_json
 from specformer.graphs import Graph
@@ -55,6 +55,7 @@ def train_nodes(
     splits = make_splits(graph, recipe.split, runs, seed)
     _warn_of_untested(graph, splits, recipe.split)
     started = time.perf_counter()
+    prepared = node_features(graph, splits, recipe)  # refused before a long decomposition
     spectrum = node_spectrum(graph, recipe, device, cache) if model == "specformer" else None
     outcome = classify_nodes(
         graph,
@@ -65,6 +66,7 @@ def train_nodes(
         device=device,
         seed=seed,
         progress=progress,
+        prepared=prepared,
         cache=cache,
         checkpoint=begin(),
     )
