@@ -162,7 +162,7 @@ def _spread(known: NDArray[np.float64]) -> float:
     """The quartile range; where that is 0, of the values that are not the median; else a deviation.
 
     Example:
-        >>> _spread(np.arange(5.0)), _spread(np.array([0.0] * 9 + [1, 2, 3]))
+        >>> _spread(np.arange(5.0)), _spread(np.array([0.0] * 19 + [1, 2, 3]))
         (2.0, 1.0)
     """
     others = known[known != np.median(known)]

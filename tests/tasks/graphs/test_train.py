@@ -30,11 +30,13 @@ from specformer.training.runs.progress import Silent, Update
 
 CPU = torch.device("cpu")
 FAST = ["model.hidden_channels=8", "model.num_heads=2", "model.num_layers=1", "schedule.epochs=2"]
+#: Those of files that tell a split of their own, which is not to be used.
+DRAWN = {"assignments": [*FAST, "split=random-80-10-10"]}
 
 
 def train(source: Path, run: RunFolder | None = None, **options):
     settings = {"model": "specformer", "recipe": None, "progress": Silent(), **options}
-    return train_on(str(source), assignments=FAST, device=CPU, **settings)
+    return train_on(str(source), device=CPU, **{"assignments": FAST, **settings})
 
 
 def finished(tmp_path: Path, source: Path, **options) -> tuple[RunFolder, dict]:
@@ -65,7 +67,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
-    run, result = finished(tmp_path, graphs_file, runs=2)
+    run, result = finished(tmp_path, graphs_file, runs=2, **DRAWN)
     assert (result["dataset"], result["recipe"], result["metric"]) == ("small", "default", "rmse")
     assert result["molecules"][0]["description"].endswith(
         "; 2 targets, figures are means over them"
@@ -118,13 +120,26 @@ def test_runs_of_one_split_are_also_judged_by_their_mean(tmp_path: Path, kind: s
     assert result["test_together"] == pytest.approx(oracle(measured, predicted), rel=1e-4)
 
 
+def test_a_files_own_split_is_used_unless_another_is_asked_for(tmp_path: Path) -> None:
+    source = molecule_file(tmp_path / "mine.csv")
+    lines = source.read_text().splitlines()
+    parts = ["split", *(("train", "train", "Valid", "test")[i % 4] for i in range(61))]
+    source.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)))
+    result, _ = train(source, runs=2)
+    assert (result["split"], result["targets"]) == ("official", ["carbons"])
+    assert "30 train, 15 validate and 15 test (official)" in result["molecules"][0]["description"]
+    assert train(source, **DRAWN)[0]["split"] == "random-80-10-10"
+    write_graph_set(tmp_path / "small.npz", small_set(60))
+    assert train(tmp_path / "small.npz")[0]["split"] == "official"
+
+
 def test_a_target_that_is_never_learned_is_named(tmp_path: Path, caplog) -> None:
     graphs = small_set(60)
     assert graphs.y is not None
     y = np.nan_to_num(graphs.y)
     y[graph_split(graphs, "random-80-10-10", 0).train, 1] = np.nan
     write_graph_set(tmp_path / "part.npz", replace(graphs, y=y, name="part"))
-    train(tmp_path / "part.npz", runs=2)
+    train(tmp_path / "part.npz", runs=2, **DRAWN)
     (message,) = [each for each in caplog.messages if "mean nothing" in each]
     assert message == (
         "part: no graph to learn from has a known target 1; predictions of it mean nothing."
@@ -132,7 +147,7 @@ def test_a_target_that_is_never_learned_is_named(tmp_path: Path, caplog) -> None
 
 
 def test_figures_are_those_of_the_saved_model(tmp_path: Path, graphs_file: Path) -> None:
-    run, result = finished(tmp_path, graphs_file)
+    run, result = finished(tmp_path, graphs_file, **DRAWN)
     graphs = read_graph_set(graphs_file)
     test = np.flatnonzero(graph_split(graphs, "random-80-10-10", 0).test)
     with torch.no_grad():
@@ -256,7 +271,7 @@ def test_targets_of_one_class_are_refused_before_training(tmp_path: Path) -> Non
 
 def test_one_of_several_classes(tmp_path: Path) -> None:
     write_graph_set(tmp_path / "small.npz", three_classes())
-    run, result = finished(tmp_path, tmp_path / "small.npz", task="classification", runs=2)
+    run, result = finished(tmp_path, tmp_path / "small.npz", task="classification", runs=2, **DRAWN)
     assert (result["task"], result["metric"]) == ("classification", "accuracy")
     (row,) = result["molecules"]
     assert row["classes"] == ["0", "1", "2"]

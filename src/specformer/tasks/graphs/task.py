@@ -136,7 +136,7 @@ class GraphLearning(Task[GraphWork]):
 
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
         if request.smiles and request.graph:
-            raise ConfigError("--smiles and --graph: give one of them.")
+            raise ConfigError("`--smiles` and `--graph`: use only one of them.")
         return predict_molecules(run, request, place)
 
     def trials(self, job: Job, place: Workplace) -> GraphTrials:

@@ -65,7 +65,7 @@ def classify_nodes(
     device = place.device
     started = time.perf_counter()
     label = label or model
-    prepared = node_features(graph, splits, recipe)
+    prepared = work.prepared or node_features(graph, splits, recipe)
     say_preparation(graph.name, prepared[0])
     task = node_task(graph, splits, recipe, device, model, prepared)
     fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels)

@@ -22,7 +22,7 @@ from specformer.tasks.nodes.recipe import (
     refuse_idle_settings,
 )
 from specformer.tasks.nodes.trials import NodeTrials
-from specformer.tasks.nodes.work import NodeWork, node_spectrum
+from specformer.tasks.nodes.work import NodeWork, node_features, node_spectrum
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import build
@@ -61,7 +61,8 @@ class NodeLearning(Task[NodeWork]):
         recipe = job.settings.settled(graph)
         splits = make_splits(graph, recipe.split, job.runs, job.seed)
         _warn_of_untested(graph, splits, recipe.split)
-        return NodeWork(graph, splits, job.model, recipe, job.seed)
+        prepared = node_features(graph, splits, recipe)  # refused before a long decomposition
+        return NodeWork(graph, splits, job.model, recipe, job.seed, prepared=prepared)
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
         return of_nodes(work.graph, work.splits, work.recipe.split)

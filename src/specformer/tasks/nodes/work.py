@@ -54,6 +54,7 @@ class NodeWork:
         recipe: its settings.
         seed: of the first run.
         spectrum: for Specformer; None until it is computed.
+        prepared: how each split's features are prepared; None until it is known.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class NodeWork:
     recipe: NodeRecipe
     seed: int
     spectrum: AnySpectrum | None = None
+    prepared: Sequence[FeaturePreparation] | None = None
 
 
 def node_spectrum(
