@@ -11,7 +11,7 @@ its parameters for gradients) and is differentiable in them. Dropout is left out
 Example:
     >>> import specformer as sf
     >>> spectrum = sf.decompose(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
-    >>> model, x = sf.Specformer(8, 16, 3), torch.randn(4, 8)
+    >>> model, x = sf.Specformer(8, 16, 3).eval(), torch.randn(4, 8)
     >>> given = (model.state_dict(), model.config, x, spectrum.eigenvalues, spectrum.eigenvectors)
     >>> bool((specformer(*given) - model(x, spectrum)).abs().max() < 1e-4)
     True

@@ -123,7 +123,8 @@ def test_losses_without_dropout_are_the_same(case: NodeCase, row: dict[str, Any]
     assert 0 < row["losses_apart_by_order"] < 1e-4
     assert row["losses_apart_in_float64"] < 1e-7  # the rate of our Adam is a float32
     # With dropout in one of the loops they are not: the figure tells.
-    still = replace(RECIPE, model=replace(RECIPE.model, transformer_dropout=0, feature_dropout=0))
+    rates = ("transformer_dropout", "feature_dropout", "propagation_dropout")
+    still = replace(RECIPE, model=replace(RECIPE.model, **dict.fromkeys(rates, 0.0)))
     calm = replace(case, recipe=still)
     models = fresh_models("specformer", still, GRAPH, 1, 0)
     task = NodeTask.from_splits(dense_features(GRAPH, "rows"), GRAPH.y, case.splits[:1], CPU)

@@ -456,7 +456,7 @@ ERRORS = {
     ),
     "odd width": (["train", "mine.png", "--set", "model.hidden_channels=7"], "hidden_channels=7"),
     "no landmarks": (["train", "mine.png", "--set", "landmarks=0"], "landmarks=0"),
-    "no runs": (["train", "mine.png", "--runs", "0"], "0 images asked for"),
+    "no runs": (["train", "mine.png", "--runs", "0"], "--runs 0: at least one is needed"),
     "too many runs": (["train", "photographs", "--runs", "99"], "99 images asked for"),
     "missing image": (["train", "absent.png"], "absent.png: no such image file"),
     "bad image": (["train", "text.png"], "text.png: not a readable image"),
@@ -613,6 +613,7 @@ def test_a_configuration_that_no_run_can_have_is_not_resumed(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     whole = {"command": "train", "source": "mine.npz", "model": "gcn", "recipe": None, "runs": 1}
     whole |= {"set": [], "seed": 0, "device": "cpu", "repeat": "specformer train mine.npz"}
+    whole["settings"] = {}
     (scene / "stopped").mkdir()
     (scene / "stopped" / "config.yaml").write_text(yaml.safe_dump({**whole, key: value}))
     status, out, err = call("resume", "stopped", "-q")
@@ -655,8 +656,8 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
 
 
 def test_a_search_that_is_interrupted_says_how_to_go_on(call, scene, monkeypatch):
-    def stopped(source, *, folder, trials, **options):
-        if trials == 2:
+    def stopped(job, plan, folder, place):
+        if plan.trials == 2:
             folder.mkdir(parents=True)
             (folder / "trials.jsonl").touch()
         raise KeyboardInterrupt
@@ -696,7 +697,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_work_begins(
 
 def test_two_processes_do_not_run_in_one_folder(call, scene):
     config = "command: train\nsource: mine.npz\nmodel: gcn\nrecipe: null\nruns: 1\nset: []\n"
-    config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\n"
+    config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\nsettings: {}\n"
     (scene / "unfinished" / "config.yaml").write_text(config)
     holds = "import sys; from specformer.training.runs.folder import RunFolder\n"
     holds += "with RunFolder('unfinished').held(): print('held', flush=True); sys.stdin.read()"
@@ -721,8 +722,8 @@ def test_two_processes_do_not_run_in_one_folder(call, scene):
 def test_a_demo_that_is_interrupted_leaves_nothing(call, here, monkeypatch):
     seen = []
 
-    def stopped(**options):
-        seen.append(options["seed"])
+    def stopped(place, seed):
+        seen.append(seed)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("specformer.paper.demo.demo", stopped)

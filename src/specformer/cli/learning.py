@@ -325,14 +325,18 @@ def predict(
     ] = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
+    from specformer.errors import check_known
     from specformer.tasks.predictions import PredictionRequest
-    from specformer.tasks.resolve import TASKS, read_job, refuse_foreign
+    from specformer.tasks.resolve import TASKS, refuse_foreign
     from specformer.tasks.workplace import Workplace
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
-    kind = read_job(finished).kind
+    if finished.config().get("command") != "train":
+        raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
+    kind = finished.result("kind")["kind"]
+    check_known("kind of run", TASKS, kind)
     if out in (Path("-"), Path("/dev/stdout")):
         if json_output:
             raise ConfigError(f"--out {out}: standard output is taken by --json; name a file.")

@@ -316,7 +316,7 @@ def test_a_first_set_without_graphs_to_learn_from_is_refused(data: Path) -> None
     only = [OWN + SHARED.index(number + 1) for number in held_out.tolist() if number + 1 in SHARED]
     rest = np.setdiff1d(np.arange(len(graphs)), only)
     for parts, told in (
-        ((None, None, None), "molpcba: the file holds no training, validation and test graphs"),
+        ((None, None, None), "molpcba: the file holds no training, validation, test graphs"),
         ((only, rest[::2], rest[1::2]), "molpcba: all of its training graphs validate or test on"),
     ):
         names = ("train_idx", "valid_idx", "test_idx")

@@ -134,7 +134,7 @@ def test_features_are_found_by_name(folder, tmp_path, sparse):
 def test_a_table_keeps_no_models_to_predict_with(call, here):
     table = RunFolder.create(here / "table", {"command": "table", "table": 2})
     table.finish("nodes", {"table": 2}, {}, command="specformer table 2", seed=0, device=CPU)
-    expected = "Error: table: is not a run of `specformer train`.\n"
+    expected = "Error: table: only runs of `specformer train` keep models to predict with.\n"
     assert call("predict", "table") == (2, "", expected)
 
 
