@@ -28,10 +28,8 @@ def own(here: Path) -> Path:
     return here
 
 
-@pytest.fixture
-def stopped(call, own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was stopped in epoch 20, and the same run that was not (``whole``)."""
-    only_json(call(*WORDS, "--out", "whole"))
+def stop_at(epoch: int, call, words: list, monkeypatch: pytest.MonkeyPatch) -> tuple:
+    """Train in ``run`` until the checkpoint of an epoch is written; what the command said."""
     save = Checkpoint.save
 
     def saved_and_stopped(self, tensors) -> None:
@@ -40,8 +38,15 @@ def stopped(call, own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     with monkeypatch.context() as patched:
         patched.setattr(Checkpoint, "save", saved_and_stopped)
-        patched.setitem(NodeRuns.fit.__kwdefaults__, "save_every", 20)
-        status, _, err = call(*WORDS, "--out", "run")
+        patched.setitem(NodeRuns.fit.__kwdefaults__, "save_every", epoch)
+        return call(*words, "--out", "run")
+
+
+@pytest.fixture
+def stopped(call, own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was stopped in epoch 20, and the same run that was not (``whole``)."""
+    only_json(call(*WORDS, "--out", "whole"))
+    status, _, err = stop_at(20, call, WORDS, monkeypatch)
     assert (status, err) == (130, "Stopped. Go on with: specformer resume run\n")
     return own / "run"
 
@@ -55,11 +60,32 @@ def same(one: Path, other: Path) -> bool:
     )
 
 
+def test_without_the_recipe_it_was_started_with(
+    call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is its config.yaml: the recipe's file may go."""
+    (own / "mine.yaml").write_text("{schedule: {epochs: 40, learning_rate: 0.02}}")
+    words = [*WORDS[:-2], "--recipe", "mine.yaml"]
+    only_json(call(*words, "--out", "whole"))
+    assert stop_at(20, call, words, monkeypatch)[0] == 130
+    (own / "mine.yaml").unlink()
+    only_json(call("resume", "run", "--json"))
+    assert same(own / "run", own / "whole")
+
+
+def test_curves_grow_while_a_run_trains(call, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_at(100, call, [*WORDS, "--set", "schedule.epochs=200"], monkeypatch)
+    lines = (own / "run" / "metrics.jsonl").read_text().splitlines()
+    readings = [json.loads(line) for line in lines]
+    assert [reading["epoch"] for reading in readings] == [50, 100]
+    assert all(0 <= reading["accuracy"] <= 1 for reading in readings)
+
+
 def test_from_the_checkpoint(call, stopped: Path) -> None:
     only_json(call("resume", "run", "--json"))
     assert same(stopped, stopped.parent / "whole")
-    assert call("resume", "run") == (2, "", f"Error: {FINISHED}\n")
-    assert call("resume", "run", "--from-scratch") == (2, "", f"Error: {FINISHED}\n")
+    assert call("resume", "run", "-q") == (2, "", f"Error: {FINISHED}\n")
+    assert call("resume", "run", "--from-scratch", "-q") == (2, "", f"Error: {FINISHED}\n")
 
 
 def test_from_scratch_where_the_checkpoint_is_damaged(call, stopped: Path) -> None:
@@ -88,7 +114,7 @@ def test_to_the_report_that_is_missing(call, own: Path) -> None:
     assert (own / "run" / "report.html").read_text() == report
     assert (own / "run" / "result.json").read_bytes() == result
     assert not (own / "run" / "checkpoint.safetensors").exists()
-    assert call("resume", "run") == (2, "", f"Error: {FINISHED}\n")
+    assert call("resume", "run", "-q") == (2, "", f"Error: {FINISHED}\n")
 
 
 def test_a_run_that_another_process_finished_meanwhile_stays(call, stopped: Path, monkeypatch):

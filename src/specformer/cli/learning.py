@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from specformer.tasks.job import Job
     from specformer.tasks.predictions import Predictions
     from specformer.training.runs.folder import RunFolder
+    from specformer.training.runs.progress import Progress
 
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
@@ -247,6 +248,7 @@ def _train(
     from specformer.tasks.train import train as train_job
     from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
+    from specformer.training.runs.recording import Recorded
     from specformer.training.runs.tracking import Tracked, require_tensorboard, track_run
 
     if job.tensorboard:
@@ -270,9 +272,9 @@ def _train(
             progress_bars(silent) as shown_progress,
             reading_told(silent),
         ):
-            progress = shown_progress
+            progress: Progress = Recorded(shown_progress, lambda: folders[0] if folders else None)
             if job.tensorboard:
-                progress = Tracked(shown_progress, lambda: folders[0] if folders else None)
+                progress = Tracked(progress, lambda: folders[0] if folders else None)
             place = Workplace(device, data, spectra_folder(cache), progress, workers, job.lanes)
             trained = train_job(job, place, opened)
         if not workers.is_first:

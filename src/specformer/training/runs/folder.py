@@ -203,6 +203,15 @@ class RunFolder:
         """Write all readings, one JSON object a line."""
         write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
 
+    def append_metrics(self, reading: Mapping[str, Any]) -> None:
+        """Add one reading of a run under way; a number that is not finite becomes null."""
+        known = {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in reading.items()
+        }
+        with (self.path / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(known) + "\n")
+
     def metrics(self) -> list[dict[str, Any]]:
         path = self._unaltered(METRICS)
         if not path.is_file():
