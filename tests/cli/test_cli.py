@@ -652,7 +652,8 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert err.splitlines()[-1] == "Stopped. Go on with: specformer resume runs/mine-specformer"
-    assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoint.safetensors"}
+    held = {path.name for path in run.iterdir()}
+    assert held == {"config.yaml", "checkpoint.safetensors", "metrics.jsonl"}
 
 
 def test_a_search_that_is_interrupted_says_how_to_go_on(call, scene, monkeypatch):

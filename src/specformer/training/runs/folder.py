@@ -117,8 +117,9 @@ class RunFolder:
             checkpoint.unlink()
 
     def withdraw(self) -> None:
-        """Remove a run that came to nothing: its folder, if the only file in it is the config."""
-        if [path for path in self.path.rglob("*") if not path.is_dir()] == [self.path / CONFIG]:
+        """Remove a run that came to nothing: its folder, if no state or result is in it."""
+        held = {path for path in self.path.rglob("*") if not path.is_dir()}
+        if held <= {self.path / CONFIG, self.path / METRICS}:
             shutil.rmtree(self.path)
 
     def refuse_taken(self) -> None:
