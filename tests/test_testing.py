@@ -223,5 +223,5 @@ def test_tolerance_of_eigenpairs_is_the_callers() -> None:
 
 
 def test_a_model_of_whole_graphs_is_named() -> None:
-    with pytest.raises(AssertionError, match=r"not one row a node: the output is \[2\]"):
+    with pytest.raises(AssertionError, match=r"not one row per node: the output is \[2\]"):
         assert_permutation_equivariant(lambda x, _: x.sum(dim=0), torch.ones(7, 2), SMALL["path"])

@@ -1,6 +1,6 @@
 r"""What the library claims, as assertions: for its own tests and for users' own models.
 
-A model here is anything called as ``model(x, spectrum)`` that returns one row a node. A
+A model here is anything called as ``model(x, spectrum)`` that returns one row per node. A
 ``torch.nn.Module`` is put into evaluation mode for the check and back afterwards.
 """
 
@@ -70,7 +70,7 @@ def assert_permutation_equivariant(
         before = model(x, decompose(adjacency, **options))
         if before.dim() < 2 or before.shape[-2] != len(order):
             shape, nodes = list(before.shape), len(order)
-            raise AssertionError(f"not one row a node: the output is {shape} for {nodes} nodes")
+            raise AssertionError(f"not one row per node: the output is {shape} for {nodes} nodes")
         after = model(x.index_select(-2, index), decompose(relabelled, **options))
     _assert_equal(after, before.index_select(-2, index), atol, "not permutation equivariant")
 

@@ -58,7 +58,7 @@ def spectrum(
         typer.Option(help="Spectrum of an earlier state of the graph to start from (safetensors)."),
     ] = None,
     ranks: Annotated[
-        int | None, typer.Option(min=1, help="MPI processes for slepc. (default: one a core)")
+        int | None, typer.Option(min=1, help="MPI processes for slepc. (default: one per core)")
     ] = None,
     hostfile: Annotated[
         Path | None, typer.Option(help="Machines for slepc, as mpirun reads them.")

@@ -100,7 +100,7 @@ def show_filters(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
-    """Node classification, a line a model."""
+    """Node classification, one line per model."""
     lines = [
         (
             escape(row["dataset"]),
@@ -126,7 +126,7 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
-    """Predictions for many graphs, a line a model."""
+    """Predictions for many graphs, one line per model."""
     together = any("test_together" in row for row in rows)
     lines = [
         (

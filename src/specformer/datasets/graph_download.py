@@ -63,7 +63,7 @@ def graph_set_from_pcqm4mv2(folder: str | Path, workers: int | None = None) -> G
 
     Args:
         folder: the archive's folder.
-        workers: processes that turn SMILES into graphs; by default one a core.
+        workers: processes that turn SMILES into graphs; by default one per core.
     """
     smiles, gap = _pcqm4mv2_rows(Path(folder) / "raw" / "data.csv.gz")
     starts = range(0, len(smiles), _CHUNK)

@@ -192,7 +192,7 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:table-N-brief`` our figures alone, of Table 2 one a cell, ``results:bench`` what was
+    ``results:table-N-brief`` our figures alone, of Table 2 one per cell, ``results:bench`` what was
     measured of speed and memory. What was measured again is shown once.
     """
 

@@ -17,7 +17,7 @@ _READ_EVERY = {"filters": 10, "nodes": 10, "molecules": 1}
 
 
 def readings(arrays: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """An object every few epochs of every curve, a figure a run, None once a run has stopped."""
+    """An object every few epochs of every curve, one figure per run, None once it has stopped."""
     for key, curve in arrays.items():
         if not key.endswith("/curve"):
             continue

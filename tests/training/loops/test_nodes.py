@@ -276,7 +276,7 @@ def test_an_epoch_is_few_operations(monkeypatch, runs: int, most: int):
 
 def test_what_does_not_fit_the_task_is_refused():
     for models in ([], gcns()[:1], gcns() + gcns()):
-        with pytest.raises(ConfigError, match=f"{len(models)} models for 3 runs; pass one a run"):
+        with pytest.raises(ConfigError, match=f"{len(models)} models for 3 runs; pass one per run"):
             fit_nodes(models, task_of(), PROPAGATION, Schedule(epochs=1))
     with pytest.raises(ConfigError, match="unknown monitor 'acc'; choose from loss, accuracy"):
         fit_nodes(gcns(), task_of(), PROPAGATION, Schedule(epochs=1), monitor="acc")

@@ -187,7 +187,7 @@ def test_runs_stop_one_by_one():
 
 def test_one_model_for_several_runs_is_refused():
     models, task = specformers(), make_task()
-    with pytest.raises(ConfigError, match=f"1 models for {task.runs} runs; pass one a run"):
+    with pytest.raises(ConfigError, match=f"1 models for {task.runs} runs; pass one per run"):
         fit_signals(models[:1], task, operator_of(models), Schedule(epochs=1))
 
 

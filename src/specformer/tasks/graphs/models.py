@@ -31,7 +31,7 @@ def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
-    """How many numbers a model puts out: one a target or, if that has several classes, one a class.
+    """How many numbers a model puts out: one per target, or one per class where it has several.
 
     Example:
         >>> graphs = GraphSet([1] * 3, [0] * 3, [], y=[[0.0], [1.0], [2.0]])

@@ -32,7 +32,7 @@ class StartingPoint:
     Args:
         origin: the run's folder, or the set they learned from.
         model: the models' name.
-        models: one a run.
+        models: one per run.
         settings: what of a recipe makes them, see
             :func:`~specformer.tasks.graphs.recipe.of_models`.
         seen: the values of each column of atoms and bonds that they have learned from.

@@ -44,7 +44,7 @@ class Contestant:
 class Study:
     """What learning filters gave.
 
-    Rows, one a filter and contestant; arrays to draw, under the names the report expects; the
+    Rows, one per filter and contestant; arrays to draw, under the names the report expects; the
     trained Specformers by label and run (signal-major).
     """
 

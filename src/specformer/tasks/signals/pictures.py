@@ -67,7 +67,7 @@ def fit_pictures(
 def attention_pictures(
     label: str, spectrum: Spectrum, filters: Sequence[str], models: Sequence[Specformer]
 ) -> dict[str, np.ndarray]:
-    """Condensed attention of one contestant's models of the first signal, one a filter."""
+    """Condensed attention of one contestant's models of the first signal, one per filter."""
     arrays = {}
     for name, model in zip(filters, models, strict=False):  # runs are signal-major
         attention = model.to(spectrum.device).condensed_attention(spectrum)[0]

@@ -43,7 +43,7 @@ def stack(models: Sequence[Model], runs: int | None = None) -> Model:
         torch.Size([2, 5, 3])
     """
     if runs not in (None, len(models)):
-        raise ConfigError(f"{len(models)} models for {runs} runs; pass one a run.")
+        raise ConfigError(f"{len(models)} models for {runs} runs; pass one per run.")
     stacked = copy.deepcopy(models[0])
     sources = [trained_state(model) for model in models]
     for name, first in sources[0].items():

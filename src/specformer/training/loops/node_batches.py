@@ -43,7 +43,7 @@ def fit_node_batches(
     drawn, and each run's loss is the mean over those that train in it.
 
     Args:
-        models: one a split, each a :class:`Specformer` that :attr:`~Specformer.takes_batches`.
+        models: one per split, each a :class:`Specformer` that :attr:`~Specformer.takes_batches`.
         task: labels and splits; its features are in ``terms``.
         terms: of the features.
         schedule: as in ``fit_nodes``; rates change from epoch to epoch.

@@ -112,7 +112,7 @@ class NodeRuns:
     """All runs of a fit as one: models, optimiser, what either rule picked so far, curves.
 
     Args:
-        models: one a split, of one shape.
+        models: one per split, of one shape.
         task: labels and splits.
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept.
@@ -258,10 +258,10 @@ def fit_nodes(
     checkpoint: Checkpoint | None = None,
     on_progress: Update | None = None,
 ) -> NodeFit:
-    """Train one model a split, all at once, with early stopping on the validation nodes.
+    """Train one model per split, all at once, with early stopping on the validation nodes.
 
     Args:
-        models: one a split, of one shape.
+        models: one per split, of one shape.
         task: features, labels and splits.
         operator: what the models take beside the features: a spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.

@@ -94,10 +94,10 @@ def fit_signals(
     solve_readout: bool = False,
     on_progress: Callable[[int, float], None] | None = None,
 ) -> SignalFit:
-    """Train one model a run, all at once, and measure each at its lowest loss.
+    """Train one model per run, all at once, and measure each at its lowest loss.
 
     Args:
-        models: one a run, of one shape.
+        models: one per run, of one shape.
         task: signals and filters.
         operator: what the models take beside the signal: the spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.

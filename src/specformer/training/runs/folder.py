@@ -64,8 +64,8 @@ def portable_command(arguments: Sequence[str]) -> str:
 class RunFolder:
     """The files of one run.
 
-    ``config.yaml`` (complete, re-runnable), ``metrics.jsonl`` (a line a reading), ``outputs.npz``
-    (arrays to draw), ``model/`` (weights and, of nodes, how features are prepared),
+    ``config.yaml`` (the job), ``metrics.jsonl`` (one line per reading), ``outputs.npz`` (arrays to
+    draw), ``model/`` (weights and, of nodes, how features are prepared),
     ``result.json`` and ``report.html``. Of a finished run ``checksums.json`` has the checksums of
     all but the report, and what was altered is refused.
 
@@ -201,7 +201,7 @@ class RunFolder:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write all readings, one JSON object a line."""
+        """Write all readings, one JSON object per line."""
         write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
 
     def append_metrics(self, reading: Mapping[str, Any]) -> None:
