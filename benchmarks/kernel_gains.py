@@ -109,7 +109,7 @@ def node_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
     graph = node_graph(dataset, data)
     _, recipe = node_recipe(None, dataset, ["split=random-60-20-20"], model)
     splits = make_splits(graph, recipe.split, 1 if model == "graphormer" else 10, seed=0)
-    task = node_task(graph, splits, recipe, device)
+    task = node_task(graph, splits, recipe, device, model)
     operator: object = Propagation(graph.adjacency, device=device)
     landmarks = None
     if model == "specformer":
