@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,8 @@ def test_a_configuration_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     job = resolve(Request("csbm"))
     config = {**job.config, "recipe": None}
     del config["kind"]
-    assert read_job(RunFolder.create(tmp_path / "run", config)) == job
+    found = read_job(RunFolder.create(tmp_path / "run", config))
+    assert found == replace(job, recipe="recorded")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,8 @@ def test_a_configuration_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         ({"command": "table"}, "is not a run of `specformer train`"),
         ({"settings": None}, r"config.yaml: damaged \(settings is None\)"),
         ({"kind": "words"}, r"config.yaml: damaged \(kind is 'words'\)"),
+        ({"kind": ["nodes"]}, r"config.yaml: damaged \(kind is \['nodes'\]\)"),
+        ({"lanes": "two"}, r"config.yaml: damaged \(lanes is 'two'\)"),
         ({"settings": {"speed": 3}}, "config.yaml: unknown key 'speed'"),
     ],
 )

@@ -338,7 +338,7 @@ def predict(
     if finished.config().get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
     kind = finished.result("kind")["kind"]
-    check_known("kind of run", TASKS, kind)
+    check_known("kind of run", TASKS, str(kind))
     if out in (Path("-"), Path("/dev/stdout")):
         if json_output:
             raise ConfigError(f"--out {out}: standard output is taken by --json; name a file.")

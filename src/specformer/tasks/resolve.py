@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import UnionType
 from typing import Any
 
-from specformer.errors import ConfigError, RunError, check_known
+from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.task import GraphLearning
 from specformer.tasks.job import OPTIONAL, Job, Request
 from specformer.tasks.nodes.task import NodeLearning
@@ -32,6 +32,14 @@ _NEEDED: dict[str, type | UnionType] = {
     "device": str,
     "repeat": str,
     "settings": dict,
+}
+#: What it may hold beside that.
+_ALLOWED: dict[str, type | UnionType] = {
+    "kind": str,
+    "filter": str | None,
+    "start": str | None,
+    "lanes": int,
+    "tensorboard": bool,
 }
 
 
@@ -82,19 +90,20 @@ def read_job(run: RunFolder) -> Job:
     config, where = run.config(), run.path / CONFIG
     if config.get("command") != "train":
         raise RunError(f"{run.path}: is not a run of `specformer train`.")
-    for key, expected in _NEEDED.items():
+    for key in _NEEDED:
         if key not in config:
             raise RunError(f"{where}: damaged ({key} is missing).")
-        if not isinstance(config[key], expected):
-            raise RunError(f"{where}: damaged ({key} is {config[key]!r}).")
+    for key, expected in {**_NEEDED, **_ALLOWED}.items():
+        if key in config and not isinstance(config[key], expected):
+            raise RunError(f"{where}: damaged ({key} is {brief(config[key])}).")
     kind = config.get("kind") or source_kind(config["source"])  # earlier versions do not say
     if kind not in TASKS:
-        raise RunError(f"{where}: damaged (kind is {kind!r}).")
+        raise RunError(f"{where}: damaged (kind is {brief(kind)}).")
     return Job(
         source=config["source"],
         kind=kind,
         model=config["model"],
-        recipe=config["recipe"] or "default",
+        recipe=config["recipe"] or "recorded",  # earlier versions name only one that was given
         settings=TASKS[kind].read_recipe(config["model"], config["settings"], str(where)),
         changes=tuple(config["set"]),
         runs=config["runs"],
