@@ -25,7 +25,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m py
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help install hooks demo test test-all cov bench walks tables docs lint format types contract check wheel clean distclean
+.PHONY: help install hooks demo test test-all test-long cov bench walks silence interruptions tables docs lint format types contract check audit sbom wheel clean distclean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [VENV=$(VENV)] [PYTHON=$(PYTHON)] [ARGS=...]'
@@ -61,6 +61,11 @@ test: $(STAMP) ## Run the fast tests and the doctests
 test-all: $(STAMP) ## Run every test, the slow ones too
 	$(PYTEST) -m '' $(ARGS)
 
+test-long: test-long-files test-long-commands ## Attack every file and command (with -j2 40 minutes): ARGS='--scale 0.1' for four
+
+test-long-%: $(STAMP)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg PYTHONPATH=. $(BIN)/python -m tests.attacks $* --out results/reliability/$*.json $(ARGS)
+
 cov: $(STAMP) ## Run the fast tests and report what they cover
 	$(PYTEST) --cov --cov-report=term --cov-report=html $(ARGS)
 
@@ -69,6 +74,12 @@ bench: $(STAMP) ## Measure speed and memory: SUITE=node, graph, spectrum, decomp
 
 walks: $(STAMP) ## Count the files, functions and room changes on the way through `train`
 	$(BIN)/python -m benchmarks.walks $(ARGS)
+
+silence: $(STAMP) ## Measure how long commands say nothing
+	$(BIN)/python -m benchmarks.silence $(ARGS)
+
+interruptions: $(STAMP) ## Stop a training at twenty random moments, and check what it then says
+	$(BIN)/python -m benchmarks.interruptions $(ARGS)
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 	$(BIN)/specformer results tables
@@ -93,6 +104,14 @@ contract: $(STAMP) ## Check which room imports which
 	$(BIN)/lint-imports
 
 check: lint types contract ## All three
+
+audit: $(VENV)/.installed-audit ## Look for known holes in dependencies (asks PyPI) and risky calls in the source
+	$(BIN)/bandit -q -r src -c pyproject.toml
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+
+sbom: $(VENV)/.installed-audit ## Write the software bill of materials of this environment to dist/
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/specformer.cdx.json $(BIN)/python
 
 wheel: $(STAMP) ## Build the wheel and try it in an empty environment
 	rm -rf dist $(VENV)-wheel

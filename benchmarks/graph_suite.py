@@ -1,13 +1,16 @@
-r"""Many small graphs: a training step of ours beside the plain version."""
+r"""Many small graphs: a training step of ours beside the plain version, and in PyG's loop."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
 
 from benchmarks.floor import Peaks, graph_work
 from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
@@ -48,7 +51,8 @@ def bench_graphs(
     for source in sources:
         with setting.stage(source, plan) as update:
             case = graph_case(source, setting)
-            candidates = [our_steps(case, setting.device), plain_graphs(case, setting.device)]
+            timed = (our_steps, plain_graphs, pyg_loop)
+            candidates = [candidate(case, setting.device) for candidate in timed]
             found = measure(candidates, setting.device, plan, update)
             batch = case.recipe.schedule.batch_size
             rows.append(bench_row(case.name, found, graph_floor(case, peaks), batch=batch))
@@ -84,3 +88,46 @@ def plain_graphs(case: GraphCase, device: torch.device) -> Candidate:
         return plain_steps(case, model, loss, device)
 
     return Candidate("reference", build)
+
+
+def pyg_loop(case: GraphCase, device: torch.device) -> Candidate:
+    """Our model in a user's loop: PyG's loader with two workers, batches joined as they come."""
+
+    def build() -> Runner:
+        order = [batch.index.tolist() for batch in case.batches(case.store)]
+        graphs = {number: pyg_graph(case.store, number) for part in order for number in part}
+        places = {number: place for place, number in enumerate(graphs)}
+        loader = DataLoader(
+            list(graphs.values()),
+            batch_sampler=[[places[number] for number in part] for part in order],
+            num_workers=2,
+            persistent_workers=True,
+            pin_memory=device.type == "cuda",
+        )
+        batches = chain.from_iterable(repeat(loader))
+        model = case.fresh().to(device)
+
+        def loss(_: int) -> Tensor:
+            batch = next(batches).to(device, non_blocking=True)
+            return case.loss(model(batch), batch.y)
+
+        return plain_steps(case, model, loss, device)
+
+    return Candidate("pyg", build)
+
+
+def pyg_graph(store: GraphStore, number: int) -> Data:
+    """A graph of a store as :class:`specformer.AddSpectrum` would leave it."""
+    one = store.exact([number])
+    n = one.max_nodes
+    kinds = one.bond.view(n, n)
+    ends = kinds.T.nonzero().T
+    return Data(
+        x=one.nodes,
+        edge_index=ends,
+        edge_attr=store.bond_table[kinds[ends[1], ends[0]]] - 1,
+        y=store.labels(torch.tensor([number])),
+        eigenvalues=one.eigenvalues,
+        eigenvectors=one.eigenvectors,
+        num_eigenpairs=one.sizes,
+    )

@@ -66,7 +66,7 @@ Runner = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class GainPlan:
     """How much is measured.
 
     Args:
@@ -102,7 +102,7 @@ class Case:
 # --- cases ---------------------------------------------------------------------------------------
 
 
-def node_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
+def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Case:
     """Ten splits of one graph that train together, an epoch with its evaluation as a step."""
     dataset, _, model = name.partition("-")
     model = model or "specformer"
@@ -132,7 +132,7 @@ def node_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
     return Case(name, build, warmup=10, steps=plan.steps * plan.epochs)
 
 
-def graph_case(name: str, data: Path, device: torch.device, plan: Plan) -> Case:
+def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Case:
     """A step on a batch of the paper's size, of a few batches' worth of the training graphs."""
     graphs = graph_set(name, data)
     recipe = graph_recipe(None, name)[1].settled(graphs)
@@ -278,7 +278,7 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.device(options.device)
     epochs = 5 if device.type == "cuda" else 1
-    plan = Plan(options.steps, options.repeats, options.batches, epochs)
+    plan = GainPlan(options.steps, options.repeats, options.batches, epochs)
     times: dict[str, dict[str, float]] = {}
     for name in options.cases.split(","):
         start = time.perf_counter()

@@ -141,7 +141,7 @@ def train_ours(
     fit = _fit(fresh, case, device, update)
     trained = Accuracies(
         fit.by_loss.test.tolist(),
-        fit.by_accuracy.test.tolist(),
+        fit.by_metric.test.tolist(),
         fit.epochs.tolist(),
         time.perf_counter() - began,
     )

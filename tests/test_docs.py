@@ -26,14 +26,9 @@ RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
 #: Programs a reader is told to run, beside our own and make.
 OTHERS = {"pip", "python"}
 #: What examples leave behind.
-LEFT = {
-    "encode_eigenvalues": {"encoding.png"},
-    "learn_filter": {"learned-filter.png", "learned-filter"},
-}
+LEFT = {"learn_filter": {"learned-filter.png", "learned-filter"}}
 EXAMPLES = [
-    pytest.param(
-        path, id=path.stem, marks=() if path.stem == "encode_eigenvalues" else pytest.mark.slow
-    )
+    pytest.param(path, id=path.stem, marks=pytest.mark.slow)
     for path in sorted(ROOT.glob("examples/*.py"))
 ]
 

@@ -61,7 +61,7 @@ def test_command_is_installed_and_loads():
 def test_extras_are_the_promised_ones(pyproject):
     extras = pyproject["project"]["optional-dependencies"]
 
-    assert set(extras) == {"chem", "mpi", "track", "docs", "dev"}
+    assert set(extras) == {"chem", "mpi", "parquet", "track", "docs", "audit", "dev"}
 
 
 def test_every_data_file_is_declared(pyproject):

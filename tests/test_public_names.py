@@ -15,11 +15,17 @@ import specformer.testing
 
 STAYING = {
     "AddSpectrum",
+    "GraphClassifier",
+    "GraphRegressor",
     "GraphSpecformer",
+    "NodeClassifier",
+    "NodeRegressor",
     "Specformer",
     "SpectralFilter",
     "Spectrum",
+    "compare",
     "decompose",
+    "load",
 }
 
 

@@ -197,6 +197,20 @@ def convolution(
     return out + x if options["residual"] else out
 
 
+def residual_block(
+    state: State, x: Tensor, combined: Tensor, norm: str | None, training: bool = False
+) -> Tensor:
+    """A block of the deep form, which is not the paper's: ReLU(norm(X W_r + Ŝ X W_s))."""
+    signal = linear(part(state, "signal"), x)
+    filtered = torch.stack([combined[:, :, c] @ signal[:, c] for c in range(x.shape[1])], dim=1)
+    out = linear(part(state, "skip"), x) + filtered
+    if norm == "layer":
+        out = layer_norm(part(state, "norm"), out)
+    else:
+        out = batch_norm(part(state, "norm"), out, training)
+    return activate("relu", out)
+
+
 def specformer(
     state: State,
     config: Mapping[str, Any],
@@ -207,7 +221,8 @@ def specformer(
 ) -> Tensor:
     """The node model, of ``config`` and with all its dropouts at 0."""
     hidden = linear(part(state, "lift"), x)
-    if config["space"] == "output":
+    deep = config["form"] == "deep"
+    if config["space"] == "output" and not deep:
         hidden = linear(part(state, "readout"), activate("relu", hidden))
     for layer in range(config["num_layers"]):
         of_filter = layer if config["sharing"] == "large" else 0
@@ -219,10 +234,18 @@ def specformer(
             decoder=config["decoder"],
             epsilon=config["epsilon"],
         )
+        if deep and config["local"]:  # a step to the neighbours, I − L, is one basis more
+            response = torch.cat([response, 1 - eigenvalues[:, None]], dim=1)
         bases = part(state, f"convs.{of_bases}.bases")
         combined = combined_bases(bases, response, vectors, config["bases"])
-        hidden = convolution(part(state, f"convs.{layer}"), hidden, combined, config, training)
-    return linear(part(state, "readout"), hidden) if config["space"] == "hidden" else hidden
+        conv = part(state, f"convs.{layer}")
+        if deep:
+            hidden = residual_block(conv, hidden, combined, config["norm"], training)
+        else:
+            hidden = convolution(conv, hidden, combined, config, training)
+    if deep or config["space"] == "hidden":
+        hidden = linear(part(state, "readout"), hidden)
+    return hidden
 
 
 # --- Appendix: condensation of self-attention ---------------------------------------------------

@@ -25,6 +25,7 @@ import specformer
 from specformer import cli
 from specformer.cli.options import parse_images, split_names
 from specformer.datasets import photographs, target_filter
+from specformer.training.runs.folder import RunFolder
 
 COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report", "results")
 SPECTRUM_KEYS = {
@@ -253,6 +254,7 @@ def test_train_on_photographs(call, here):
         "outputs.npz",
         "result.json",
         "report.html",
+        "model/000/README.md",
         "model/000/config.json",
         "model/000/model.safetensors",
     }
@@ -534,7 +536,7 @@ ERRORS = {
     ),
     "task of an image": (
         ["train", "mine.png", "--task", "regression"],
-        "`--task` applies to molecules only; mine.png is a set of signals",
+        "`--task` applies to single graphs and molecules only; mine.png is a set of signals",
     ),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
@@ -625,7 +627,7 @@ def test_a_configuration_that_no_run_can_have_is_not_resumed(
 def test_half_a_result_is_not_predicted_from(kind, call, scene):
     (scene / "finished" / "result.json").write_text(json.dumps({"kind": kind, "model": "gcn"}))
     said = "Error: finished/result.json: damaged (settings is missing).\n"
-    assert call("predict", "finished") == (2, "", said)
+    assert call("predict", "finished") == (2, "", f"Reading finished.\n{said}")
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
@@ -776,3 +778,40 @@ def test_wrong_usage_is_status_2_without_traceback(arguments, call, scene):
     assert (status, out) == (2, "")
     assert "Usage" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("exhaust", "asked"),
+    [
+        (lambda: torch.empty(2**55), " for 144115188075855872 bytes more"),
+        (lambda: np.empty(2**55), " for 256. PiB more"),
+        (lambda: [0] * 2**60, ""),
+    ],
+    ids=["torch", "numpy", "python"],
+)
+def test_memory_that_runs_out_is_one_sentence(exhaust, asked, call, monkeypatch):
+    monkeypatch.setattr("specformer.datasets.registry.survey", lambda data: exhaust())
+    status, out, err = call("datasets")
+    assert (status, out) == (2, "")
+    assert re.fullmatch(f"Error: not enough memory{asked}; free some, or ask for less.\n", err)
+
+
+def test_a_mistake_of_ours_is_a_traceback(call, monkeypatch):
+    def mistaken(data):
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr("specformer.datasets.registry.survey", mistaken)
+    with pytest.raises(RuntimeError, match="ours"):
+        call("datasets")
+
+
+def test_names_do_not_reach_the_terminal_as_commands(call, here):
+    name = "run\x1b[31m[bold]"
+    status, _, err = call("report", name)
+    assert (status, err[:29]) == (2, "Error: run\\x1b[31m[bold]: not")
+    run = RunFolder.create(here / name, {"command": "demo"})
+    run.finish("demo", {}, {}, command="demo", seed=0, device=torch.device("cpu"))
+    status, out, _ = call("verify", name)
+    assert status == 0
+    assert "\x1b" not in out
+    assert "run\\x1b[31m[bold]" in out

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.cli.command_line import ROW_KEYS, TRAIN_KEYS, environment
+from tests.cli.command_line import ROW_KEYS, TRAIN_KEYS, environment, only_json
 from tests.training.small_graphs import small_set
 
 from specformer import GraphSpecformer
@@ -94,7 +94,7 @@ def test_a_run_starts_from_the_models_of_another(call, trained: dict, here: Path
     run = Path(answer["run_dir"])
     assert f"start from those of {trained['run_dir']}" in (run / "report.html").read_text()
     status, out, err = call("predict", run, "--smiles", "CCO", "--smiles", "CCN")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, f"Reading {run}.\n")
     (run / "result.json").unlink()
     status, out, err = call("resume", run, "--json")
     assert (status, err) == (0, "")
@@ -116,7 +116,7 @@ def test_an_empty_molecule_is_called_so(call, trained: dict) -> None:
     status, out, err = call("predict", trained["run_dir"], "--smiles", "", "--smiles", "CCO")
     assert status == 0
     assert out.splitlines()[1] == "0,,,is empty"
-    assert err == "row 0: '' is empty\n"
+    assert err == f"Reading {trained['run_dir']}.\nrow 0: '' is empty\n"
     _, out, _ = call("predict", trained["run_dir"], "--smiles", "")
     assert out.splitlines() == ["id,smiles,prediction,error", "0,,,is empty"]
 
@@ -128,7 +128,7 @@ def test_models_that_find_no_molecule_say_only_that(call, chains: Path) -> None:
     status, out, err = call("predict", json.loads(out)["run_dir"], "--smiles", "C1CC")
     assert status == 0
     assert out.splitlines()[0] == "id,smiles,prediction,spread,error"
-    assert err == "row 0: 'C1CC' is not valid SMILES\n"
+    assert err.endswith(".\nrow 0: 'C1CC' is not valid SMILES\n")
 
 
 def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path) -> None:
@@ -141,7 +141,7 @@ def test_predict_a_file_and_what_was_trained_on(call, trained: dict, here: Path)
     _, out, _ = call("predict", trained["run_dir"], "--graph", "new.csv", "--out", "new-ones.csv")
     assert out == "1 of 2 predicted: new-ones.csv\n"
     status, out, err = call("predict", trained["run_dir"])
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, f"Reading {trained['run_dir']}.\n")
     assert len(out.splitlines()) == 33
 
 
@@ -170,7 +170,7 @@ def test_models_on_rings_train_and_predict(call, here: Path, model: str) -> None
     assert (status, err) == (0, "")
     run = json.loads(out)["run_dir"]
     status, out, err = call("predict", run, "--smiles", "C1CC1", "--smiles", "CC")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, f"Reading {run}.\n")
     both = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(out))]
     status, out, _ = call("predict", run, "--smiles", "CC")  # no ring at all
     (alone,) = csv.DictReader(io.StringIO(out))
@@ -305,3 +305,10 @@ def test_two_processes_start_as_one_does(call, trained: dict, chains: Path, tmp_
         for name in ("one", "two")
     )
     np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+def test_folds_are_as_many_runs_as_there_are(call, here: Path) -> None:
+    write_graph_set(here / "own.npz", small_set(60, classes=True))
+    quick = ["--set", "epochs=1", "--set", "model.hidden_channels=8", "--device", "cpu", "--json"]
+    result = only_json(call("train", "own.npz", "--set", "split=kfold-3", *quick))
+    assert (result["runs"], len(result["test"]["values"])) == (3, 3)

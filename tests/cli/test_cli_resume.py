@@ -143,3 +143,32 @@ def test_nothing_is_promised_that_was_not_kept(call, own: Path, monkeypatch) -> 
     only_json(call(*WORDS, "--out", "whole"))
     only_json(call("resume", "run", "--json"))  # and that is true
     assert same(own / "run", own / "whole")
+
+
+@pytest.mark.parametrize(
+    ("place", "how"),
+    [
+        ("specformer.reports.write_report", "Go on with"),
+        ("specformer.training.runs.folder.RunFolder.write_models", "Nothing was kept yet; start"),
+    ],
+)
+def test_a_stop_while_files_are_written_is_answered_truly(
+    place: str, how: str, call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_, **__) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, stop)
+        status, _, err = call(*WORDS, "--out", "run")
+    assert status == 130
+    assert err.startswith(f"Stopped. {how}")
+    assert err.endswith("with: specformer resume run\n")
+    only_json(call("resume", "run", "--json"))
+    assert (own / "run" / "report.html").exists()
+
+
+def test_a_run_says_after_which_epoch_it_goes_on(stopped: Path, call) -> None:
+    status, _, err = call("resume", "run")
+    assert status == 0
+    assert "goes on after epoch 20 of 40\n" in err

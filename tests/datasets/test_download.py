@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from urllib.response import addinfourl
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from tests.datasets import public_files
 from torch_geometric.data import Data
 
 from specformer.datasets import download as module
-from specformer.datasets import make_splits
+from specformer.datasets import graph_download, make_splits
 from specformer.datasets.download import (
     SOURCES,
     DownloadError,
@@ -163,6 +165,39 @@ def test_what_does_not_arrive_whole_leaves_nothing(content, server, tmp_path):
     assert list((tmp_path / "cache" / "specformer" / "data").iterdir()) == []
 
 
+def test_a_download_that_breaks_off_is_refused(server, tmp_path, monkeypatch):
+    """Python's own client takes the end of a connection for the end of a file."""
+    send_header = SimpleHTTPRequestHandler.send_header
+
+    def promise_more(self, name, value):
+        send_header(self, name, str(int(value) + 9) if name == "Content-Length" else value)
+
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "send_header", promise_more)
+    public_files.write_platonov(TRUTH, server / "squirrel_filtered.npz")
+    size = (server / "squirrel_filtered.npz").stat().st_size
+    with pytest.raises(DataNotFoundError, match=rf"broke off, {size:,} of {size + 9:,} bytes"):
+        named_graph("squirrel-filtered")
+    assert list((tmp_path / "cache" / "specformer" / "data").iterdir()) == []
+
+
+def test_a_checksum_that_the_source_gives_is_compared(tmp_path):
+    (tmp_path / "sent").write_bytes(b"abc")
+    url, known = (tmp_path / "sent").as_uri(), "900150983cd24fb0d6963f7d28e17f72"  # RFC 1321
+    module.fetch(url, tmp_path / "got", md5=known)
+    (tmp_path / "sent").write_bytes(b"abd")
+    with pytest.raises(DownloadError, match="another checksum than its source gives"):
+        module.fetch(url, tmp_path / "got", md5=known)
+
+
+def test_no_set_comes_over_plain_http(tmp_path, monkeypatch):
+    addresses = (module.FILTERED_URL, graph_download.OGB_URL, graph_download.PCQM4MV2_URL)
+    assert all(url.startswith("https://") for url in addresses)
+    elsewhere = addinfourl(io.BytesIO(b"x"), {}, "http://elsewhere.example/x", 200)
+    monkeypatch.setattr(module.urllib.request, "urlopen", lambda url, timeout: elsewhere)
+    with pytest.raises(DownloadError, match=r"leads on to http://elsewhere\.example/x"):
+        module.fetch("https://here.example/x", tmp_path / "x")
+
+
 def test_without_a_network_one_sentence_says_so(tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(DataNotFoundError) as caught:
@@ -187,4 +222,4 @@ def test_a_set_without_a_public_source():
 
 
 def test_every_name_is_downloaded_generated_or_local():
-    assert set(NODE_SETS) - set(SOURCES) == {"wordnet", "csbm"}
+    assert set(NODE_SETS) - set(SOURCES) == {"wordnet", "csbm", "acm"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,5 +185,18 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(graph_download, "OGB_URL", (tmp_path / "nowhere").as_uri())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(DownloadError, match="its download failed"):
+        download_graphs("molhiv")
+    assert not list((tmp_path / "cache" / "specformer" / "data").iterdir())
+
+
+def test_an_archive_that_the_disk_cannot_hold_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "hiv.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("hiv/raw/zeros", bytes(10**7))
+    monkeypatch.setattr(graph_download, "OGB_URL", tmp_path.as_uri())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**6))
+    with pytest.raises(DownloadError, match=r"it unpacks to 0\.0 GiB, and 0\.0 GiB of disk"):
         download_graphs("molhiv")
     assert not list((tmp_path / "cache" / "specformer" / "data").iterdir())

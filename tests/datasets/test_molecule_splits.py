@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specformer.datasets.molecule_splits import (
+    graph_folds,
     graph_split,
     random_80_10_10,
     scaffold_split,
@@ -17,7 +18,7 @@ from specformer.datasets.molecule_splits import (
 )
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError
-from specformer.graphs import GraphSet, read_molecule_csv
+from specformer.graphs import GraphSet, read_molecules
 
 
 def atoms(count: int, **fields: object) -> GraphSet:
@@ -112,7 +113,7 @@ def test_the_files_own_split() -> None:
     partly = atoms(4, train_idx=[3, 0], valid_idx=[], test_idx=[2])
     with pytest.raises(ConfigError, match="the file holds no validation graphs; use split=random"):
         graph_split(partly, "official", seed=0)
-    with pytest.raises(ConfigError, match="split 'random': choose from random-80-10-10, scaffold"):
+    with pytest.raises(ConfigError, match="split 'random': choose from random-80-10-10, kfold-"):
         graph_split(atoms(4), "random", seed=0)
 
 
@@ -147,7 +148,7 @@ class TestScaffolds:
         assert np.flatnonzero(split.test).tolist() == [11]
 
     def test_no_scaffold_is_in_two_parts(self, shared_data: Path) -> None:
-        graphs = read_molecule_csv(shared_data / "esol.csv").graphs
+        graphs = read_molecules(shared_data / "esol.csv").graphs
         split = graph_split(graphs, "scaffold", seed=0)
         assert split.fingerprint == graph_split(graphs, "scaffold", seed=9).fingerprint
         assert parts_of(split) == [902, 113, 113]
@@ -169,3 +170,14 @@ class TestScaffolds:
     def test_rdkit_prints_nothing(self, capfd: pytest.CaptureFixture[str]) -> None:
         assert scaffolds(["[H+].[Cl-]"]) == [""]  # which RDKit warns of
         assert capfd.readouterr() == ("", "")
+
+
+def test_folds_spread_two_classes_and_leave_out_what_has_no_target() -> None:
+    y = np.array([*[1.0] * 27, *[0.0] * 33, np.nan])
+    graphs = atoms(61, y=y)
+    splits = graph_folds(graphs, 5, 5, seed=3)
+    tested = sum(split.test.astype(int) for split in splits)
+    assert tested.tolist() == [1] * 60 + [0]
+    for split in splits:
+        assert parts_of(split) == [36, 12, 12]
+        assert int(y[split.test].sum()) in (5, 6)

@@ -16,7 +16,7 @@ def test_names():
     assert set(NODE_SETS) == {
         *("cora", "citeseer", "pubmed", "photo", "computers", "chameleon", "squirrel", "actor"),
         *("chameleon-filtered", "squirrel-filtered", "penn94", "ogbn-arxiv", "cornell5"),
-        *("wordnet", "csbm"),
+        *("minesweeper", "blogcatalog", "dblp", "acm", "wordnet", "csbm"),
     }
 
 
@@ -38,7 +38,7 @@ def test_the_nearest_name_is_suggested(source, meant):
 @pytest.mark.parametrize(
     ("y", "names", "message"),
     [
-        ([-1, -1, -1], None, "has no labels to learn: y in an npz file, the column label"),
+        ([-1, -1, -1], None, "has no labels to learn; they are y in an npz file, the"),
         ([0, 0, -1], ("cat", "dog"), "every label is cat; two classes are needed"),
         ([2, 2, 2], None, "every label is 2; two classes are needed"),
     ],

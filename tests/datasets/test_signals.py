@@ -238,6 +238,21 @@ def test_bad_images_are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [b"", b"P", b"P5", b"\x89PN", b"GIF", b"BM\0"])
+def test_a_file_of_a_few_bytes_is_no_image(tmp_path, content):
+    (tmp_path / "few.png").write_bytes(content)
+    with pytest.raises(GraphError, match=r"few\.png: not a readable image \(.+\)"):
+        image_signal(tmp_path / "few.png")
+
+
+def test_an_image_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
+    """The limit of Pillow is 179 megapixels; a smaller one makes a smaller file."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
+    Image.fromarray(np.eye(20, dtype=np.uint8)).save(tmp_path / "large.png")
+    with pytest.raises(GraphError, match=r"large\.png: not a readable image \(Image size \(400"):
+        image_signal(tmp_path / "large.png")
+
+
 def test_a_truncated_image_is_refused(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (40, 40), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "cut.png")

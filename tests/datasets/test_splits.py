@@ -106,7 +106,7 @@ def test_a_split_goes_by_the_name_of_the_masks_in_the_file():
         make_splits(masked("cora", splits=3), "official", 1, seed=0)
     with pytest.raises(ConfigError, match="penn94: the masks in its file are split=official"):
         make_splits(masked("penn94", splits=5), "geom-gcn", 1, seed=0)
-    with pytest.raises(ConfigError, match=r"choose from auto, random-60-20-20, geom-gcn, official"):
+    with pytest.raises(ConfigError, match="choose from auto, random-60-20-20, kfold-5, geom-gcn"):
         make_splits(masked("cora", splits=3), "masks", 1, seed=0)
 
 
@@ -164,3 +164,53 @@ def test_real_files_go_by_their_protocol(shared_data):
     assert len({split.fingerprint for split in make_splits(cora, "geom-gcn", 10, 0)}) == 10
     filtered = node_graph("chameleon-filtered", shared_data)
     assert len({split.fingerprint for split in make_splits(filtered, "official", 10, 0)}) == 10
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    folds=st.integers(3, 7),
+    seed=st.integers(0, 50),
+)
+def test_folds_test_everything_once_and_spread_every_class(counts, folds, seed):
+    y = np.concatenate([np.repeat(np.arange(len(counts)), counts), [-1, -1]])
+    graph = Graph(sp.csr_array((len(y), len(y))), y=y, name="own")
+    if sum(counts) < folds:
+        with pytest.raises(ConfigError, match=f"own: {sum(counts)} with labels are too few for"):
+            make_splits(graph, f"kfold-{folds}", None, seed)
+        return
+    splits = make_splits(graph, f"kfold-{folds}", None, seed)
+    assert len(splits) == folds
+    known = (y >= 0).astype(int)
+    np.testing.assert_array_equal(sum(split.test.astype(int) for split in splits), known)
+    np.testing.assert_array_equal(sum(split.val.astype(int) for split in splits), known)
+    for split in splits:
+        np.testing.assert_array_equal(np.sum(parts(split), axis=0), known)
+    for label in range(len(counts)):
+        tested = [int((split.test & (y == label)).sum()) for split in splits]
+        assert max(tested) - min(tested) <= 1
+    first, *_ = make_splits(graph, f"kfold-{folds}", 1, seed)
+    assert first.fingerprint == splits[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("protocol", "count", "message"),
+    [
+        ("kfold-2", None, "split 'kfold-2': at least 3 folds are needed, to train on one."),
+        ("kfold-5", 6, "own: 6 runs asked for, 5 folds; take as many at most."),
+        ("kfold", None, "split 'kfold': choose from auto, random-60-20-20, kfold-5, geom-gcn, off"),
+    ],
+)
+def test_folds_that_cannot_be(protocol, count, message):
+    graph = Graph(sp.csr_array((20, 20)), y=np.arange(20) % 2, name="own")
+    with pytest.raises(ConfigError, match=message):
+        make_splits(graph, protocol, count, seed=0)
+
+
+def test_numbers_are_split_without_regard_to_them():
+    y = np.linspace(0.0, 1.0, 50)[:, None]
+    y[:5] = np.nan
+    graph = replace(csbm(0.5, num_nodes=50), y=y)
+    for protocol in ("random-60-20-20", "kfold-5"):
+        for split in make_splits(graph, protocol, 3, seed=0):
+            assert [int(part.sum()) for part in (split.train, split.val, split.test)] == [27, 9, 9]
+            assert not (split.train | split.val | split.test)[:5].any()

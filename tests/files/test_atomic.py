@@ -47,6 +47,18 @@ def test_tensors_that_do_not_fit_are_the_systems_error(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            write_text(tmp_path / "long.txt", "x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == str(tmp_path / "long.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
     def nowhere():
         raise RuntimeError("Could not determine home directory.")

@@ -23,7 +23,7 @@ from tests.operations import WAITS, Watch
 from torch_geometric.data import Batch, Data
 
 from specformer import GraphSpecformer, reference
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, SpecformerError
 from specformer.reference import Molecule
 
 SHARINGS = ["small", "medium", "large"]
@@ -341,9 +341,9 @@ def test_bad_options_are_named(options, message: str) -> None:
 
 @pytest.mark.parametrize("batch", [Batch(), [Data()], None])
 def test_graphs_that_are_not_packed_are_refused(batch: Any) -> None:
-    with pytest.raises(ConfigError, match=r"not packed graphs; .* specformer.datasets.pack"):
+    with pytest.raises(SpecformerError, match=r"AddSpectrum.* specformer.datasets.pack"):
         model_of()(batch)
-    with pytest.raises(ConfigError, match="not packed graphs"):
+    with pytest.raises(SpecformerError, match=r"AddSpectrum.* specformer.datasets.pack"):
         model_of().responses(batch)
 
 

@@ -20,6 +20,7 @@ from specformer import Specformer, Spectrum, approximate, decompose, reference
 from specformer.baselines.nodes.gprgnn import GPRGNN
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.errors import ConfigError
+from specformer.nn.conv.residual_block import with_neighbours
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 
@@ -115,6 +116,34 @@ def test_conv_options(transform, norm, activation, residual, bias) -> None:
     )
 
 
+@pytest.mark.parametrize("norm", [None, "layer", "batch"])
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("name", ["star", "union cut"])
+def test_deep_form_is_its_equations(name: str, sharing, local: bool, norm) -> None:
+    options = {"sharing": sharing, "local": local, "norm": norm, "num_layers": 3}
+    assert_is_the_papers(SPECTRA[name], form="deep", **options)
+
+
+def test_the_local_branch_is_a_step_to_the_neighbours() -> None:
+    """With the learned bases and the skip off, a block is ReLU((I − L) X W_s) before its norm."""
+    graph = SMALL["grid"]
+    spectrum = decompose(graph, dtype=torch.float64)
+    block = undropped(3, 8, 4, form="deep", num_layers=1).double().convs[0]
+    block.norm = torch.nn.Identity()
+    with torch.no_grad():
+        block.skip.weight.zero_()
+        block.skip.bias.zero_()
+        block.bases.weight[:-1] = 0.0
+    x = random(spectrum.num_nodes, 8)
+    roots = np.sqrt(graph.sum(axis=1)).reshape(-1, 1)
+    step = torch.as_tensor(np.asarray(graph.todense() if sp.issparse(graph) else graph))
+    step = step / torch.as_tensor(roots @ roots.T)
+    response = with_neighbours(random(spectrum.num_eigenpairs, 4), spectrum)
+    expected = (step @ block.signal(x)).relu()
+    torch.testing.assert_close(block(x, response, spectrum), expected, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("epsilon", [1.0, 100.0])
 def test_filter_options(epsilon: float) -> None:
     assert_is_the_papers(SPECTRA["isolated"], decoder="heads", epsilon=epsilon)
@@ -176,6 +205,7 @@ MODELS = {
         "residual": True,
     },
     "ffn": {"bases": "ffn", "sharing": "small"},
+    "deep": {"form": "deep", "num_layers": 3},
 }
 
 
@@ -383,6 +413,7 @@ def test_dropout_only_in_training(which: str, space) -> None:
         {"sharing": "large", "decoder": "heads", "num_blocks": 2, "init_std": 0.01},
         {"space": "hidden", "norm": "batch", "transform": True},
         {"sharing": "small", "bases": "ffn", "norm": "layer"},
+        {"form": "deep", "num_layers": 3},
     ],
 )
 def test_parameters_are_reset_as_the_constructor_draws_them(options) -> None:
@@ -465,6 +496,10 @@ def test_number_of_parameters() -> None:
         ({"init_std": 0.0}, "init_std=0.0 must be positive"),
         ({"feature_dropout": -0.1}, "feature_dropout=-0.1"),
         ({"propagation_dropout": 2}, "propagation_dropout=2"),
+        ({"form": "odd"}, "form='odd': choose paper or deep"),
+        ({"local": False}, "local=False does not apply to form='paper'"),
+        ({"form": "deep", "space": "hidden"}, "space='hidden' does not apply to form='deep'"),
+        ({"form": "deep", "residual": True}, "residual=True does not apply to form='deep'"),
     ],
 )
 def test_bad_options_are_named(options, message: str) -> None:
@@ -479,7 +514,7 @@ def test_config_holds_every_argument() -> None:
     assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
         "large",
         "layer",
-        24,
+        26,
     )
 
 

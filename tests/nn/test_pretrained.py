@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, state_of
 
 from specformer import GraphSpecformer, Specformer, reference
 from specformer.errors import ConfigError, RunError
-from specformer.nn.pretrained import CONFIG, WEIGHTS, Pretrained, arguments
+from specformer.nn.pretrained import CARD, CONFIG, WEIGHTS, Pretrained, arguments
 
 
 @pytest.fixture
@@ -52,7 +54,11 @@ def test_round_trip(tmp_path: Path, options, dtype: torch.dtype) -> None:
     assert again.config == model.config
     assert torch.equal(again(x, spectrum), model(x, spectrum))
     assert sum(p.numel() for p in again.parameters()) == sum(p.numel() for p in model.parameters())
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {CONFIG, WEIGHTS}
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {
+        CONFIG,
+        WEIGHTS,
+        CARD,
+    }
 
 
 def test_a_model_for_other_targets_keeps_all_but_its_last_layer(tmp_path: Path) -> None:
@@ -258,3 +264,21 @@ def test_an_argument_that_is_gone_may_not_have_had_an_effect(folder: Path) -> No
         saved.save_pretrained(folder)
     with pytest.raises(ConfigError, match="filter_activation='relu' is no longer supported"):
         arguments(saved.config, Specformer.retired)
+
+
+def test_the_model_card_runs_and_stays(tmp_path: Path) -> None:
+    """Its code loads the model; its front matter is YAML; a user's own words are kept."""
+    model = Specformer(2, 8, 3)
+    model.save_pretrained(tmp_path)
+    card = (tmp_path / CARD).read_text(encoding="utf-8")
+    _, front, text = card.split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "specformer"
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert f"{count:,} parameters in float32" in text
+    code = text.split("```python\n")[1].split("```")[0]
+    found: dict[str, Any] = {}
+    exec(code.replace("path/to/this/folder", str(tmp_path)), found)
+    assert found["model"].config == model.config
+    (tmp_path / CARD).write_text("mine", encoding="utf-8")
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / CARD).read_text(encoding="utf-8") == "mine"

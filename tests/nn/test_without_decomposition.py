@@ -39,6 +39,7 @@ def model(seed: int = 0, **options) -> sf.Specformer:
         {"space": "hidden", "norm": "layer", "activation": "relu", "transform": True},
         {"space": "hidden", "residual": True, "sharing": "small"},
         {"propagation_dropout": 0.3},
+        {"form": "deep", "num_layers": 3},
     ],
     ids=str,
 )
@@ -119,5 +120,5 @@ def test_a_saved_model_moves_to_a_graph_without_a_decomposition(tmp_path) -> Non
 
 
 def test_entry_wise_bases_need_eigenvectors() -> None:
-    with pytest.raises(ConfigError, match="bases='ffn' needs eigenvectors"):
+    with pytest.raises(ConfigError, match="bases='ffn' needs real eigenvectors"):
         model(bases="ffn")(random(30, 3), implicit(8))

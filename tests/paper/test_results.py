@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from specformer.errors import ConfigError, RunError
+from specformer.files import write_json
+from specformer.files.sealed import sealed, unsealed
 from specformer.paper import results as ledger
 from specformer.training.runs.folder import RunFolder
 
@@ -75,6 +78,11 @@ def results(tmp_path) -> Path:
 def entry_path(results: Path) -> Path:
     (path,) = (results / "table-1").iterdir()
     return path
+
+
+def rewrite(path: Path, **changes) -> None:
+    """Change an entry as its own program would: with the right checksum."""
+    write_json(path, sealed(unsealed(json.loads(path.read_text())) | changes))
 
 
 def test_an_entry_holds_what_was_measured(results):
@@ -174,8 +182,8 @@ def test_what_was_measured_again_is_shown_once(results):
     again = dict(entry["rows"][0], mean=0.123)
     older = dict(entry["rows"][4], mean=0.456)
     for name, created, row in (("again", "9999", again), ("older", "1999", older)):
-        changed = {**entry, "name": name, "created": created, "rows": [row]}
-        path.with_name(f"{name}.json").write_text(json.dumps(changed))
+        shutil.copy(path, path.with_name(f"{name}.json"))
+        rewrite(path.with_name(f"{name}.json"), name=name, created=created, rows=[row])
     means = [row["mean"] for row in ledger.recorded_rows(results, 1)]
     # The new sse stands alone: the former r2 is of another run.
     assert means == [50.0, 0.5, 0.123, 0.125, 0.995]
@@ -219,8 +227,30 @@ def test_a_changed_number_is_noticed(results):
     ledger.write_tables(results)
     entry = json.loads(entry_path(results).read_text())
     entry["rows"][0]["mean"] = 0.001
-    entry_path(results).write_text(json.dumps(entry))
+    rewrite(entry_path(results), rows=entry["rows"])
     assert len(ledger.check(results)) == 2
+
+
+def test_a_number_changed_by_hand_is_refused(results):
+    ledger.write_tables(results)
+    path = entry_path(results)
+    path.write_text(path.read_text().replace("0.25", "0.24"))
+    for use in (ledger.check, ledger.write_tables):
+        with pytest.raises(RunError, match=r"table-1\.json: .* altered .*`specformer results add`"):
+            use(results)
+
+
+def test_an_entry_that_no_table_can_be_made_of_is_named(results):
+    path = results / "bench" / "node.json"
+    path.parent.mkdir()
+    rows = bench_entry()["rows"]
+    del rows[0]["ratio"]
+    write_json(path, sealed(bench_entry(rows=rows)))
+    (problem,) = ledger.check(results)
+    assert problem == f"{path}: no table can be made of it (KeyError: 'ratio')"
+    (results.parent / "docs" / "speed.md").write_text("<!-- results:bench -->\n<!-- /results -->\n")
+    with pytest.raises(RunError, match="KeyError: 'ratio'"):
+        ledger.write_tables(results)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +277,7 @@ def test_a_changed_number_is_noticed(results):
 def test_every_violation_is_reported(change, message, results):
     ledger.write_tables(results)
     path = entry_path(results)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path.write_text(json.dumps(unsealed(json.loads(path.read_text())) | change))
     problems = ledger.check(results)
     assert any(message in problem and str(path) in problem for problem in problems)
     with pytest.raises(RunError):

@@ -18,7 +18,9 @@ from tests.spectrum.known_graphs import SMALL, graphs
 
 from specformer import Spectrum, decompose
 from specformer.errors import SpectrumError
+from specformer.files.checked_tensors import write_tensors
 from specformer.graphs import normalised_laplacian
+from specformer.spectrum.spectrum import FORMAT
 
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -325,3 +327,15 @@ def test_autocast_may_mix_precisions() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         out = spectrum.filter(torch.ones(7, 1, dtype=torch.bfloat16), torch.ones(7))
     torch.testing.assert_close(out.float(), torch.ones(7, 1), rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "report",
+    ["[1]", "3", '{"solver": "dense"}', '{"solver": 5}', '{"colour": "red"}', "[" * 10_000, "{"],
+)
+def test_a_foreign_report_is_refused(report, tmp_path):
+    """Its checksum is right: another program wrote it."""
+    tensors = {"eigenvalues": torch.zeros(1), "eigenvectors": torch.ones(1, 1)}
+    write_tensors(tmp_path / "a.safetensors", tensors, FORMAT, {"report": report})
+    with pytest.raises(SpectrumError, match=r"damaged spectrum file \(its report: "):
+        Spectrum.load(tmp_path / "a.safetensors")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import gc
+import weakref
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import Compose, ToUndirected
 
 from specformer import AddSpectrum, Spectrum
+from specformer.errors import SpectrumError
 
 PATH = torch.tensor([[0, 1], [1, 2]])
 
@@ -43,18 +47,34 @@ def test_edge_weights_of_the_data_count() -> None:
     assert torch.allclose(out.spectrum.eigenvectors[:, 0] * 8**0.5, null)
 
 
-def test_data_to_moves_the_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spectrum_goes_where_the_data_go() -> None:
     data = AddSpectrum()(Data(edge_index=PATH, num_nodes=3))
-    asked: list[object] = []
-    to = Spectrum.to
+    first = data.spectrum
+    assert data.to("cpu").spectrum is first  # nothing has moved, so nothing is made anew
+    assert first.report is not None
+    longer = data.apply(Tensor.double, "eigenvalues", "eigenvectors").spectrum
+    assert (longer.dtype, longer.eigenvalues.tolist()) == (torch.float64, [0.0, 1.0, 2.0])
 
-    def recording(self: Spectrum, *args: Any, **options: Any) -> Spectrum:
-        asked.append(options["device"])
-        return to(self, *args, **options)
 
-    monkeypatch.setattr(Spectrum, "to", recording)
-    assert data.to("cpu").spectrum.eigenvalues.tolist() == [0.0, 1.0, 2.0]
-    assert asked == ["cpu"]
+def test_copies_have_it_and_subgraphs_say_that_it_is_not_theirs() -> None:
+    data = AddSpectrum()(Data(edge_index=PATH, num_nodes=3))
+    for copied in (copy.copy(data), copy.deepcopy(data), Data.from_dict(data.to_dict())):
+        assert torch.equal(copied.spectrum.eigenvectors, data.spectrum.eigenvectors)
+    with pytest.raises(SpectrumError, match="do not belong to a graph of 2 nodes"):
+        data.subgraph(torch.tensor([0, 1])).spectrum  # noqa: B018
+
+
+def test_a_tensor_of_that_name_is_left_alone() -> None:
+    assert Data(spectrum=torch.ones(2), num_nodes=2).spectrum.tolist() == [1.0, 1.0]
+    assert not hasattr(Data(edge_index=PATH, num_nodes=3), "spectrum")
+
+
+def test_a_spectrum_is_forgotten_with_its_graph() -> None:
+    data = AddSpectrum()(Data(edge_index=PATH, num_nodes=3))
+    vectors = weakref.ref(data.spectrum)
+    del data
+    gc.collect()
+    assert vectors() is None
 
 
 def test_a_molecule_has_its_label_for_the_whole_graph() -> None:
@@ -75,4 +95,4 @@ def test_composes_and_has_a_repr() -> None:
     assert out.spectrum.num_eigenpairs == 2
     assert repr(AddSpectrum(k=2, solver="dense")) == "AddSpectrum(k=2, solver='dense')"
     assert repr(AddSpectrum()) == "AddSpectrum()"
-    assert "spectrum=" in repr(out)
+    assert "eigenvectors=[6]" in repr(out)

@@ -14,7 +14,7 @@ from specformer.spectrum import AnySpectrum
 from specformer.tasks.graphs.fit import learn_graphs
 from specformer.tasks.graphs.work import GraphWork
 from specformer.tasks.job import Request
-from specformer.tasks.nodes.fit import classify_nodes
+from specformer.tasks.nodes.fit import learn_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe
 from specformer.tasks.nodes.work import NodeWork
 from specformer.tasks.predictions import PredictionRequest, Predictions
@@ -26,7 +26,7 @@ from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 CPU = torch.device("cpu")
-_REQUEST = ("model", "recipe", "task", "start", "filter")
+_REQUEST = ("model", "recipe", "task", "metric", "start", "filter")
 _PLACE = ("data", "cache", "progress", "workers", "lanes")
 _PLAN = tuple(SearchPlan.__dataclass_fields__)
 
@@ -96,7 +96,7 @@ def classify(
     """One model on the nodes of a graph; options are those of a workplace, and ``seed``."""
     place = placed(options)
     work = NodeWork(graph, splits, model, recipe, options.pop("seed", 0), spectrum)
-    return classify_nodes(work, place, **options)
+    return learn_nodes(work, place, **options)
 
 
 def learn(work: GraphWork, checkpoint: Path | None = None, **options: Any) -> Outcome:

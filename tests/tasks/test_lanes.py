@@ -90,8 +90,8 @@ def test_lanes_change_no_number(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverges_late_is_ended_with_a_word(caplog) -> None:
-    # After the first epochs the rate climbs to what no weights stand.
-    settings = ["schedule.epochs=9", "schedule.warmup=1", "schedule.final_rate=1e38"]
+    # Decay by more than twice their size makes the weights grow with every step.
+    settings = ["schedule.epochs=9", "schedule.warmup=1", "schedule.weight_decay=1e4"]
     outcome = learned(settings, lanes=1, runs=2)
     ended = re.search(r"run 1 of 2 diverged in epoch (\d); the best model", caplog.text)
     assert ended

@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 
 from specformer.graphs import Graph, GraphSet, write_npz
 from specformer.tasks.graphs.recipe import GraphRecipe
-from specformer.tasks.inspection import inspect_source
+from specformer.tasks.inspect_source import inspect_source
+from specformer.tasks.nodes.recipe import NodeRecipe
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
 
 #: A triangle, an edge and a node alone.
@@ -24,7 +25,9 @@ def graph(**more) -> Graph:
 
 def test_a_graph_by_hand() -> None:
     found = of_nodes(
-        graph(x=np.eye(6, 4), y=np.array([0, 1, 1, 1, -1, 0]), class_names=("red", "blue")), [], "-"
+        graph(x=np.eye(6, 4), y=np.array([0, 1, 1, 1, -1, 0]), class_names=("red", "blue")),
+        NodeRecipe(),
+        [],
     )
     assert found == {
         "kind": "nodes", "name": "tiny", "nodes": 6, "edges": 4, "components": 3,
@@ -40,7 +43,7 @@ def test_a_graph_by_hand() -> None:
 def test_many_classes_are_told_by_the_largest() -> None:
     y = np.append(np.arange(14), [13, 13])
     many = Graph(csr_array((16, 16)), x=np.ones((16, 1)), y=y)
-    told = in_words(of_nodes(many, [], "-"))
+    told = in_words(of_nodes(many, NodeRecipe(), []))
     assert "14 classes: 13 (3), 0 (1)" in told
     assert told.endswith(" and 4 more")
 

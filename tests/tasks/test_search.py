@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -207,3 +208,13 @@ def test_what_is_set_is_not_searched() -> None:
     every = search_space("graph_search.yaml", "specformer")
     some = search_space("graph_search.yaml", "specformer", ["matrix=laplacian", "schedule.clip=1"])
     assert set(every) - set(some) == {"matrix", "schedule.clip"}
+
+
+def test_a_score_changed_by_hand_does_not_win(tmp_path: Path) -> None:
+    run(Valley(), tmp_path, trials=3)
+    path = tmp_path / "trials.jsonl"
+    first, _, rest = path.read_text().partition("\n")
+    score = json.loads(first)["score"]
+    path.write_text(first.replace(f'"score": {score}', '"score": 0.0') + "\n" + rest)
+    with pytest.raises(RunError, match=r"trials\.jsonl: damaged \(it was altered"):
+        run(Valley(), tmp_path, trials=3)

@@ -62,12 +62,10 @@ def test_by_the_keys_of_a_file(tmp_path) -> None:
     assert kinds == ["nodes", "molecules", "nodes"]
 
 
-@pytest.mark.parametrize("name", ["mine.gz", "mine.xlsx", "mine.smi"])
+@pytest.mark.parametrize("name", ["mine.gz", "mine.xlsx", "mine.mol2"])
 def test_a_file_of_another_kind_is_told_what_is_read(name: str, tmp_path) -> None:
     (tmp_path / name).write_text("CCO\t1\n")
-    with pytest.raises(
-        GraphError, match=r"\.\w+ files are not read; pass a \.csv file of molecules"
-    ):
+    with pytest.raises(GraphError, match=r"\.\w+ files are not read; pass a folder with edges"):
         source_kind(str(tmp_path / name))
 
 

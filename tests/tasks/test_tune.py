@@ -14,6 +14,7 @@ from tests.tasks.trials_file import trials
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
+from specformer.files.sealed import unsealed
 from specformer.graphs import read_graph, write_npz
 from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe
 from specformer.tasks.nodes.work import node_spectrum
@@ -46,11 +47,11 @@ def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
     assert set(finals) == {trial["trial"] for trial in first}
     assert result["winner"] == max(finals, key=lambda number: finals[number]["score"])
     written = yaml.safe_load((tmp_path / "best.yaml").read_text(encoding="utf-8"))
-    assert written == finals[result["winner"]]["recipe"]
+    assert unsealed(written) == finals[result["winner"]]["recipe"]
     name, recipe = node_recipe(result["recipe_file"], "blocks")
     assert name == result["recipe_file"]
     assert recipe.schedule.epochs == 6
-    assert recipe.monitor == "accuracy"
+    assert recipe.monitor == "metric"
 
 
 def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,9 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import inspecting, learning, ledger, tables, tuning
-from specformer.cli.options import Ended
+from specformer.cli import comparing, drawing, inspecting, learning, ledger, tables, tuning
+from specformer.cli.options import Ended, echo
+from specformer.cli.waiting import waited_for
 from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
@@ -32,6 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+#: How PyTorch says that memory has run out on a GPU and on the host, and how much was asked for.
+_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+_ASKED_FOR = re.compile(r"(?:allocate|for) ([\d.,]+ ?(?:[KMGTP]i?B|bytes))")
 for command in (
     learning.demo,
     learning.train,
@@ -40,7 +45,9 @@ for command in (
     learning.datasets,
     inspecting.inspect,
     tuning.tune,
+    comparing.compare,
     tables.table,
+    drawing.figure,
     inspecting.spectrum,
     inspecting.report,
     inspecting.verify,
@@ -54,20 +61,34 @@ def main(program: typer.Typer = app) -> None:
     _open_standard_streams()
     try:
         _refuse_undecodable(sys.argv[1:])
-        with _ending_in_order():
+        with _ending_in_order(), waited_for():
             program()
     except SpecformerError as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        typer.echo(f"Error: {system_sentence(error)}", err=True)
+        echo(f"Error: {system_sentence(error)}", err=True)
         sys.exit(2)
-    except MemoryError as error:
-        typer.echo(f"Error: not enough memory. {error}".rstrip(), err=True)
+    except (MemoryError, RuntimeError) as error:
+        if (missing := _missing_memory(error)) is None:
+            raise
+        echo(f"Error: not enough memory{missing}; free some, or ask for less.", err=True)
         sys.exit(2)
+
+
+def _missing_memory(error: MemoryError | RuntimeError) -> str | None:
+    """What could not be had, in words; None of an error that is not about memory.
+
+    PyTorch has a class for a GPU's memory; for the host's it raises a ``RuntimeError``.
+    """
+    text = str(error)
+    if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(text):
+        return None
+    asked = _ASKED_FOR.search(text)
+    return f" for {asked[1].removesuffix('.')} more" if asked else ""
 
 
 def _open_standard_streams() -> None:

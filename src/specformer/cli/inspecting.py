@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from specformer.cli.options import (
     Cache,
@@ -13,31 +14,40 @@ from specformer.cli.options import (
     Device,
     Json,
     Quiet,
-    first_words,
+    echo,
     parse_pair,
     print_json,
     reading_told,
     spectra_folder,
 )
+from specformer.cli.reading import reads_columns, told_columns
+from specformer.cli.waiting import first_words
 from specformer.errors import ConfigError, RunError
 
 
+@reads_columns
 def inspect(
     source: Annotated[
         str, typer.Argument(help="What `train` takes: a graph, molecules or signals.")
     ],
     data: Data = None,
     json_output: Json = False,
+    columns: dict[str, str] | None = None,
 ) -> None:
-    """Say what `train` would read of a source: sizes, classes, targets, splits."""
-    from specformer.tasks.inspection import inspect_source
+    """Say what `train` would read of a source: sizes, columns, classes, targets, splits."""
+    from specformer.tasks.inspect_source import inspect_source
     from specformer.tasks.overview import in_words
+    from specformer.tasks.resolve import refuse_foreign
+    from specformer.tasks.source import source_kind
 
-    found = inspect_source(source, data)
+    told = told_columns(columns or {})
+    refuse_foreign(source_kind(source, told), source, dict.fromkeys(told.options, True))
+    with reading_told(json_output):
+        found = inspect_source(source, data, told)
     if json_output:
         print_json(found)
     else:
-        typer.echo(in_words(found))
+        echo(in_words(found))
 
 
 def spectrum(
@@ -123,24 +133,37 @@ def spectrum(
         print_json(summary)
         return
     lines = [
-        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
+        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else escape(str(value)))
         for key, value in summary.items()
     ]
     show_table("Spectrum", ("", ""), lines)
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")], json_output: Json = False
+    runs: Annotated[list[Path], typer.Argument(help="A run folder, or several to compare.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Several runs: the page to write. (default: comparison.html)"),
+    ] = None,
+    json_output: Json = False,
 ) -> None:
-    """Write a run's HTML report anew."""
-    from specformer.reports import write_report
+    """Write a run's HTML report anew, or lay several runs side by side."""
+    from specformer.reports import write_comparison, write_report
     from specformer.training.runs.folder import RunFolder
 
-    path = write_report(RunFolder.open(run))
-    if json_output:
-        print_json({"run_dir": str(run), "report": str(path)})
+    folders = [RunFolder.open(run) for run in runs]
+    if len(folders) > 1:
+        path = write_comparison(folders, out or Path("comparison.html"))
+        told: dict[str, object] = {"run_dirs": [str(run) for run in runs]}
+    elif out is not None:
+        raise ConfigError("--out: a single run has its report in its folder; leave it out.")
     else:
-        typer.echo(f"Report: {path}")
+        path = write_report(folders[0])
+        told = {"run_dir": str(runs[0])}
+    if json_output:
+        print_json({**told, "report": str(path)})
+    else:
+        echo(f"Report: {path}")
 
 
 def verify(
@@ -156,6 +179,7 @@ def verify(
     if json_output:
         print_json({"run_dir": str(run), "intact": not wrong, "files": states})
     else:
-        show_table(str(run), ("file", ""), list(states.items()))
+        lines = [(escape(name), state) for name, state in states.items()]
+        show_table(str(run), ("file", ""), lines)
     if wrong:
         raise RunError(f"{run}: {wrong[0]} is {states[wrong[0]]}.")

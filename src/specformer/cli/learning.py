@@ -15,12 +15,14 @@ from specformer.cli.options import (
     Data,
     Device,
     Json,
+    Metric,
     Out,
     Quiet,
     Seed,
+    Task,
+    echo,
     farewell,
     finish_run,
-    first_words,
     going_on,
     print_json,
     reading_told,
@@ -30,6 +32,8 @@ from specformer.cli.options import (
     start_run,
     withdrawn_if_refused,
 )
+from specformer.cli.reading import reads_columns, requested, told_columns
+from specformer.cli.waiting import first_words
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
     "environment", "settings", "filters", "nodes", "molecules", "spectra", "targets", "seen",
-    "feature_names",
+    "feature_names", "base", "quantiles",
 )  # fmt: skip
 
 
@@ -77,13 +81,15 @@ def demo(
     farewell(result, report)
 
 
+@reads_columns
 def train(
     source: Annotated[
         str,
         typer.Argument(
-            help="A graph: a data set's name, an .npz file, a folder with edges.csv, nodes.csv. "
-            "Molecules: zinc, molhiv, …, a .csv file with SMILES, an .npz file of many graphs. "
-            "Signals: photographs, grid-images or an image file."
+            help="A graph: a data set's name, a folder with edges.csv, nodes.csv, or an .npz, "
+            ".graphml, .gml, .gexf or .pt file. Molecules: zinc, molhiv, …, a .csv, .smi or .sdf "
+            "file, an .npz or .pt file of many graphs. Signals: photographs, grid-images or an "
+            "image file."
         ),
     ],
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
@@ -99,10 +105,8 @@ def train(
             help="Splits, or images. (default: 10, or the file's; molecules 1; all images)"
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(help="Molecules: regression or classification. (default: by the targets)"),
-    ] = None,
+    task: Task = None,
+    metric: Metric = None,
     lanes: Annotated[
         int | None,
         typer.Option(help="Molecules: how many runs train at the same time. (default: 1)"),
@@ -122,6 +126,12 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Event files too, in the run's tensorboard/.")
     ] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic", help="Compute with one thread: the same numbers on any number."
+        ),
+    ] = False,
     data: Data = None,
     cache: Cache = None,
     json_output: Json = False,
@@ -129,33 +139,25 @@ def train(
     device: Device = "auto",
     seed: Seed = 0,
     out: Out = None,
+    columns: dict[str, str] | None = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
     first_words(f"Reading {source}.", quiet or json_output)
-    from specformer.tasks.job import Request
-    from specformer.tasks.resolve import refuse_foreign, resolve
-    from specformer.tasks.source import source_kind, source_name
+    from specformer.tasks.resolve import resolve
+    from specformer.tasks.source import source_name
     from specformer.training.runs.environment import choose_device
 
     refuse_taken(out)
-    given = {"task": task, "lanes": lanes, "from": start, "filter": filter_name}
-    refuse_foreign(source_kind(source), source, given)
-    request = Request(
-        source=source,
-        model=model,
-        recipe=recipe,
-        changes=tuple(assignments or ()),
-        task=_checked_task(task),
-        start=None if start is None else str(start),
-        filter=filter_name,
-    )
+    given = {"task": task, "metric": metric, "lanes": lanes, "from": start, "filter": filter_name}
+    changes = tuple(assignments or ())
     job = resolve(
-        request,
+        requested(source, columns, given, model=model, recipe=recipe, changes=changes),
         runs,
         seed=seed,
         device=str(choose_device(device)),
         lanes=1 if lanes is None else lanes,
         tensorboard=tensorboard,
+        deterministic=deterministic,
         repeat=repeat_command(),
     )
     started: list[RunFolder] = []
@@ -167,12 +169,6 @@ def train(
 
     with holding, withdrawn_if_refused(started):
         _train(job, begin, data, cache, json_output, quiet)
-
-
-def _checked_task(task: str | None) -> str | None:
-    if task not in (None, "regression", "classification"):
-        raise ConfigError(f"--task {task}: choose regression or classification.")
-    return task
 
 
 def resume(
@@ -248,6 +244,8 @@ def _train(
     from specformer.tasks.train import train as train_job
     from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
+    from specformer.training.engine.one_thread import one_thread
+    from specformer.training.runs.folder import REPORT
     from specformer.training.runs.recording import Recorded
     from specformer.training.runs.tracking import Tracked, require_tensorboard, track_run
 
@@ -260,32 +258,31 @@ def _train(
         return folders[0]
 
     def resuming() -> list[str]:
-        return ["resume", str(folders[0].path)] if folders else []
+        whole = folders and (folders[0].path / REPORT).exists()
+        return ["resume", str(folders[0].path)] if folders and not whole else []
 
     def kept() -> bool:
-        return any(folder.has_checkpoint for folder in folders)
+        return any(folder.has_checkpoint or folder.is_finished for folder in folders)
 
-    with torchrun_workers(torch.device(job.device)) as (workers, device):
-        silent = quiet or json_output or not workers.is_first
-        with (
-            going_on(resuming, kept),
-            progress_bars(silent) as shown_progress,
-            reading_told(silent),
-        ):
-            progress: Progress = Recorded(shown_progress, lambda: folders[0] if folders else None)
-            if job.tensorboard:
-                progress = Tracked(progress, lambda: folders[0] if folders else None)
-            place = Workplace(device, data, spectra_folder(cache), progress, workers, job.lanes)
-            trained = train_job(job, place, opened)
-        if not workers.is_first:
-            return
-    run = folders[0]
-    run.write_models(trained.outcome.models, trained.outcome.beside)
-    result, report = finish_run(
-        run, trained.kind, trained.result, trained.outcome.arrays, job.config
-    )
-    if job.tensorboard:
-        track_run(run)
+    with going_on(resuming, kept):
+        with torchrun_workers(torch.device(job.device)) as (workers, device):
+            silent = quiet or json_output or not workers.is_first
+            with progress_bars(silent) as shown, reading_told(silent):
+                progress: Progress = Recorded(shown, lambda: folders[0] if folders else None)
+                if job.tensorboard:
+                    progress = Tracked(progress, lambda: folders[0] if folders else None)
+                place = Workplace(device, data, spectra_folder(cache), progress, workers, job.lanes)
+                trained = train_job(job, place, opened)
+            if not workers.is_first:
+                return
+        run = folders[0]
+        run.write_models(trained.outcome.models, trained.outcome.beside)
+        with one_thread(job.deterministic):  # which the result records
+            result, report = finish_run(
+                run, trained.kind, trained.result, trained.outcome.arrays, job.config
+            )
+        if job.tensorboard:
+            track_run(run)
     _show_trained(run, result, report, json_output)
 
 
@@ -300,6 +297,7 @@ def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, json_out
     farewell(result, report)
 
 
+@reads_columns
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder of `specformer train`.")],
     graph: Annotated[
@@ -325,8 +323,10 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; - is stdout. (default: stdout)")
     ] = None,
+    columns: dict[str, str] | None = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
+    first_words(f"Reading {run}.", json_output)
     from specformer.errors import check_known
     from specformer.tasks.predictions import PredictionRequest
     from specformer.tasks.resolve import TASKS, refuse_foreign
@@ -335,6 +335,8 @@ def predict(
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
+    if finished.config().get("command") == "compare":
+        raise RunError(f"{run}: has several models; name the folder of one, {run / 'gcn'} say.")
     if finished.config().get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
     kind = finished.result("kind")["kind"]
@@ -345,10 +347,12 @@ def predict(
         out = None
     elif json_output and out is None:
         out = finished.path / "predictions.csv"
-    refuse_foreign(kind, str(run), {"smiles": smiles, "spectrum": spectrum, "degree": degree})
-    request = PredictionRequest(graph, smiles or (), spectrum, degree)
+    told = told_columns(columns or {})
+    given = {"smiles": smiles, "spectrum": spectrum, "degree": degree}
+    refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
+    request = PredictionRequest(graph, smiles or (), spectrum, degree, told)
     place = Workplace(choose_device(device), data, spectra_folder(cache))
-    with reading_told(json_output):
+    with reading_told(json_output), finished.answering_for_files("cannot be predicted with"):
         found = TASKS[kind].predict(finished, request, place)
     _write_predictions(found, out, json_output)
 
@@ -358,7 +362,7 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
     from specformer.files import write_text
 
     for problem in found.problems:
-        typer.echo(problem, err=True)
+        echo(problem, err=True)
     if out is None:
         typer.echo(found.text, nl=False)
         return
@@ -369,7 +373,7 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
         good, counted = found.rows - len(found.problems), f"{found.rows:,} predictions"
         if found.problems:
             counted = f"{good:,} of {found.rows:,} predicted"
-        typer.echo(f"{counted}: {out}")
+        echo(f"{counted}: {out}")
 
 
 def datasets(data: Data = None, json_output: Json = False) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from specformer.cli.options import Json, Results, print_json, split_names
+from specformer.cli.options import Json, Results, echo, print_json, split_names
 
 app = typer.Typer(help="The ledger of recorded results.", no_args_is_help=True)
 
@@ -27,8 +27,8 @@ def results_check(
         print_json({"entries": count, "problems": problems})
     else:
         for problem in problems:
-            typer.echo(problem, err=True)
-        typer.echo(f"{count} entries, {len(problems)} problems.")
+            echo(problem, err=True)
+        echo(f"{count} entries, {len(problems)} problems.")
     if problems:
         raise typer.Exit(1)
 
@@ -46,7 +46,7 @@ def results_tables(
         print_json({"updated": [str(path) for path in updated]})
         return
     for path in updated:
-        typer.echo(f"updated {path}")
+        echo(f"updated {path}")
 
 
 @app.command("add")
@@ -73,4 +73,4 @@ def results_add(
     if json_output:
         print_json({"recorded": str(entry)})
     else:
-        typer.echo(f"recorded {entry}")
+        echo(f"recorded {entry}")

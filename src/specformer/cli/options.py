@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,16 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
 ]
+Task = Annotated[
+    str | None,
+    typer.Option(help="Nodes, molecules: regression or classification. (default: by the labels)"),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="Nodes, molecules: accuracy, f1, rocauc, ap; rmse, mae, r2. (default: by the task)"
+    ),
+]
 Data = Annotated[
     Path | None,
     typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, then data/)"),
@@ -42,10 +51,36 @@ Assignments = Annotated[
     ),
 ]
 Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (default: results/)")]
-#: Rooms that tell what they make of data.
-_TELLING = ("graphs", "datasets")
+#: Rooms that tell what they make of data, and what tells where a run goes on.
+_TELLING = ("graphs", "datasets", "tasks.nodes.spectral_distance", "training.runs.checkpoint")
 #: Where runs go that nobody named a folder for.
 _RUNS = "runs"
+
+
+def checked_task(task: str | None) -> str | None:
+    """Refuse a task that there is none of."""
+    if task not in (None, "regression", "classification"):
+        raise ConfigError(f"--task {task}: choose regression or classification.")
+    return task
+
+
+def printable(text: str) -> str:
+    r"""Text without what moves a cursor or changes colours: names of files may hold anything.
+
+    Example:
+        >>> print(printable("run\x1b[31m\n\u202egpj"))
+        run\x1b[31m
+        \u202egpj
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]
+        for letter in text
+    )
+
+
+def echo(text: str, err: bool = False) -> None:
+    """A line for people, on standard output or on standard error."""
+    typer.echo(printable(text), err=err)
 
 
 def spectra_folder(folder: Path | None) -> Path:
@@ -124,10 +159,17 @@ def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
 
 
 class _ToStderr(logging.Handler):
-    """Writes messages as they are to whatever standard error is then."""
+    """Writes messages as they are, each once, to whatever standard error is then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        typer.echo(record.getMessage(), err=True)
+        text = record.getMessage()
+        if text not in self._told:  # several models are trained on the same data
+            self._told.add(text)
+            echo(text, err=True)
 
 
 @contextmanager
@@ -164,7 +206,7 @@ def going_on(
     except (KeyboardInterrupt, Ended):
         if words := command():
             how = "Go on with" if kept() else "Nothing was kept yet; start over with"
-            typer.echo(f"Stopped. {how}: {shlex.join(['specformer', *words])}", err=True)
+            echo(f"Stopped. {how}: {shlex.join(['specformer', *words])}", err=True)
         raise
 
 
@@ -193,15 +235,9 @@ def finish_run(
 
 def repeat_command() -> str:
     """The command being run, in the form that repeats it anywhere."""
-    from specformer.training.runs.folder import portable_command
+    from specformer.training.runs.portable_command import portable_command
 
     return portable_command(sys.argv[1:])
-
-
-def first_words(text: str, silent: bool) -> None:
-    """Say at once, before heavy packages are imported, what is under way; of workers, the first."""
-    if not silent and os.environ.get("RANK", "0") == "0":
-        typer.echo(text, err=True)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -211,4 +247,4 @@ def print_json(content: dict[str, Any]) -> None:
 
 def farewell(result: dict[str, Any], report: Path) -> None:
     """The last line of a command that wrote a report."""
-    typer.echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")
+    echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")

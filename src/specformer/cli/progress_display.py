@@ -12,11 +12,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from specformer.cli.options import printable
+from specformer.cli.waiting import own_progress
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
 #: Seconds between two log lines: at first, at most, and the share of the time so far.
-_FIRST, _MOST, _SHARE = 2.0, 10.0, 1 / 30
+_FIRST, _MOST, _SHARE = 1.7, 10.0, 1 / 60
 #: Characters of a bar: at least where others stand beside it, and at most.
 _SHORT_BAR, _LONG_BAR = 5, 40
 
@@ -129,7 +131,7 @@ class _Live:
         )
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(printable(text), markup=False, highlight=False)
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
@@ -139,7 +141,8 @@ class _Live:
             self._live.start()
         refused = False
         try:
-            yield stage.update
+            with own_progress():
+                yield stage.update
         except SpecformerError:
             refused = not stage.done  # there was nothing to wait for
             raise
@@ -176,7 +179,7 @@ class _Logged:
     """Lines with the time of day, every few seconds, for files and pipes."""
 
     def say(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{printable(text)}\n")
         sys.stderr.flush()
 
     @contextmanager
@@ -196,7 +199,8 @@ class _Logged:
         telling.start()
         refused = False
         try:
-            yield stage.update
+            with own_progress():
+                yield stage.update
         except SpecformerError:
             refused = not stage.done
             raise

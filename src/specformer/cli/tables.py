@@ -21,9 +21,9 @@ from specformer.cli.options import (
     Quiet,
     Results,
     Seed,
+    echo,
     farewell,
     finish_run,
-    first_words,
     going_on,
     parse_images,
     print_json,
@@ -34,6 +34,7 @@ from specformer.cli.options import (
     start_run,
     withdrawn_if_refused,
 )
+from specformer.cli.waiting import first_words
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: boo
     elif rows:
         show_paper_table(number, rows)
     else:
-        typer.echo(f"Nothing is recorded of table {number}.")
+        echo(f"Nothing is recorded of table {number}.")
 
 
 def _measure_overhead(

@@ -11,11 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from specformer.cli.options import echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.paper.timing.bench_tables import bench_grids
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.report_tables import by_target
+from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named
 
 #: What a table puts around a cell: a line and two spaces.
@@ -34,13 +36,14 @@ def show_table(
     What is too wide goes on below, the first ``again`` columns, by default those on the left, once
     more.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
     widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
     # Piped output has no width of its own: there a row is a line.
     all_columns = max(160, 1 + sum(width + _MARGIN for width in widths))
     console = Console() if sys.stdout.isatty() else Console(width=all_columns)
     for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
-        shown = Table(title=None if number else escape(title))
+        shown = Table(title=None if number else escape(printable(title)))
         for column in part:
             side: Literal["left", "right"] = "left" if column < left else "right"
             shown.add_column(escape(header[column]), justify=side, overflow="fold")
@@ -100,29 +103,25 @@ def show_filters(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
-    """Node classification, one line per model."""
-    lines = [
-        (
-            escape(row["dataset"]),
-            look(row["model"]).label,
-            f"{row['parameters']:,}",
-            interval(row["test"]),
-            interval(row["test_by_accuracy"]),
-            f"{row['epochs']:.0f}",
-            f"{row['seconds']:.1f}",
+    """Learning on nodes, one line per model; accuracies in per cent."""
+    lines = []
+    for row in rows:
+        metric = metric_named(row.get("metric") or "accuracy")
+        write = interval if metric.name == "accuracy" else plain_interval
+        lines.append(
+            (
+                escape(row["dataset"]),
+                look(row["model"]).label,
+                f"{row['parameters']:,}",
+                metric.label + (", %" if write is interval else ""),
+                write(row["test"]),
+                write(row[f"test_by_{metric.name}"]),
+                f"{row['epochs']:.0f}",
+                f"{row['seconds']:.1f}",
+            )
         )
-        for row in rows
-    ]
-    header = (
-        "data",
-        "model",
-        "parameters",
-        "test accuracy, %",
-        "by val. accuracy",
-        "epochs",
-        "seconds",
-    )
-    show_table("Node classification", header, lines)
+    header = ["data", "model", "parameters", "metric", "test", "by val. metric", "epochs"]
+    show_table("Nodes", [*header, "seconds"], lines)
 
 
 def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
@@ -161,6 +160,14 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
 def _together(row: dict[str, Any]) -> str:
     figure = row.get("test_together")
     return NONE if figure is None else plain_interval({"mean": figure, "ci95": None})
+
+
+def show_comparison(result: Mapping[str, Any]) -> None:
+    """Compared models, one line each, and which differences hold."""
+    header, lines = comparison_lines(result)
+    cells = [[escape(cell) for cell in line] for line in lines]
+    show_table(str(result["title"]), header, cells)
+    echo(verdict(result))
 
 
 #: How the rows of each kind of training are shown.

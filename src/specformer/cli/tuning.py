@@ -15,29 +15,33 @@ from specformer.cli.options import (
     Data,
     Device,
     Json,
+    Metric,
     Quiet,
     Seed,
-    first_words,
+    Task,
+    echo,
     going_on,
     print_json,
     reading_told,
     refuse_taken,
     spectra_folder,
 )
+from specformer.cli.reading import reads_columns, requested
+from specformer.cli.waiting import first_words
 
 
+@reads_columns
 def tune(
     source: Annotated[
         str,
-        typer.Argument(
-            help="A graph: a data set's name, an .npz file or a CSV folder. Molecules: zinc, "
-            "molhiv, …, a .csv file with SMILES, an .npz file of many graphs."
-        ),
+        typer.Argument(help="A graph or molecules, as `train` takes them."),
     ],
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
     recipe: Annotated[
         str | None, typer.Option(help="Where to start: paper, default, … or a .yaml file.")
     ] = None,
+    task: Task = None,
+    metric: Metric = None,
     trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
     splits: Annotated[
         int | None, typer.Option(help="Splits a trial trains on. (default: 3; molecules 1)")
@@ -72,15 +76,15 @@ def tune(
         Path | None,
         typer.Option(help="Folder of the search; an existing one goes on. (default: runs/tune-…)"),
     ] = None,
+    columns: dict[str, str] | None = None,
 ) -> None:
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
     first_words(f"Reading {source}.", quiet or json_output)
     from specformer.cli.progress_display import progress_bars
     from specformer.paper.table_rows import plain_interval
-    from specformer.tasks.job import Request
-    from specformer.tasks.resolve import refuse_foreign, resolve
+    from specformer.tasks.resolve import resolve
     from specformer.tasks.search import TRIALS
-    from specformer.tasks.source import source_kind, source_name
+    from specformer.tasks.source import source_name
     from specformer.tasks.tune import SearchPlan
     from specformer.tasks.tune import tune as search
     from specformer.tasks.workplace import Workplace
@@ -88,9 +92,10 @@ def tune(
 
     folder = out or Path("runs") / f"tune-{source_name(source)}-{model}"
     refuse_taken(folder)
-    refuse_foreign(source_kind(source), source, {"from": start})
-    changes, begun = tuple(assignments or ()), None if start is None else str(start)
-    job = resolve(Request(source, model, recipe, changes, start=begun), seed=seed)
+    given = {"task": task, "metric": metric, "from": start}
+    changes = tuple(assignments or ())
+    request = requested(source, columns, given, model=model, recipe=recipe, changes=changes)
+    job = resolve(request, seed=seed)
     plan = SearchPlan(trials, splits, finalists, runs, seconds, explore, parameters)
 
     def same() -> list[str]:
@@ -106,10 +111,11 @@ def tune(
     score = plain_interval({"mean": result["score"], "ci95": None})
     counted = "1 split" if result["splits"] == 1 else f"{result['splits']} splits"
     best = f"best validation {result['metric']} on {counted}, {score}"
-    typer.echo(f"Trial {result['winner']} has the {best}:")
+    echo(f"Trial {result['winner']} has the {best}:")
     for change in result["set"]:
-        typer.echo(f"  {change}")
-    typer.echo(f"Recipe: {result['recipe_file']}. All trials: {result['trials_file']}.")
+        echo(f"  {change}")
+    echo(f"Recipe: {result['recipe_file']}. All trials: {result['trials_file']}.")
     words = ["specformer", "train", source, "--model", model, "--recipe", result["recipe_file"]]
     words += [] if start is None else ["--from", str(start)]
-    typer.echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")
+    words += request.columns.words
+    echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")

@@ -20,7 +20,7 @@ from specformer.graphs.flat_arrays import runs_within
 from specformer.spectrum import PackedGraphs
 
 #: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
-GROWTH = 1.1
+_GROWTH = 1.1
 #: The largest graph of a batch is rounded up to a power of two from this on.
 _SMALL_GRAPH = 64
 #: Batches that a stream has ready before they are asked for.
@@ -93,8 +93,6 @@ class Batches:
         index: numbers of the graphs to train on, or a mask of them.
         batch_size: graphs of a batch, B.
         seed: with the epoch's number it decides the order.
-        drop_last: leave out the last batch of an epoch if it is smaller than the others.
-        growth: the ladder's factor.
 
     Example:
         >>> from specformer.graphs import GraphSet
@@ -105,31 +103,14 @@ class Batches:
         [2, 1]
     """
 
-    def __init__(
-        self,
-        store: GraphStore,
-        index: Any,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        drop_last: bool = False,
-        growth: float = GROWTH,
-    ) -> None:
+    def __init__(self, store: GraphStore, index: Any, batch_size: int, *, seed: int = 0) -> None:
         self.numbers = graph_numbers(index, "index", len(store))
         if len(self.numbers) == 0:
             raise ConfigError("there are no graphs to learn from.")
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1.")
-        if growth <= 1.0:
-            raise ConfigError(f"growth={growth} must be more than 1.")
-        if drop_last and len(self.numbers) < batch_size:
-            raise ConfigError(
-                f"batch_size={batch_size} is more than the {len(self.numbers)} graphs there are."
-            )
         self.batch_size = batch_size
         self.seed = seed
-        self.drop_last = drop_last
-        self.growth = growth
         self._store = store
         self._sizes = store.host_sizes
         chosen = self._sizes[self.numbers]
@@ -139,13 +120,11 @@ class Batches:
 
     def __len__(self) -> int:
         """Batches of an epoch."""
-        whole, rest = divmod(len(self.numbers), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        return math.ceil(len(self.numbers) / self.batch_size)
 
     def epoch(self, number: int) -> list[Batch]:
         """The batches of an epoch; the same for the same seed and number."""
         order = np.random.default_rng([self.seed, number]).permutation(self.numbers)
-        order = order[: len(self) * self.batch_size]
         parts = np.split(order, range(self.batch_size, len(order), self.batch_size))
         # One copy to the device for the whole epoch.
         tensors = torch.from_numpy(order).to(self._store.device).split(self.batch_size)
@@ -159,7 +138,7 @@ class Batches:
         pairs = int((sizes**2).sum())
         base = self._mean_pairs * len(sizes)
         # The one incomplete batch of an epoch gets fewer, larger shapes of its own.
-        growth = self.growth if len(sizes) == self.batch_size else self.growth**3
+        growth = _GROWTH if len(sizes) == self.batch_size else _GROWTH**3
         num_pairs = max(math.ceil(base * growth ** _rung(math.log(pairs / base, growth))), pairs)
         rounded = max(_SMALL_GRAPH, 1 << (int(sizes.max()) - 1).bit_length())
         shape = BatchShape(
@@ -190,23 +169,21 @@ def _rung(exponent: float) -> int:
     return k * (abs(k) + 1) // 2
 
 
-def size_batches(
-    store: GraphStore, index: Any, batch_size: int, max_pairs: int | None = None
-) -> list[Batch]:
+def size_batches(store: GraphStore, index: Any, batch_size: int) -> list[Batch]:
     """Batches for evaluation: graphs in order of size, without padding.
+
+    Batches of more than one graph have at most twice the pairs of ``batch_size`` average graphs, so
+    that one of large graphs takes no more memory.
 
     Args:
         store: the graphs.
         index: their numbers.
         batch_size: most graphs of a batch.
-        max_pairs: most pairs of nodes of a batch of more than one graph; by default twice those of
-            ``batch_size`` average graphs, so that a batch of large graphs takes no more memory.
     """
     numbers = np.asarray(index, dtype=np.int64)
     numbers = numbers[np.argsort(store.host_sizes[numbers], kind="stable")]
     sizes = store.host_sizes[numbers]
-    if max_pairs is None:
-        max_pairs = math.ceil(2 * batch_size * float((sizes**2).mean()))
+    max_pairs = math.ceil(2 * batch_size * float((sizes**2).mean()))
     on_device = torch.from_numpy(numbers).to(store.device)
     batches = []
     for first, last in runs_within(sizes**2, max_pairs, batch_size):

@@ -7,6 +7,7 @@ Penn94's splits), so those are to be trusted as far as PyG is. Our own files nev
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import socket
 import sys
@@ -25,8 +26,9 @@ from scipy.sparse import csr_array, issparse
 from specformer.datasets.locate import download_folder, not_found, search
 from specformer.errors import DataNotFoundError
 from specformer.graphs import Graph, as_graph, write_npz
+from specformer.graphs.formats.npz_archive import opened
 
-#: Platonov et al.'s repository, whose filtered sets PyG has no class for.
+#: Platonov et al.'s repository, whose sets are read from their files.
 FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 #: Seconds without a byte after which a source counts as out of reach; PyG would wait for ever.
 PATIENCE = 60.0
@@ -43,6 +45,8 @@ _PYG: dict[str, tuple[str, dict[str, Any]]] = {
     "actor": ("Actor", {}),
     "penn94": ("LINKXDataset", {"name": "penn94"}),
     "cornell5": ("LINKXDataset", {"name": "cornell5"}),
+    "blogcatalog": ("AttributedGraphDataset", {"name": "BlogCatalog"}),
+    "dblp": ("CitationFull", {"name": "DBLP"}),
 }
 
 
@@ -94,7 +98,7 @@ def graph_from_platonov(path: Path, name: str) -> Graph:
     ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and ``train_masks``,
     ``val_masks``, ``test_masks`` [splits, n].
     """
-    with np.load(path, allow_pickle=False) as file:
+    with opened(path) as file:
         edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
         return _compact(
             replace(
@@ -143,8 +147,10 @@ def _from_platonov(name: str, root: Path) -> Graph:
 SOURCES: dict[str, Callable[[Path], Graph]] = {
     **{name: partial(_from_pyg, name) for name in _PYG},
     "ogbn-arxiv": partial(_from_ogb, "ogbn-arxiv"),
-    "chameleon-filtered": partial(_from_platonov, "chameleon-filtered"),
-    "squirrel-filtered": partial(_from_platonov, "squirrel-filtered"),
+    **{
+        name: partial(_from_platonov, name)
+        for name in ("chameleon-filtered", "squirrel-filtered", "minesweeper")
+    },
 }
 
 
@@ -194,10 +200,30 @@ def set_file(name: str, data: str | Path | None, obtain: Callable[[str], Path]) 
         raise not_found(f"{name}.npz", data, str(error)) from error
 
 
-def fetch(url: str, path: Path) -> None:
-    """Copy what is at an address into a file."""
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer, path.open("wb") as copy:
+def fetch(url: str, path: Path, md5: str | None = None) -> None:
+    """Copy what is at an address into a file: all of it, as it was sent.
+
+    Args:
+        url: the address. One that is safe may not lead on to one that is not.
+        path: the file.
+        md5: the checksum that the source gives, if it gives one.
+    """
+    # Addresses are constants of ours, and not of other kinds than https.
+    asked = urllib.request.urlopen(url, timeout=PATIENCE)  # nosec B310
+    with asked as answer, path.open("wb") as copy:
+        if url.startswith("https:") and not answer.url.startswith("https:"):
+            raise DownloadError(f"its source leads on to {answer.url}, which is not https")
         shutil.copyfileobj(answer, copy)
+        announced = int(answer.headers.get("Content-Length") or copy.tell())
+    if path.stat().st_size != announced:  # a connection that breaks ends like a file
+        raise DownloadError(
+            f"its download broke off, {path.stat().st_size:,} of {announced:,} bytes"
+        )
+    if md5 is not None:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+        if found.hexdigest() != md5:
+            raise DownloadError(f"what came from {url} has another checksum than its source gives")
 
 
 @contextmanager

@@ -168,8 +168,8 @@ def prepare_features(
     return [replace(fitted[split.fingerprint], width=width) for split in splits]
 
 
-def say_preparation(name: str, prepared: FeaturePreparation) -> None:
-    """Log what is done with a graph's features, in a line for each of the first columns."""
+def preparation_lines(prepared: FeaturePreparation) -> list[str]:
+    """What is done with a graph's features, in a line for each of the first columns."""
     if prepared.scaling == "rows":
         lines = ["each node's features are divided by their sum, where that exceeds 1"]
     elif prepared.scaling == "none":
@@ -178,7 +178,12 @@ def say_preparation(name: str, prepared: FeaturePreparation) -> None:
         lines = [f"column {each['column']!r}: {each['prepared']}" for each in prepared.told()]
     if len(lines) > _NAMED:
         lines = [*lines[:_NAMED], f"and {len(lines) - _NAMED} columns more"]
-    for line in lines:
+    return lines
+
+
+def say_preparation(name: str, prepared: FeaturePreparation) -> None:
+    """Log what is done with a graph's features."""
+    for line in preparation_lines(prepared):
         logger.info("%s: %s", name, line)
 
 

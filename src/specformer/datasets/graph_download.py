@@ -11,6 +11,7 @@ import gzip
 import io
 import multiprocessing
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -22,13 +23,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.datasets.download import fetch, kept
+from specformer.datasets.download import DownloadError, fetch, kept
 from specformer.errors import GraphError
+from specformer.files.host_memory import gib
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
 from specformer.graphs.formats.smiles import Molecules, read_smiles
 
-OGB_URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
+OGB_URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
+#: As OGB's own class gives it; the other archives have none.
+PCQM4MV2_MD5 = "65b742bafca5670be4497499db7d361b"
 #: Molecules that one process turns into graphs at a time.
 _CHUNK = 50_000
 
@@ -101,7 +105,7 @@ def _ogb(name: str, archive: str, root: Path) -> GraphSet:
 
 
 def _pcqm4mv2(root: Path) -> GraphSet:
-    _unpack(PCQM4MV2_URL, root)
+    _unpack(PCQM4MV2_URL, root, PCQM4MV2_MD5)
     return graph_set_from_pcqm4mv2(root / "pcqm4m-v2")
 
 
@@ -123,11 +127,15 @@ def download_graphs(name: str) -> Path:
     return kept(name, lambda raw, target: write_graph_set(target, GRAPH_SOURCES[name](raw)))
 
 
-def _unpack(url: str, root: Path) -> None:
-    """Fetch a zip archive and unpack it into ``root``."""
+def _unpack(url: str, root: Path, md5: str | None = None) -> None:
+    """Fetch a zip archive and unpack it into ``root``, if the disk has room for it."""
     path = root / "archive.zip"
-    fetch(url, path)
+    fetch(url, path, md5)
     with zipfile.ZipFile(path) as archive:
+        need = sum(member.file_size for member in archive.infolist())
+        free = shutil.disk_usage(root).free
+        if need > free:
+            raise DownloadError(f"it unpacks to {gib(need)}, and {gib(free)} of disk are free")
         archive.extractall(root)
     path.unlink()
 

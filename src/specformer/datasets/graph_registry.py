@@ -3,21 +3,18 @@ r"""Names of data sets of many graphs, and where their files are."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from specformer.datasets.download import set_file
 from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.locate import search
-from specformer.errors import DataNotFoundError
-from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.formats.csv_table import is_csv
-from specformer.graphs.formats.molecule_csv import read_molecule_csv
-from specformer.graphs.formats.npz_archive import DAMAGE
+from specformer.errors import ConfigError, DataNotFoundError
+from specformer.graphs import Columns, GraphSet, read_graph_set, read_molecules
+from specformer.graphs.formats.molecule_table import is_of_molecules
+from specformer.graphs.formats.npz_archive import DAMAGE, opened
+from specformer.graphs.formats.pyg_file import read_pyg_graphs
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 logger = logging.getLogger(__name__)
@@ -63,27 +60,29 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
 def graph_set(
     source: str | Path,
     data: str | Path | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
 ) -> GraphSet:
-    """Many graphs: a data set by name, an npz file, or a CSV file of molecules.
+    """Many graphs: a data set by name, an npz or ``.pt`` file, or a file of molecules.
 
-    A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a CSV
-    file that cannot be read are left out; the first ten are logged, and how many there are.
+    A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a file
+    that cannot be read are left out; the first ten are logged, and how many there are.
 
     Args:
         source: a name of ``GRAPH_SETS``, or a path.
         data: folder searched first for named sets.
-        columns: the targets to read of a CSV file; by default every column of numbers.
+        columns: which column of a file of molecules is what, where their names do not tell.
     """
     if str(source) in GRAPH_SETS:
+        refuse_columns(str(source), columns)
         return read_graph_set(set_file(str(source), data, download_graphs))
     path = Path(source)
     if not path.is_file():
         known = ", ".join(GRAPH_SETS)
         raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
-    if not is_csv(path):
-        return read_graph_set(path)
-    found = read_molecule_csv(path, target_columns=columns)
+    if not is_of_molecules(path):
+        refuse_columns(str(source), columns)
+        return read_pyg_graphs(path) if path.suffix.lower() == ".pt" else read_graph_set(path)
+    found = read_molecules(path, columns)
     for problem in found.problems[:_NAMED]:
         logger.warning("%s, %s", path, problem)
     if len(found.problems) > _NAMED:
@@ -93,6 +92,15 @@ def graph_set(
             path, f"{len(found.problems):,}", f"{rows:,}", _NAMED,
         )  # fmt: skip
     return found.graphs
+
+
+def refuse_columns(source: str, columns: Columns | None) -> None:
+    """Refuse to be told the columns of what has none; targets are chosen of any set."""
+    said = [name for name in (columns or Columns()).options if name != "targets"]
+    if said:
+        raise ConfigError(
+            f"--{said[0]}: applies to a table of your own; {source} has no columns with names."
+        )
 
 
 def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
@@ -112,7 +120,7 @@ def _survey_one(entry: MoleculeSet, data: str | Path | None) -> dict[str, Any]:
         return row | {"state": "downloads"}
     row["path"] = str(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with opened(path) as file:
             sizes = file["num_nodes_list"]
         return row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())}
     except DAMAGE:

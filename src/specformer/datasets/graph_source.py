@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from specformer.datasets import NODE_SETS, grid_graph, grid_mirrors
+from specformer.datasets.graph_registry import refuse_columns
 from specformer.datasets.registry import named_graph, unknown_set
 from specformer.errors import GraphError
-from specformer.graphs import Graph, read_graph
+from specformer.graphs import Columns, Graph, read_graph
 
 _GRID = re.compile(r"(\d+)x(\d+)")
 #: Far beyond what can be decomposed; a typing error should not fill the memory.
@@ -18,9 +19,11 @@ _MOST_NODES = 10_000_000
 
 
 def graph_source(
-    source: str, data: str | Path | None = None
+    source: str, data: str | Path | None = None, columns: Columns | None = None
 ) -> tuple[Graph, tuple[np.ndarray, ...]]:
     """The graph, and the mirror symmetries known of it; ``data`` holds the named sets.
+
+    ``columns`` says which column of a file is what, where their names do not tell.
 
     Example:
         >>> graph_source("3x4")[0].num_nodes
@@ -35,7 +38,8 @@ def graph_source(
             raise GraphError(f"{source}: the grid has no nodes.")
         return grid_graph(height, width), grid_mirrors(height, width)
     if source in NODE_SETS:
+        refuse_columns(source, columns)
         return named_graph(source, data), ()
     if not Path(source).exists():
         raise GraphError(unknown_set(source))
-    return read_graph(source), ()
+    return read_graph(source, columns), ()

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specformer.datasets.splits import Split
+from specformer.datasets.splits import Split, fold_splits
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
 
 logger = logging.getLogger(__name__)
 
-#: Protocols by name; ``official`` takes the one that comes with the file.
-GRAPH_PROTOCOLS = ("random-80-10-10", "scaffold", "official")
+#: Protocols by name; ``official`` takes the one that comes with the file, ``kfold-5`` stands for
+#: any number of folds.
+GRAPH_PROTOCOLS = ("random-80-10-10", "kfold-5", "scaffold", "official")
 #: Training, validation and test.
 _PARTS = 3
 #: Training graphs that validate where the validation part is tested on, and their largest share.
@@ -142,6 +143,15 @@ def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> s
     return "official"
 
 
+def graph_folds(graphs: GraphSet, folds: int, count: int, seed: int) -> list[Split]:
+    """The first splits of a cross-validation, see :func:`~specformer.datasets.splits.fold_splits`.
+
+    Classes are spread over the folds where :func:`random_80_10_10` splits them one by one.
+    """
+    groups = _classes(graphs, _labelled(graphs))
+    return fold_splits(groups, len(graphs), folds, count, seed, graphs.name)
+
+
 def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     """The split of a named protocol.
 
@@ -151,7 +161,7 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
 
     Args:
         graphs: the set.
-        protocol: one of ``GRAPH_PROTOCOLS``.
+        protocol: one of ``GRAPH_PROTOCOLS``, but for those of folds (:func:`graph_folds`).
         seed: of a random one.
 
     Example:

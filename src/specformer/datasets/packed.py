@@ -13,8 +13,10 @@ from specformer.errors import GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
+from specformer.graphs.formats.morgan import morgan_counts
 from specformer.kernels.batch_cut import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
+from specformer.spectrum.many.pyg_batch import as_packed
 from specformer.spectrum.many.spectra import Matrix
 
 
@@ -39,6 +41,7 @@ class GraphStore:
         ring_start: ``[G + 1]`` where a graph's rings start.
         host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory.
         x: ``[ΣN, columns]`` numbers of the nodes; None without any.
+        fingerprints: ``[G, size]`` counts of each molecule's parts; None where not asked for.
     """
 
     sizes: Tensor
@@ -56,6 +59,7 @@ class GraphStore:
     ring_start: Tensor | None = None
     host_cells: np.ndarray | None = None
     x: Tensor | None = None
+    fingerprints: Tensor | None = None
 
     @classmethod
     def build(
@@ -65,11 +69,13 @@ class GraphStore:
         device: torch.device | str | None = None,
         *,
         max_ring: int | None = None,
+        fingerprint: int | None = None,
     ) -> GraphStore:
         """Lay out the graphs and their spectra on a device, by default the spectra's.
 
         With ``max_ring``, also their rings of up to so many atoms
-        (:func:`~specformer.graphs.find_rings`), which some models ask for.
+        (:func:`~specformer.graphs.find_rings`), and with ``fingerprint`` Morgan fingerprints of so
+        many columns, from SMILES: some models ask for them.
 
         Example:
             >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
@@ -93,6 +99,8 @@ class GraphStore:
         }
         if graphs.x is not None:
             arrays["x"] = graphs.x
+        if fingerprint is not None:
+            arrays["fingerprints"] = morgan_counts(graphs, fingerprint)
         host_cells = None
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
@@ -163,6 +171,8 @@ class GraphStore:
             num_rings: room for rings R, likewise.
         """
         batch = self._of_all_models(index, num_nodes, num_pairs, max_nodes)
+        if self.fingerprints is not None:
+            batch = replace(batch, fingerprints=self.fingerprints.index_select(0, index))
         if self.x is not None:
             start = self.node_start.index_select(0, index)
             node, is_node = stretches(start, batch.sizes, num_nodes)
@@ -237,11 +247,15 @@ def pack(
     *,
     matrix: Matrix = "laplacian",
     max_ring: int | None = None,
+    fingerprint: int | None = None,
     device: torch.device | str | None = None,
 ) -> PackedGraphs:
     """A PyG ``Batch``, a list or data set of ``Data``, or a :class:`GraphSet`, as one batch.
 
-    It has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms.
+    It has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms; with
+    ``fingerprint``, Morgan fingerprints of so many columns, of graphs that have SMILES. Spectra
+    that :class:`specformer.AddSpectrum` has stored in a ``Batch`` or ``Data`` are taken as they
+    are.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -249,9 +263,13 @@ def pack(
         >>> pack([Data(x=torch.tensor([[6], [8]]), edge_index=ends)]).eigenvalues
         tensor([0., 2.])
     """
+    is_plain = matrix == "laplacian" and max_ring is None and fingerprint is None
+    if hasattr(source, "num_eigenpairs") and is_plain:
+        stored = as_packed(source)
+        return stored if device is None else stored.to(device)
     graphs = source if isinstance(source, GraphSet) else graph_set_from_pyg(source)
     spectra = decompose_many(graphs, matrix=matrix, device=device)
-    store = GraphStore.build(graphs, spectra, max_ring=max_ring)
+    store = GraphStore.build(graphs, spectra, max_ring=max_ring, fingerprint=fingerprint)
     return store.exact(np.arange(len(graphs)))
 
 

@@ -3,7 +3,6 @@ r"""Names of node-level data sets, and where their files are."""
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,18 +12,15 @@ import numpy as np
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, set_file
-from specformer.datasets.graph_registry import GRAPH_SETS
+from specformer.datasets.graph_registry import GRAPH_SETS, refuse_columns
 from specformer.datasets.locate import search
+from specformer.datasets.node_targets import TargetKind, with_targets
 from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import DataNotFoundError, GraphError, nearest
-from specformer.graphs import Graph, read_graph
-from specformer.graphs.formats.npz_archive import DAMAGE
+from specformer.graphs import Columns, Graph, read_graph
+from specformer.graphs.formats.npz_archive import DAMAGE, NpzArchive, opened
 
 logger = logging.getLogger(__name__)
-
-
-#: With more labels than these, it is asked whether they are classes.
-_MANY_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -73,6 +69,10 @@ NODE_SETS: dict[str, NodeSet] = {
         NodeSet("actor", "acted together, heterophilic", Sizes(7_600, 26_659, 932, 5)),
         NodeSet("penn94", "friendships, heterophilic", Sizes(41_554, 1_362_229, 4_814, 2)),
         NodeSet("cornell5", "friendships, heterophilic", Sizes(18_660, 790_777, 4_735, 2)),
+        NodeSet("minesweeper", "a grid of fields with mines", Sizes(10_000, 39_402, 7, 2)),
+        NodeSet("blogcatalog", "bloggers who follow another", Sizes(5_196, 171_743, 8_189, 7)),
+        NodeSet("dblp", "citations, homophilic", Sizes(17_716, 52_867, 1_639, 4)),
+        NodeSet("acm", "papers with an author in common", Sizes(3_025, 13_128, 1_870, 3)),
         NodeSet("wordnet", "synsets and their relations", Sizes(117_659, 183_789, 2_739, 45)),
         NodeSet("ogbn-arxiv", "citations, homophilic", Sizes(169_343, 1_157_799, 128, 40)),
         NodeSet("csbm", "generated: two classes, heterophilic", Sizes(1_000, 4_060, 200, 2)),
@@ -99,8 +99,15 @@ def named_graph(name: str, data: str | Path | None = None) -> Graph:
     return read_graph(set_file(name, data, download))
 
 
-def node_graph(source: str, data: str | Path | None = None, *, labels: bool = True) -> Graph:
-    """A labelled graph with features: a data set by name, an npz file, or a CSV folder.
+def node_graph(
+    source: str,
+    data: str | Path | None = None,
+    columns: Columns | None = None,
+    *,
+    labels: bool = True,
+    task: TargetKind | None = None,
+) -> Graph:
+    """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
 
     A graph without features is given those of its structure
     (:func:`~specformer.datasets.structural_features.with_structural_features`).
@@ -108,57 +115,24 @@ def node_graph(source: str, data: str | Path | None = None, *, labels: bool = Tr
     Args:
         source: a name of ``NODE_SETS``, or a path.
         data: folder searched first for named sets.
-        labels: whether it must have labels.
+        columns: which column of a file is what, where their names do not tell.
+        labels: whether it must have labels to learn, see
+            :func:`~specformer.datasets.node_targets.with_targets`.
+        task: what they are learned as; None to let them say.
     """
     if source in NODE_SETS:
+        refuse_columns(source, columns)
         graph = named_graph(source, data)
     elif Path(source).exists():
-        graph = read_graph(source)
+        graph = read_graph(source, columns, labels=labels)
     else:
         raise DataNotFoundError(unknown_set(source))
     if labels:
-        _check_labels(graph, source)
+        graph = with_targets(graph, task, source)
     if graph.x is None:
         logger.info("%s: has no node features; used are %s", source, ", ".join(STRUCTURAL))
         return with_structural_features(graph)
     return graph
-
-
-def _check_labels(graph: Graph, source: str) -> None:
-    """Refuse labels that there is nothing to learn from."""
-    classes = [] if graph.y is None else np.unique(graph.y[graph.y >= 0]).tolist()
-    if not classes:
-        raise GraphError(
-            f"{source}: the graph has no labels to learn: y in an npz file, the column label in "
-            "nodes.csv."
-        )
-    if len(classes) == 1:
-        name = graph.class_names[classes[0]] if graph.class_names else classes[0]
-        raise GraphError(f"{source}: every label is {name}; two classes are needed to learn.")
-    assert graph.y is not None
-    counted = int(np.count_nonzero(graph.y >= 0))
-    names = [graph.class_names[label] if graph.class_names else str(label) for label in classes]
-    if len(classes) <= _MANY_CLASSES or (2 * len(classes) <= counted and not _has_fraction(names)):
-        return
-    different = f"{len(classes)} different labels on {counted} nodes"
-    if all(map(_is_number, names)):
-        raise GraphError(
-            f"{source}: {different} look like numbers to predict, and regression of nodes is not "
-            "there yet; put classes in their place, such as low and high."
-        )
-    raise GraphError(f"{source}: {different} are no classes to learn.")
-
-
-def _is_number(name: str) -> bool:
-    try:
-        return math.isfinite(float(name))
-    except ValueError:
-        return False
-
-
-def _has_fraction(names: Sequence[str]) -> bool:
-    """Whether all labels are numbers and some of them no whole ones."""
-    return all(map(_is_number, names)) and not all(float(name).is_integer() for name in names)
 
 
 def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
@@ -215,7 +189,7 @@ def file_sizes(path: str | Path) -> Sizes:
     Edges are counted once, without self-loops, as :attr:`specformer.graphs.Graph.num_edges` does.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with opened(Path(path)) as file:
             nodes = int(file["num_nodes"])
             ends = np.sort(file["edge_index"].astype(np.int64), axis=0)
             ends = ends[:, ends[0] != ends[1]]
@@ -230,14 +204,10 @@ def file_sizes(path: str | Path) -> Sizes:
     return Sizes(nodes, np.unique(ends[0] * nodes + ends[1]).size, features, classes)
 
 
-def _columns(file: Any) -> int:
+def _columns(file: NpzArchive) -> int:
     """How many features an open npz file holds, from the header of dense ones."""
     if "x_shape" in file.files:
         return int(file["x_shape"][1])
     if "x" not in file.files:
         return 0
-    with file.zip.open("x.npy") as member:
-        major = np.lib.format.read_magic(member)[0]
-        read = np.lib.format.read_array_header_1_0
-        shape = (read if major == 1 else np.lib.format.read_array_header_2_0)(member)[0]
-    return int(shape[1])
+    return file.shape("x")[1]

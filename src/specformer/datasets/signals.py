@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from specformer.datasets.locate import find_file
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Graph
-from specformer.graphs.formats.npz_archive import DAMAGE
+from specformer.graphs.formats.npz_archive import DAMAGE, opened
 
 #: The paper's images.
 IMAGES_FILE = "grid-images.npz"
@@ -97,7 +97,7 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
     """
     path = find_file(IMAGES_FILE, data)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with opened(path) as file:
             images, mask = file["images"], file["mask"]
     except DAMAGE as error:
         raise GraphError(
@@ -137,7 +137,7 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         raise GraphError(f"{path}: no such image file.")
     try:
         image = np.asarray(io.imread(path))
-    except (OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # a plugin of imageio may raise anything on a file that is no image
         raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
     if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
         image = image[0]

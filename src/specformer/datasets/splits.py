@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +15,11 @@ from specformer.graphs import Graph
 
 logger = logging.getLogger(__name__)
 
-#: Protocols by name.
-PROTOCOLS = ("random-60-20-20", "geom-gcn", "official")
+#: Protocols by name; ``kfold-5`` stands for any number of folds.
+PROTOCOLS = ("random-60-20-20", "kfold-5", "geom-gcn", "official")
+_FOLDS = re.compile(r"kfold-(\d+)")
+#: One to test on, one to validate on, and the rest to train on.
+_FEWEST_FOLDS = 3
 
 #: Sets whose files carry the ten splits of Pei et al. (2020); any other file's masks are its own.
 GEOM_GCN_SETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "actor")
@@ -32,6 +37,19 @@ class Split:
     def is_whole(self) -> bool:
         """Whether every part has a node."""
         return bool(self.train.any() and self.val.any() and self.test.any())
+
+    @property
+    def in_words(self) -> str:
+        """How many there are in each part."""
+        sizes = [f"{int(part.sum()):,}" for part in (self.train, self.val, self.test)]
+        if not self.is_tested:
+            return f"{sizes[0]} train, {sizes[1]} validate, and figures called test are theirs too"
+        return f"{sizes[0]} train, {sizes[1]} validate and {sizes[2]} test"
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether others are tested than those that validate."""
+        return not np.array_equal(self.val, self.test)
 
     @property
     def fingerprint(self) -> str:
@@ -68,6 +86,57 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     return Split(train, val, test)
 
 
+def fold_count(protocol: str) -> int | None:
+    """How many folds a protocol has; None if it is no cross-validation.
+
+    Example:
+        >>> fold_count("kfold-5"), fold_count("official")
+        (5, None)
+    """
+    found = _FOLDS.fullmatch(protocol)
+    if found is None:
+        return None
+    folds = int(found[1])
+    if folds < _FEWEST_FOLDS:
+        raise ConfigError(
+            f"split {protocol!r}: at least {_FEWEST_FOLDS} folds are needed, to train on one."
+        )
+    return folds
+
+
+def fold_splits(
+    groups: Sequence[np.ndarray], size: int, folds: int, count: int, seed: int, name: str
+) -> list[Split]:
+    """The first ``count`` splits of a cross-validation in which everything is tested once.
+
+    Split i tests on fold i, validates on the next, and trains on the others.
+
+    Args:
+        groups: numbers of what is split, class by class; each class is spread over all folds.
+        size: how many there are in all.
+        folds: how many parts.
+        count: how many splits.
+        seed: of the order.
+        name: of the data, for errors.
+
+    Example:
+        >>> first, *_ = fold_splits([np.arange(6), np.arange(6, 9)], 9, 3, 3, 0, "mine")
+        >>> [int(part.sum()) for part in (first.train, first.val, first.test)]
+        [3, 3, 3]
+    """
+    known = sum(map(len, groups))
+    if known < folds:
+        raise ConfigError(f"{name}: {known} with labels are too few for {folds} folds.")
+    if count > folds:
+        raise ConfigError(f"{name}: {count} runs asked for, {folds} folds; take as many at most.")
+    generator = np.random.default_rng(seed)
+    order = np.concatenate([generator.permutation(group) for group in groups])
+    fold = np.full(size, -1)
+    fold[order] = np.arange(known) % folds
+    parts = [(fold == i, fold == (i + 1) % folds) for i in range(count)]
+    return [Split((fold >= 0) & ~test & ~val, val, test) for test, val in parts]
+
+
 def settled_protocol(graph: Graph, protocol: str) -> str:
     """The protocol that ``"auto"`` is on a graph, or the one that is named.
 
@@ -102,12 +171,13 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     Args:
         graph: with labels.
         protocol: ``"random-60-20-20"`` draws them as :func:`random_60_20_20` does, with the seeds
-            ``seed``, ``seed + 1``, …; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
+            ``seed``, ``seed + 1``, …; ``"kfold-5"`` tests on each of five folds in turn, see
+            :func:`fold_splits`; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
             with: Penn94's five, ogbn-arxiv's one, those of a file of your own; ``"auto"`` is
             one of them, see :func:`settled_protocol`.
-        count: how many; None for ten, or all of the file's where it holds fewer. Where it holds a
-            single split, all runs are given that one.
+        count: how many; None for ten, for all folds, or for all of the file's where it holds fewer
+            than ten. Where it holds a single split, all runs are given that one.
         seed: of the first drawn.
 
     Example:
@@ -118,16 +188,21 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     if count is not None and count < 1:
         raise ConfigError(f"{count} runs asked for; at least one is needed.")
     protocol = settled_protocol(graph, protocol)
+    folds = fold_count(protocol)
+    if folds is not None:
+        strata = _strata(graph)
+        groups = [np.flatnonzero(strata == label) for label in np.unique(strata[strata >= 0])]
+        return fold_splits(groups, graph.num_nodes, folds, count or folds, seed, graph.name)
     if protocol not in PROTOCOLS:
         raise ConfigError(f"split {protocol!r}: choose from auto, {', '.join(PROTOCOLS)}.")
     if protocol == "random-60-20-20":
-        assert graph.y is not None
-        drawn = [random_60_20_20(graph.y, seed + number) for number in range(count or _USUAL)]
+        classes = _strata(graph)
+        drawn = [random_60_20_20(classes, seed + number) for number in range(count or _USUAL)]
         if not all(split.is_whole for split in drawn):
-            labels = graph.y[graph.y >= 0]
+            labels = classes[classes >= 0]
+            of = "" if graph.num_targets else f" of {len(np.unique(labels))} classes"
             raise ConfigError(
-                f"{graph.name}: {len(labels)} labelled nodes of {len(np.unique(labels))} classes "
-                "are too few to split."
+                f"{graph.name}: {len(labels)} labelled nodes{of} are too few to split."
             )
         return drawn
     _check_protocol(graph, protocol)
@@ -139,6 +214,12 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     if count > len(known):
         raise ConfigError(f"{graph.name}: {count} runs asked for, {len(known)} splits in it.")
     return known[:count]
+
+
+def _strata(graph: Graph) -> np.ndarray:
+    """The classes ``[n]`` that a split takes its share of each; of numbers and labels, one."""
+    assert graph.y is not None
+    return np.where(graph.is_labelled, 0, -1) if graph.num_targets else graph.y
 
 
 def _check_protocol(graph: Graph, protocol: str) -> None:
@@ -155,8 +236,7 @@ def _check_protocol(graph: Graph, protocol: str) -> None:
 
 def _splits_of_masks(graph: Graph) -> list[Split]:
     """The splits in a graph's masks; nodes without a label are in no part."""
-    assert graph.y is not None
-    labelled = graph.y >= 0
+    labelled = graph.is_labelled
     masks = (graph.train_mask, graph.val_mask, graph.test_mask)
     columns = (np.asarray(mask).T & labelled for mask in masks)
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]

@@ -79,7 +79,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.umask(mask)
         part.chmod(0o666 & ~mask)
         part.replace(target)
-    except SafetensorError as error:  # a full disk, say, in this library's words
+    except OSError as error:  # a full disk, say, which names no file, or only the part
+        if error.errno is None or error.filename not in (None, name):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
+    except SafetensorError as error:  # the same in this library's words
         code = re.search(r"\(os error (\d+)\)", str(error))
         if code is None:
             raise

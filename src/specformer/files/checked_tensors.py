@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 from specformer.files.atomic import replacing
@@ -47,8 +47,9 @@ def read_tensors(
     names: Iterable[str] | None = None,
     beside: str = "",
     verify: bool = True,
+    mapped: bool = True,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors, mapped into memory and not copied, and the words.
+    """The tensors and the words.
 
     Args:
         path: the file.
@@ -58,6 +59,8 @@ def read_tensors(
         names: of the tensors; None for all.
         beside: as it was written with.
         verify: whether to compare the checksum, which reads everything once.
+        mapped: whether to map the file into memory and copy nothing. Not what is copied anyway:
+            safetensors 0.8 keeps 64 bytes of each tensor that it maps, for good.
     """
     if not path.is_file():
         raise refused(f"{path}: no such {what}.")
@@ -66,9 +69,12 @@ def read_tensors(
             header: dict[str, str] = file.metadata() or {}
             if header.get("format") != form:
                 raise refused(f"{path}: not a {what} saved by specformer ({form}).")
+            whole = None if mapped else load(path.read_bytes())
             kept = list(file.keys()) if names is None else names
-            tensors = {name: file.get_tensor(name) for name in kept}
-    except (SafetensorError, OSError, ValueError) as error:
+            tensors = {
+                name: file.get_tensor(name) if whole is None else whole[name] for name in kept
+            }
+    except (SafetensorError, OSError, LookupError, RuntimeError, ValueError) as error:
         raise refused(f"{path}: damaged {what} ({error}).") from error
     words = {key: value for key, value in header.items() if key not in _OURS}
     if verify and header.get("checksum") != checksum(tensors, _joined(words) + beside):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
 from specformer.files.atomic import write_text
 
+Record = TypeVar("Record")
+#: What code that trusts a document raises where it has another shape.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 #: No file of ours comes near these; what does would take all memory, or end in a traceback.
 _DEPTH, _DIGITS = 50, 100
 _YAML_BYTES, _JSON_BYTES = 2**20, 2**28
@@ -39,6 +42,31 @@ def parse_json(text: str) -> Any:
         raise _too_deep() from None
 
 
+def parse_record(kind: type[Record], text: str) -> Record:
+    """A data class whose fields are text and numbers, from JSON; ``ValueError`` of anything else.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Reading:
+        ...     seconds: float
+        >>> parse_record(Reading, '{"seconds": "3"}')
+        Traceback (most recent call last):
+        ValueError: seconds is '3'
+    """
+    found, kinds = parse_json(text), get_type_hints(kind)
+    if not isinstance(found, dict):
+        raise ValueError("it is not an object")
+    for name, value in found.items():
+        expected = (int, float) if kinds.get(name) is float else kinds.get(name, ())
+        if isinstance(value, bool) or not isinstance(value, expected):
+            raise ValueError(f"{name[:50]} is {str(value)[:50]!r}")
+    try:
+        return kind(**found)
+    except TypeError as error:  # a field is missing
+        raise ValueError(str(error)) from None
+
+
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds; ``ValueError`` says in a few words what is wrong with it."""
     return parse_yaml(_text(path, _YAML_BYTES))
@@ -57,7 +85,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: it has aliases (*a); write their values out
     """
     try:
-        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one)
+        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one) # nosec B506
     except RecursionError:
         raise _too_deep() from None
     except yaml.YAMLError as error:

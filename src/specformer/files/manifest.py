@@ -9,6 +9,7 @@ from typing import Literal
 
 from specformer.files.atomic import write_json
 from specformer.files.documents import read_json
+from specformer.files.sealed import sealed, unsealed
 
 #: What became of a file that a manifest names.
 State = Literal["intact", "altered", "missing"]
@@ -40,12 +41,12 @@ class Manifest:
             else hashlib.sha256(content).hexdigest()
             for name, content in files.items()
         }
-        write_json(self.path, {"sha256": sums})
+        write_json(self.path, sealed({"sha256": sums}))
 
     def sums(self) -> dict[str, str]:
         """Checksums by name, none where there is no manifest; ``ValueError`` if it is damaged."""
         try:
-            content = read_json(self.path)
+            content = unsealed(read_json(self.path))
         except FileNotFoundError:
             return {}
         sums = content.get("sha256") if isinstance(content, dict) else None

@@ -1,10 +1,11 @@
 """Reading and checking graphs, and the normalised Laplacian. NumPy and SciPy only."""
 
+from specformer.graphs.columns import Columns
 from specformer.graphs.convert import as_adjacency, as_graph
 from specformer.graphs.formats.csv_folder import read_csv_folder
 from specformer.graphs.formats.graph_set_npz import read_graph_set, write_graph_set
 from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
-from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs.formats.molecule_table import read_molecules
 from specformer.graphs.formats.npz_file import read_npz, write_npz
 from specformer.graphs.formats.read import read_graph
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, read_smiles
@@ -15,6 +16,7 @@ from specformer.graphs.ring_search import RingSet, find_rings
 
 __all__ = [
     "BadMolecule",
+    "Columns",
     "Graph",
     "GraphSet",
     "Molecules",
@@ -28,7 +30,7 @@ __all__ = [
     "read_csv_folder",
     "read_graph",
     "read_graph_set",
-    "read_molecule_csv",
+    "read_molecules",
     "read_npz",
     "read_smiles",
     "write_graph_set",

@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from specformer.errors import GraphError
+from specformer.files.host_memory import free_bytes, gib
 from specformer.graphs.tensors import as_host, as_scipy
 
+#: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal.
+#: Reading alone was measured at 34 and 102.
+_NODE_BYTES, _EDGE_BYTES = 100, 150
+#: So much is not worth asking the system for.
+_ALWAYS = 2**26
 _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
 
 
@@ -62,6 +68,22 @@ def refuse(
     first = np.unravel_index(bad.argmax(), bad.shape)
     where = first if coordinates is None else [axis[first] for axis in coordinates]
     raise GraphError(f"{name}[{', '.join(map(str, where))}] is {values[first]}, {rule}")
+
+
+def check_room(nodes: int, edges: int) -> None:
+    """Refuse a graph, or many in one, that memory does not hold: a file may claim any number.
+
+    Example:
+        >>> check_room(10**12, 5)
+        Traceback (most recent call last):
+        specformer.errors.GraphError: 1,000,000,000,000 nodes need about 93132.3 GiB of memory, ...
+    """
+    need = nodes * _NODE_BYTES + edges * _EDGE_BYTES
+    if need > _ALWAYS and need > (free := free_bytes()):
+        raise GraphError(
+            f"{nodes:,} nodes need about {gib(need)} of memory, {gib(free)} are free; number nodes "
+            "from 0 on, without gaps"
+        )
 
 
 def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
@@ -143,18 +165,42 @@ def check_features(
     return dense
 
 
-def check_labels(y: Any, num_nodes: int, class_names: tuple[str, ...] | None) -> NDArray[np.int64]:
-    """Return class numbers [n] as int64; -1 means no label, and [n, 1] is taken for [n]."""
-    labels = as_array(y, "y", of="integers")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.shape != (num_nodes,):
-        raise GraphError(f"y must have shape [{num_nodes}], not {_shape(labels)}")
-    refuse(labels < -1, labels, "y", "but classes are 0, 1, …, and -1 means no label")
-    if class_names is not None:
-        rule = f"but there are {len(class_names)} class_names"
-        refuse(labels >= len(class_names), labels, "y", rule)
-    return labels.astype(np.int64)
+def check_labels(
+    y: Any, num_nodes: int, names: tuple[str, ...] | None
+) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Return classes [n] as int64, or several labels or numbers [n, targets] as float32.
+
+    Integers [n] or [n, 1] are classes, and -1 is no label. All else is targets: floats, and several
+    columns of integers; NaN is an unknown one, as is -1 among integers of 0 and 1.
+    """
+    labels = as_array(y, "y")
+    if labels.ndim not in (1, 2) or len(labels) != num_nodes or 0 in labels.shape[1:]:
+        raise GraphError(
+            f"y must have shape [{num_nodes}] or [{num_nodes}, targets], not {_shape(labels)}"
+        )
+    if labels.dtype.kind == "f" or (labels.ndim == 2 and labels.shape[1] > 1):
+        return _targets(labels.reshape(num_nodes, -1), names)
+    labels = labels.reshape(num_nodes).astype(np.int64)
+    refuse(
+        labels < -1,
+        labels,
+        "y",
+        "but classes are 0, 1, …, and -1 means no label; numbers to predict are floats",
+    )
+    if names is not None:
+        refuse(labels >= len(names), labels, "y", f"but there are {len(names)} class_names")
+    return labels
+
+
+def _targets(values: NDArray[Any], names: tuple[str, ...] | None) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        targets = values.astype(np.float32)
+    refuse(np.isinf(targets), values, "y", "but targets must be finite in float32, or NaN")
+    if values.dtype.kind != "f" and np.isin(values, (-1, 0, 1)).all():
+        targets[values == -1] = np.nan
+    if names is not None and len(names) != targets.shape[1]:
+        raise GraphError(f"y has {targets.shape[1]} columns, but class_names has {len(names)}")
+    return targets
 
 
 def check_mask(mask: Any, name: str, num_nodes: int) -> NDArray[np.bool_]:

@@ -108,7 +108,8 @@ def _is_edge_index(source: Any) -> bool:
     return isinstance(source, list | tuple) or hasattr(source, "__array__")
 
 
-def _is_networkx(source: Any) -> bool:
+def is_networkx(source: Any) -> bool:
+    """Whether this is a NetworkX graph, known without importing NetworkX."""
     return all(hasattr(source, name) for name in ("nodes", "edges", "is_multigraph"))
 
 
@@ -120,7 +121,7 @@ def _from_whole(source: Any) -> Graph:
         return read_graph(source)
     if issparse(source):
         return Graph(symmetrised(source))
-    if _is_networkx(source):
+    if is_networkx(source):
         return _from_networkx(source)
     raise GraphError(
         f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "

@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from specformer.errors import GraphError
-from specformer.graphs.checks import as_array, check_weights, refuse
-
-#: More nodes than any machine holds: 8 TiB for the starts of their rows alone.
-_TOO_MANY = 2**40
+from specformer.graphs.checks import as_array, check_room, check_weights, refuse
 
 
 def adjacency_from_edges(
@@ -44,18 +41,14 @@ def adjacency_from_edges(
         hint = "; transpose a list of pairs" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}{hint}")
     n = _count_nodes(edges, num_nodes)
-    if n > _TOO_MANY:
-        raise _no_room(n, edges)
+    check_room(n, edges.shape[1])
     refuse((edges < 0) | (edges >= n), edges, "edge_index", f"outside 0..{n - 1}")
     if edge_weight is None:
         weight: NDArray[Any] = np.ones(edges.shape[1], dtype=np.bool_)
     else:
         weight = _check_edge_weight(edge_weight, edges.shape[1])
     source, target = edges.astype(np.int64)
-    try:
-        return symmetrised(coo_array((weight, (source, target)), shape=(n, n)))
-    except MemoryError:
-        raise _no_room(n, edges) from None
+    return symmetrised(coo_array((weight, (source, target)), shape=(n, n)))
 
 
 def symmetrised(matrix: Any) -> csr_array[np.float64]:
@@ -94,12 +87,6 @@ def _count_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
     if n == 0:
         raise GraphError("the graph has no nodes")
     return n
-
-
-def _no_room(n: int, edges: NDArray[Any]) -> GraphError:
-    named = edges.size and int(edges.max()) == n - 1
-    hint = f"; edge_index names node {n - 1}: number nodes from 0 on, without gaps" if named else ""
-    return GraphError(f"a graph of {n:,} nodes does not fit into memory{hint}")
 
 
 def _check_edge_weight(edge_weight: Any, num_edges: int) -> NDArray[np.float64]:

@@ -35,13 +35,14 @@ class Graph:
             not stored.
         x: node features [n, features], float32, dense or CSR; NaN in a dense array is a missing
             value.
-        y: class of each node [n], int64; -1 is no label.
+        y: class of each node [n], int64; -1 is no label. Or, of each node, several labels of 0 and
+            1, or numbers [n, targets], float32; NaN is an unknown one.
         train_mask: nodes to learn from [n, splits]; given as [n] it is one split, and one split
             goes with each of the other masks' splits.
         val_mask: nodes to choose a model by [n, splits].
         test_mask: nodes to report on [n, splits].
         node_ids: the nodes' names in their source.
-        class_names: the name of class 0, 1, ….
+        class_names: the name of class 0, 1, …; of several labels or numbers, that of each.
         feature_names: the name of each column of ``x``.
         name: what to call the graph in reports.
         feature_words: by name, the words that a column's numbers 0, 1, … stand for, of columns that
@@ -55,7 +56,7 @@ class Graph:
 
     adjacency: csr_array[np.float64]
     x: NDArray[np.float32] | csr_array[np.float32] | None = None
-    y: NDArray[np.int64] | None = None
+    y: NDArray[np.int64] | NDArray[np.float32] | None = None
     train_mask: NDArray[np.bool_] | None = None
     val_mask: NDArray[np.bool_] | None = None
     test_mask: NDArray[np.bool_] | None = None
@@ -106,10 +107,29 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes: of ``class_names``, else one more than the largest label."""
+        """Number of classes: of ``class_names``, else one more than the largest label.
+
+        0 where nodes have no classes, but several labels or numbers.
+        """
+        if self.num_targets:
+            return 0
         if self.class_names is not None:
             return len(self.class_names)
         return 0 if self.y is None else int(self.y.max()) + 1
+
+    @property
+    def num_targets(self) -> int:
+        """Number of labels or numbers that each node has beside the others; 0 of classes."""
+        return 0 if self.y is None or self.y.ndim == 1 else int(self.y.shape[1])
+
+    @property
+    def is_labelled(self) -> NDArray[np.bool_]:
+        """Which nodes [n] have a class, or at least one known target."""
+        if self.y is None:
+            return np.zeros(self.num_nodes, dtype=np.bool_)
+        if self.y.ndim == 1:
+            return self.y >= 0
+        return ~np.asarray(np.isnan(self.y).all(axis=1))
 
     @property
     def num_splits(self) -> int:
@@ -141,6 +161,7 @@ class Graph:
             "weighted": self.is_weighted,
             "features": self.num_features,
             "classes": self.num_classes,
+            "targets": self.num_targets,
             "splits": self.num_splits,
         }
         shown = always | {key: value for key, value in known.items() if value}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from specformer.errors import GraphError
-from specformer.graphs.checks import as_array, check_features, check_names, refuse
+from specformer.graphs.checks import as_array, check_features, check_names, check_room, refuse
 from specformer.graphs.fingerprint import fingerprint
 from specformer.graphs.flat_arrays import ragged, starts
 
@@ -68,6 +68,10 @@ class GraphSet:
         put = partial(object.__setattr__, self)
         put("num_nodes", _counts(self.num_nodes, "num_nodes", None, least=1))
         put("num_edges", _counts(self.num_edges, "num_edges", len(self), least=0))
+        # As floats: whole numbers of 64 bits would overflow where a file claims enough.
+        check_room(
+            *(int(count.sum(dtype=np.float64)) for count in (self.num_nodes, self.num_edges))
+        )
         put("edge_index", _edges(self.edge_index, self.num_nodes, self.num_edges))
         total_nodes, total_edges = int(self.num_nodes.sum()), int(self.num_edges.sum())
         put("node_feat", _categories(self.node_feat, "node_feat", total_nodes))

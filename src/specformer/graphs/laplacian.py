@@ -44,8 +44,6 @@ def normalised_laplacian(
         >>> normalised_laplacian(star, isolated="zero").diagonal()
         array([1., 1., 1., 0.])
     """
-    if isolated not in ("one", "zero"):
-        raise ConfigError(f"isolated must be 'one' or 'zero', not {isolated!r}")
     adjacency = graph.adjacency if isinstance(graph, Graph) else check_adjacency(graph)
     return laplacian_of(adjacency, isolated)
 
@@ -53,10 +51,13 @@ def normalised_laplacian(
 def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_array[np.float64]:
     """Return the Laplacian of an adjacency matrix that needs no check.
 
+    Weights may be negative: degrees are then sums of their sizes, and L is the signed Laplacian.
     The Laplacians of many graphs are the diagonal blocks of that of
     :meth:`~specformer.graphs.GraphSet.joined`.
     """
-    degree: NDArray[np.float64] = adjacency.sum(axis=1)
+    if isolated not in ("one", "zero"):
+        raise ConfigError(f"isolated must be 'one' or 'zero', not {isolated!r}")
+    degree: NDArray[np.float64] = abs(adjacency).sum(axis=1)
     diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
     return csr_array(diags_array(diagonal) - normalised_adjacency(adjacency))
 
@@ -71,7 +72,7 @@ def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float
     """
     scaled = adjacency.tocoo()
     row, column = scaled.coords
-    root = np.sqrt(adjacency.sum(axis=1))
+    root = np.sqrt(abs(adjacency).sum(axis=1))
     # One product of roots, not two scalings one after the other: symmetric to the last bit.
     product = root[row] * root[column]
     small = np.flatnonzero(product < _SMALL)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from specformer.kernels.first_order import first_order
+from specformer.kernels.lazy_property import lazy_property
 
 #: Adds a tensor up over all workers that share a batch, in place.
 Across = Callable[[Tensor], Tensor]
@@ -33,17 +33,17 @@ class CountedRows:
         """From a mask ``[tokens]``, true for rows that count."""
         return cls(mask.to(dtype).unsqueeze(-1), mask.sum().to(dtype))
 
-    @cached_property
+    @lazy_property
     def sample(self) -> Sample:
         """How running averages take the statistics of these rows."""
         return Sample.of(self.number)
 
-    @cached_property
+    @lazy_property
     def ratio(self) -> Tensor:
         """``[]`` all rows over those that count."""
         return len(self.share) / self.number.clamp_min(1.0)
 
-    @cached_property
+    @lazy_property
     def surplus(self) -> Tensor:
         """``[]`` the ratio less one."""
         return self.ratio - 1.0

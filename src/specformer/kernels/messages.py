@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.kernels import usable
 from specformer.kernels.first_order import first_order
-from specformer.kernels.segments import Segments, segment_softmax, widened
+from specformer.kernels.segments import Segments, segment_softmax, segment_sum, widened
 
 #: Most kinds of bonds that the kernels support: they hold a sum per kind.
 _MOST_KINDS = 128
@@ -41,6 +41,14 @@ class Pairs(Protocol):
         """Where pairs lie."""
 
     @property
+    def is_measured(self) -> bool:
+        """Whether hardly any two bonds are alike."""
+
+    @property
+    def source(self) -> Tensor:
+        """The source of every pair."""
+
+    @property
     def by_message(self) -> Segments:
         """Pairs by source and kind of bond."""
 
@@ -57,7 +65,7 @@ class Logits(NamedTuple):
 
 def softmax_over_sources(values: Tensor, pairs: Pairs) -> Tensor | Logits:
     """Shares ``[P, channels]`` that add up to one over the sources of each target."""
-    if pairs.kinds <= _MOST_KINDS and usable("softmax_sum", values):
+    if usable("softmax_sum", values) and pairs.kinds <= _MOST_KINDS:
         return Logits(values)
     return segment_softmax(values, pairs.by_target)
 
@@ -70,8 +78,8 @@ def message_sum(
     .. math::
         y_i = \sum_j S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b)
 
-    Bonds are of few kinds, so W h is computed for every node, W e for every kind, and a message for
-    every node and kind: never one for every pair.
+    Bonds are mostly of few kinds, so W h is computed for every node, W e for every kind, and a
+    message for every node and kind; one for every pair only where they are measured.
 
     Shapes: nodes ``[N, channels]`` (h), bonds ``[kinds, channels]`` (e), weights ``[P, channels]``
     (S), output as nodes.
@@ -79,18 +87,16 @@ def message_sum(
     given = weights.values if isinstance(weights, Logits) else weights
     fused = isinstance(weights, Logits) or usable("pair_sum", nodes, given)
     if not fused or pairs.kinds > _MOST_KINDS:
+        if pairs.is_measured:
+            return segment_sum(_pair_messages(nodes, bonds, linear, pairs) * given, pairs.by_target)
         messages = _every_message(nodes, bonds, linear)
         return filtered_sum(messages, given, pairs.by_message, pairs.by_target)
     # The bias goes to the kinds: its gradient is then a sum over few rows.
     node = nn.functional.linear(nodes, linear.weight)
     kind = nn.functional.linear(bonds, linear.weight, linear.bias)
-    if isinstance(weights, Logits):
-        from specformer.kernels.triton.pairs.softmax_sum import softmax_sum
-
-        return softmax_sum(node, kind, given, pairs.pair_index)
     from specformer.kernels.triton.pairs.pair_sum import pair_sum
 
-    return pair_sum(node, kind, given, pairs.pair_index)
+    return pair_sum(node, kind, given, pairs.pair_index, softmax=isinstance(weights, Logits))
 
 
 def _every_message(nodes: Tensor, bonds: Tensor, linear: nn.Linear) -> Tensor:
@@ -98,6 +104,13 @@ def _every_message(nodes: Tensor, bonds: Tensor, linear: nn.Linear) -> Tensor:
     of_nodes = widened(linear(nodes)).unsqueeze(1)
     of_bonds = widened(nn.functional.linear(bonds, linear.weight))
     return nn.functional.gelu(of_nodes + of_bonds).flatten(0, 1)
+
+
+def _pair_messages(nodes: Tensor, bonds: Tensor, linear: nn.Linear, pairs: Pairs) -> Tensor:
+    """What every pair's source sends, ``[P, channels]``."""
+    of_nodes = widened(linear(nodes)).index_select(0, pairs.source)
+    of_bonds = widened(nn.functional.linear(bonds, linear.weight))
+    return nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.pair_index.bond))
 
 
 def filtered_sum(

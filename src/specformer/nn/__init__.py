@@ -1,6 +1,6 @@
 """Neural building blocks: tensors and spectra in, tensors out."""
 
-from specformer.nn.conv.node_conv import SpectralConv
+from specformer.nn.conv.spectral_conv import SpectralConv
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.encoding import EigenvalueEncoding
 from specformer.nn.graph_model import GraphSpecformer

@@ -3,13 +3,13 @@ r"""Specformer for many small graphs with features of nodes and bonds: molecules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.kernels.weighted_attention import FlatSpectra
-from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
+from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.conv.graph_bases import BasesNorm, GraphBases, Normalisation
 from specformer.nn.conv.graph_conv import GraphConv
 from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
@@ -24,7 +24,11 @@ from specformer.nn.layers.reset import reset_parts
 from specformer.nn.model_checks import check_graph_model
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import Pretrained, given
-from specformer.spectrum.many.packed_graphs import PackedGraphs, check_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.spectrum.many.pyg_batch import as_packed
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 class GraphSpecformer(Pretrained):
@@ -45,11 +49,12 @@ class GraphSpecformer(Pretrained):
         bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
             filters, in the convolutions (:class:`GraphConv`) and on the bases.
-        in_channels: how many numbers a node has beside its categories.
+        in_channels, edge_dim: how many numbers a node and an edge have beside their categories.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
             projections, biases zero; None for PyTorch's own.
 
-    Shapes: a batch of B graphs; output ``[B, out_channels]``.
+    Shapes: B graphs, a PyG ``Batch`` whose graphs have gone through :class:`specformer.AddSpectrum`
+    or packed graphs; output ``[B, out_channels]``.
 
     Example:
         >>> model = GraphSpecformer([28], [4], hidden_channels=16, out_channels=1, num_heads=2)
@@ -80,6 +85,7 @@ class GraphSpecformer(Pretrained):
         feature_dropout: float = 0.0,
         propagation_dropout: float = 0.0,
         in_channels: int = 0,
+        edge_dim: int = 0,
         init_std: float | None = None,
     ) -> None:
         super().__init__()
@@ -89,7 +95,7 @@ class GraphSpecformer(Pretrained):
         check_graph_model(self.config)
         self.pooling = pooling
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
-        self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
+        self.bonds = EdgeEmbedding(edge_cardinalities, hidden_channels, edge_dim)
         self.filters = model_filters(self.config)
         self.bases = nn.ModuleList(
             GraphBases(
@@ -113,11 +119,11 @@ class GraphSpecformer(Pretrained):
         reset_parts(self)
         draw_normal(self, self.config["init_std"])
 
-    def forward(self, batch: PackedGraphs) -> Tensor:
-        check_packed(batch)
+    def forward(self, batch: PackedGraphs | Data) -> Tensor:
+        batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch)
         pairs = GraphPairs(batch, self.readout.weight.dtype)
         entries = [basis_entries(response, pairs) for response in self._responses(pairs.spectra)]
-        nodes, bonds = self.atoms(batch), self.bonds(batch.bond_table)
+        nodes, bonds = self.atoms(batch), self.bonds(batch)
         for layer, conv in enumerate(self.convs):
             if layer < len(self.bases):
                 bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
@@ -125,13 +131,12 @@ class GraphSpecformer(Pretrained):
         with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
             return cast(Tensor, self.readout(pool(nodes, pairs.by_graph, self.pooling)))
 
-    def responses(self, batch: PackedGraphs) -> list[Tensor]:
+    def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.
 
         Those beyond a graph's size mean nothing.
         """
-        check_packed(batch)
-        return self._responses(GraphPairs(batch, self.readout.weight.dtype).tokens)
+        return self._responses(GraphPairs(as_packed(batch), self.readout.weight.dtype).tokens)
 
     def _responses(self, tokens: EigenvalueSet) -> list[Tensor]:
         filters = [cast(SpectralFilter, filt) for filt in self.filters]

@@ -2,6 +2,7 @@ r"""What a node model can tell about its filters: responses, attention, errors, 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import cast
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.conv.bases import LinearBases
-from specformer.nn.conv.node_conv import SpectralConv
+from specformer.nn.conv.node_conv import NodeConv
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.condensation import condensed_attention
 from specformer.nn.initialise import draw_normal
@@ -32,8 +33,9 @@ class Inspected(Pretrained):
         reset_parts(self)
         draw_normal(self, self.config["init_std"])
 
+    @abstractmethod
     def responses(self, spectrum: AnySpectrum, landmarks: Keys | None = None) -> list[Tensor]:
-        raise NotImplementedError
+        """New eigenvalues ``[..., q, heads]`` of every filter."""
 
     @property
     def is_linear_filter(self) -> bool:
@@ -51,12 +53,12 @@ class Inspected(Pretrained):
         """
         if self.config["space"] != "input" or self.config["bases"] != "linear":
             return False
-        one_filter = all(cast(SpectralConv, conv).is_filter for conv in self.convs)
+        one_filter = all(cast(NodeConv, conv).is_filter for conv in self.convs)
         return len(self.convs) == 1 or (one_filter and not self.config["propagation_dropout"])
 
     def filter_parameters(self) -> list[nn.Parameter]:
         """The parameters of filters and bases: all but those of the feature maps."""
-        bases = [cast(SpectralConv, conv).bases for conv in self.convs]
+        bases = [cast(NodeConv, conv).bases for conv in self.convs]
         return list(nn.ModuleList([*self.filters, *bases]).parameters())
 
     @torch.no_grad()

@@ -66,11 +66,13 @@ def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
 
 def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
     """The spectrum, if it has eigenvectors and if entry-wise bases of that width fit."""
-    if not isinstance(spectrum, Spectrum):
-        raise ConfigError("bases='ffn' needs eigenvectors; decompose the graph.")
+    if not isinstance(spectrum, Spectrum) or spectrum.eigenvectors.is_complex():
+        raise ConfigError(
+            "bases='ffn' needs real eigenvectors; decompose the graph, without charge."
+        )
     n = spectrum.num_nodes
     entries = n * n * channels
-    if entries > ENTRY_LIMIT:
+    if not torch.compiler.is_compiling() and entries > ENTRY_LIMIT:
         raise ConfigError(
             f"bases='ffn' would hold {entries * 4 / 2**30:.1f} GiB for {n:,} nodes and "
             f"{channels} channels; use bases='linear'."
@@ -87,6 +89,22 @@ def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any
     check_std(config)
 
 
+#: What each form of the node model has no use for, and the only value it then may have.
+_IDLE: dict[str, dict[str, Any]] = {
+    "paper": {"local": True},
+    "deep": {
+        "space": "output",
+        "feature_layers": 2,
+        "second_dropout": "inside",
+        "bases": "linear",
+        "transform": False,
+        "activation": None,
+        "residual": False,
+        "bias": True,
+    },
+}
+
+
 def check_node_model(config: Mapping[str, Any]) -> None:
     """Refuse arguments of :class:`specformer.Specformer` that none of its parts would refuse."""
     if config["bases"] not in ("linear", "ffn"):
@@ -97,10 +115,20 @@ def check_node_model(config: Mapping[str, Any]) -> None:
         "transform",
         "residual",
         "bias",
+        "local",
+        form=("paper", "deep"),
         space=("output", "hidden", "input"),
         feature_layers=(1, 2),
         second_dropout=("inside", "after"),
     )
+    if (idle := idle_argument(config)) is not None:
+        raise ConfigError(f"{idle}={config[idle]!r} does not apply to form={config['form']!r}.")
+
+
+def idle_argument(config: Mapping[str, Any]) -> str | None:
+    """An argument of the node model that its form has no use for, or None."""
+    known = ((name, only) for name, only in _IDLE[config["form"]].items() if name in config)
+    return next((name for name, only in known if config[name] != only), None)
 
 
 def check_graph_model(config: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-r"""Specformer for single graphs: node classification, node regression, filter learning."""
+r"""Specformer for single graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from specformer.nn.pretrained import given
 from specformer.spectrum import AnySpectrum, Keys
 
 Sharing = Literal["small", "medium", "large"]
-Space = Literal["output", "hidden", "input"]
 
 
 class Specformer(Inspected):
@@ -35,20 +34,20 @@ class Specformer(Inspected):
         num_layers, num_heads, num_blocks: convolutions, bases M per filter, Transformer depth.
         sharing: ``"small"``: one filter and one set of basis weights for all layers; ``"medium"``:
             one filter, basis weights per layer; ``"large"``: both per layer.
+        form: ``"paper"``, or ``"deep"``: :class:`~specformer.nn.conv.residual_block.ResidualBlock`
+            around the same filters, with batch norm unless ``norm`` says otherwise.
+        local: whether blocks of the deep form also take a step to the neighbours.
         space: where convolutions act. ``"output"``: after a two-layer feature network (the paper's
             small graphs); ``"hidden"``: between two linear maps (its large ones); ``"input"``: on
             the features, before the network (:attr:`takes_batches`).
         feature_layers: depth of the feature network outside ``"hidden"`` space; 1 makes it linear.
-        second_dropout: where ``feature_dropout`` acts a second time in ``"output"`` space:
-            ``"inside"`` the feature network, between its layers, or ``"after"`` it.
+        second_dropout: ``"inside"`` the feature network or ``"after"`` it, in ``"output"`` space.
         decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
         bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.conv.bases`.
-        transform, norm, activation, residual: see :class:`SpectralConv`.
-        bias: biases in the feature maps. Without them, and without norm and activation,
-            ``space="hidden"`` is a linear filter of its input (:meth:`linear_response`).
+        transform, norm, activation, residual: see :class:`NodeConv`.
+        bias: biases in the feature maps; without them see :meth:`linear_response`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
-        init_std: standard deviation of all linear weights but attention's projections, biases
-            zero; None for PyTorch's own.
+        init_std: of linear weights but attention's projections; None for PyTorch's own.
 
     Shapes: x ``[..., n, in]`` (a tensor or :class:`SparseFeatures`), output ``[..., n, out]``.
 
@@ -68,8 +67,10 @@ class Specformer(Inspected):
         num_heads: int = 4,
         sharing: Sharing = "medium",
         *,
+        form: Literal["paper", "deep"] = "paper",
+        local: bool = True,
         num_blocks: int = 1,
-        space: Space = "output",
+        space: Literal["output", "hidden", "input"] = "output",
         feature_layers: Literal[1, 2] = 2,
         second_dropout: Literal["inside", "after"] = "inside",
         decoder: DecoderKind = "joint",
@@ -90,9 +91,10 @@ class Specformer(Inspected):
         super().__init__()
         self.config = given(locals())
         check_node_model(self.config)
+        self.space = space = "hidden" if form == "deep" else space
         channels = {"output": out_channels, "hidden": hidden_channels, "input": in_channels}[space]
-        self.space = space
         self.feature_dropout = nn.Dropout(feature_dropout)
+        self.last_dropout = nn.Dropout(0.0 if form == "deep" else feature_dropout)
         self.drops_after = space == "output" and second_dropout == "after"
         self.is_direct = space != "hidden" and feature_layers == 1
         self.lift = Linear(in_channels, out_channels if self.is_direct else hidden_channels, bias)
@@ -114,7 +116,7 @@ class Specformer(Inspected):
             lambda: self.responses(spectrum, landmarks), lambda: self.mapped(x), x.device
         )
         hidden = convolve(self.convs, hidden, responses, spectrum)
-        return self.readout(self.feature_dropout(hidden)) if self.space == "hidden" else hidden
+        return self.readout(self.last_dropout(hidden)) if self.space == "hidden" else hidden
 
     def mapped(self, x: Tensor | SparseFeatures) -> Tensor:
         """The feature network; in ``"hidden"`` space its first map alone."""

@@ -1,4 +1,4 @@
-r"""Models on disk: a folder with ``config.json`` and ``model.safetensors``."""
+r"""Models on disk: a folder with ``config.json``, ``model.safetensors`` and ``README.md``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, RunError
-from specformer.files import write_json
+from specformer.files import write_json, write_text
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import read_json
+from specformer.nn.model_card import model_card
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+CARD = "README.md"
 _FORMAT = "pt"  # as others who write models as safetensors call it
 
 #: What the last layer's weights are called in models that have one by itself.
@@ -38,7 +40,9 @@ class Pretrained(nn.Module):
     retired: ClassVar[Mapping[str, Any]] = {"filter_activation": None}
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write configuration and weights into ``folder``, each file atomically.
+        """Write configuration, weights and a model card into ``folder``, each file atomically.
+
+        The layout is that of the Hugging Face hub. A card that is there already stays as it is.
 
         A subclass with arguments of its own adds them to ``self.config``; where it does not, it
         is refused, as it could not be built again.
@@ -53,6 +57,8 @@ class Pretrained(nn.Module):
         }
         write_tensors(folder / WEIGHTS, state, _FORMAT, beside=_canonical(config))
         write_json(folder / CONFIG, config)
+        if not (folder / CARD).exists():
+            write_text(folder / CARD, model_card(self, config))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **changes: Any) -> Self:
@@ -76,7 +82,12 @@ class Pretrained(nn.Module):
         if saved != cls.__name__:
             raise RunError(f"{folder}: holds a {saved}, not a {cls.__name__}.")
         state, _ = read_tensors(
-            folder / WEIGHTS, "model", _FORMAT, refused=RunError, beside=_canonical(config)
+            folder / WEIGHTS,
+            "model",
+            _FORMAT,
+            refused=RunError,
+            beside=_canonical(config),
+            mapped=False,
         )
         try:
             model = _filled(cls(**arguments(config, cls.retired)), state)

@@ -9,7 +9,7 @@ import numpy as np
 
 from specformer.datasets import csbm, make_splits, photographs
 from specformer.spectrum import decompose
-from specformer.tasks.nodes.fit import classify_nodes
+from specformer.tasks.nodes.fit import learn_nodes
 from specformer.tasks.nodes.recipe import NodeRecipe
 from specformer.tasks.nodes.work import NodeWork, node_spectrum
 from specformer.tasks.recipes.book import shipped
@@ -31,11 +31,12 @@ def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.
     recipe = build(NodeRecipe, nodes["recipe"], "demo.yaml: nodes: recipe")
     for homophily in nodes["homophily"]:
         graph = csbm(homophily, num_nodes=nodes["num_nodes"], seed=seed)
-        splits = make_splits(graph, recipe.split, nodes["splits"], seed)
+        own = recipe.settled(graph)
+        splits = make_splits(graph, own.split, nodes["splits"], seed)
         spectrum = node_spectrum(graph, recipe, place.device, cache=None)
         spectra.append({"name": graph.name, **spectrum.summary()})
         for model in nodes["models"]:
-            outcome = classify_nodes(NodeWork(graph, splits, model, recipe, seed, spectrum), place)
+            outcome = learn_nodes(NodeWork(graph, splits, model, own, seed, spectrum), place)
             rows.append(outcome.row)
             arrays |= outcome.arrays
     result = {

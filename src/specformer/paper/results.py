@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import specformer
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
-from specformer.files.documents import read_json
+from specformer.files.documents import MALFORMED, read_json
+from specformer.files.sealed import sealed, unsealed
 from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
 from specformer.paper.timing import bench_tables
@@ -61,29 +63,36 @@ def results_folder(explicit: str | Path | None = None) -> Path:
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every recorded entry with its path, in the order of their names."""
+    """Every recorded entry with its path, in the order of their names; altered ones are refused."""
     for path in sorted(folder.rglob("*.json")):
         try:
-            yield path, read_json(path)
+            yield path, unsealed(read_json(path))
         except ValueError as error:
-            raise RunError(f"{path}: damaged ({error}).") from error
+            raise RunError(
+                f"{path}: damaged ({error}); `specformer results add` records a run again."
+            ) from error
 
 
 def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
     """All recorded rows of one table, in the paper's order of models."""
-    found = []
-    for path, entry in entries(folder / f"table-{table}"):
-        problems = _problems(entry)
-        if problems:
-            raise RunError(f"{path}: {problems[0]}.")
-        found.append(entry)
-    return sorted((row for entry in latest(found) for row in entry["rows"]), key=paper_order)
+    found = latest(_valid_entries(folder / f"table-{table}"))
+    return sorted((row for entry in found for row in entry["rows"]), key=paper_order)
 
 
 def recorded_bench(folder: Path, suite: str) -> list[dict[str, Any]]:
     """What is recorded of one suite of benchmarks, every case once."""
-    found = [entry for _, entry in entries(folder / "bench") if entry.get("suite") == suite]
-    return bench_tables.newest_cases(found)
+    found = _valid_entries(folder / "bench")
+    return bench_tables.newest_cases([entry for entry in found if entry["suite"] == suite])
+
+
+def _valid_entries(folder: Path) -> list[dict[str, Any]]:
+    """Entries that tables can be made of; the first that is none is refused."""
+    found = []
+    for path, entry in entries(folder):
+        if problems := _problems(entry):
+            raise RunError(f"{path}: {problems[0]}.")
+        found.append(entry)
+    return found
 
 
 def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -142,7 +151,7 @@ def add(
     path = folder / f"table-{entry['table']}" / f"{name}.json"
     if path.exists() and not replace:
         raise RunError(f"{path}: recorded before; take another --name, or --replace it.")
-    write_json(path, entry)
+    write_json(path, sealed(entry))
     return path
 
 
@@ -198,7 +207,7 @@ def rendered(text: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"].removesuffix("-beyond").removesuffix("-brief")
-        found = [entry for _, entry in entries(folder / name)]
+        found = _valid_entries(folder / name)
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
         if found[0].get("schema") == bench_tables.SCHEMA:
@@ -219,7 +228,7 @@ def _documents(folder: Path) -> list[Path]:
 def _problems(entry: Any) -> list[str]:
     if not isinstance(entry, dict):
         return [f"an entry should be an object, not {entry!r}"]
-    problems = []
+    problems: list[str] = []
     bench = entry.get("schema") == bench_tables.SCHEMA
     for key, kind in (_BENCH_KEYS if bench else _ENTRY_KEYS).items():
         accepted = (int, float) if kind is float else kind
@@ -230,12 +239,24 @@ def _problems(entry: Any) -> list[str]:
     rows = entry.get("rows")
     if rows == []:
         problems.append("rows is empty")
-    if bench:
-        return problems
-    for number, row in enumerate(rows if isinstance(rows, list) else []):
+    for number, row in enumerate(rows if isinstance(rows, list) and not bench else []):
         missing = [key for key in _ROW_KEYS if not isinstance(row, dict) or key not in row]
         if missing:
             problems.append(f"row {number} lacks {', '.join(missing)}")
         elif not isinstance(row["mean"], int | float) or not math.isfinite(row["mean"]):
             problems.append(f"row {number}: mean is {row['mean']!r}")
-    return problems
+    return problems or _unshown(entry, bench)
+
+
+def _unshown(entry: dict[str, Any], bench: bool) -> list[str]:
+    """What keeps an entry from being a table: a figure that is missing, or is none."""
+    try:
+        if bench:
+            bench_tables.bench_markdown([entry])
+        else:
+            for beyond in (False, True):
+                with suppress(ConfigError):  # none of its rows is of this half
+                    markdown_table([entry], beyond=beyond)
+    except MALFORMED as error:
+        return [f"no table can be made of it ({type(error).__name__}: {error})"]
+    return []

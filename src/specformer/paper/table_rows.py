@@ -2,7 +2,7 @@ r"""Tables as people read them: ours beside the paper's, models down, data sets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +50,12 @@ class _Style:
     cell: Callable[[dict[str, dict[str, Any]]], str]
     caption: str
 
-    def metric_of(self, dataset: str) -> str:
-        return self.metric if isinstance(self.metric, str) else self.metric[dataset]
+    def metric_of(self, dataset: str, rows: Mapping[str, Any] | None = None) -> str:
+        """The metric that counts on a data set; of nodes, the one that ``rows`` have."""
+        if not isinstance(self.metric, str):
+            return self.metric[dataset]
+        own = self.metric if rows is None else _plain_row(rows)[0]
+        return self.metric.replace("accuracy", own)
 
     def best_of(self, dataset: str, figures: Iterable[float]) -> float:
         best = self.best[dataset] if isinstance(self.best, dict) else self.best
@@ -64,19 +68,24 @@ def _signal_cell(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
-    by_loss, by_accuracy = rows["accuracy"], rows[by_itself("accuracy")]
+    metric, by_loss = _plain_row(rows)
     paper = by_loss["paper"]
     cited = "–" if paper is None else f"{100 * paper:.2f}"
-    return f"{interval(by_loss)} ({100 * by_accuracy['mean']:.2f}) [{cited}]"
+    return f"{interval(by_loss)} ({100 * rows[by_itself(metric)]['mean']:.2f}) [{cited}]"
+
+
+def _plain_row(rows: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """The metric, and its row at the epoch that is kept."""
+    return next((metric, row) for metric, row in rows.items() if "-" not in metric)
 
 
 def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
-    row = rows[by_itself("accuracy")]
+    row = rows[by_itself(_plain_row(rows)[0])]
     return interval(row) + ("" if row["paper"] is None else f" [{100 * row['paper']:.2f}]")
 
 
 def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
-    metric, row = next((metric, row) for metric, row in rows.items() if "-" not in metric)
+    metric, row = _plain_row(rows)
     if row["recipe"] == CITED:
         return f"[{plain_interval(row)}]"
     epochs = ((by_itself(metric), ""), (at_end(metric), "end "))
@@ -97,7 +106,7 @@ _STYLES: dict[int | str, _Style] = {
         max,
         _node_cell,
         "Test accuracy, %, ± 95% interval at the lowest validation loss (at the highest validation "
-        "accuracy) [the paper's]",
+        "accuracy) [the paper's]; ROC-AUC on minesweeper",
     ),
     3: _Style(
         {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap", "pcqm4mv2": "mae"},
@@ -188,7 +197,11 @@ def table_grid(
         contestant = found.setdefault((row["model"], row["recipe"]), {})
         contestant.setdefault(row["dataset"], {})[row["metric"]] = row
     compared = {
-        who: {name: cells[name][style.metric_of(name)] for name in datasets if name in cells}
+        who: {
+            name: cells[name][style.metric_of(name, cells[name])]
+            for name in datasets
+            if name in cells
+        }
         for who, cells in found.items()
     }
     best = {

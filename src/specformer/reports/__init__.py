@@ -1,5 +1,10 @@
-"""Pictures and the HTML report of a run folder."""
+"""Pictures and the HTML report of a run folder, or of several side by side."""
 
-from specformer.reports.html import render_report, write_report
+from specformer.reports.html import (
+    render_comparison,
+    render_report,
+    write_comparison,
+    write_report,
+)
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_comparison", "render_report", "write_comparison", "write_report"]

@@ -9,7 +9,8 @@ from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.sections.report_tables import interval
-from specformer.reports.variants import Entry, variant, variant_looks
+from specformer.reports.standings import verdict
+from specformer.reports.variants import Entry, metric_of, variant, variant_looks
 from specformer.training.evaluation.graph_metrics import metric_named
 
 
@@ -43,10 +44,15 @@ def summary(result: Mapping[str, Any]) -> str:
         >>> summary({"filters": [entry("gcn", 50.0), entry("specformer", 0.5)]})
         'Specformer has the smallest error on the one filter, 100 times below the next best model.'
     """
+    if "differences" in result:
+        return verdict(result)
     filters = _ranked(result.get("filters"), "filter", "sse", lower=True)
-    nodes = _ranked(result.get("nodes"), "dataset", "test", lower=False)
+    on_nodes = result.get("nodes") or ()
+    right = [entry for entry in on_nodes if metric_of(entry).name == "accuracy"]
+    nodes = _ranked(right, "dataset", "test", lower=False)
     sentences = [_on_filters(filters)] if filters else []
-    sentences += _on_graphs(result.get("molecules") or ())
+    judged = [entry for entry in on_nodes if metric_of(entry).name != "accuracy"]
+    sentences += _by_figures([*(result.get("molecules") or ()), *judged])
     if nodes:
         sentences.append(_on_few(nodes) if len(nodes) <= 3 else _on_many(nodes))
     return " ".join(sentences) or "This run recorded no comparison of models."
@@ -91,7 +97,7 @@ def _on_filters(ranking: Ranking) -> str:
     return f"{winner} has the smallest error on {where}{times}{elsewhere}."
 
 
-def _on_graphs(entries: Sequence[Entry]) -> list[str]:
+def _by_figures(entries: Sequence[Entry]) -> list[str]:
     """One sentence per data set: the best of the models, or the only one."""
     sentences = []
     for name in dict.fromkeys(str(entry["metric"]) for entry in entries):

@@ -2,13 +2,19 @@ r"""The report of a run folder: one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from specformer.files import write_text
 from specformer.reports import numbers
+from specformer.reports.comparison import differences_section, laid_together
 from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
 from specformer.reports.sections import figures
@@ -16,6 +22,9 @@ from specformer.reports.sections.filter_section import filter_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
 from specformer.reports.sections.report_tables import Listing, Table
+from specformer.reports.sections.section import Section
+from specformer.reports.sections.standings_section import standings_section
+from specformer.reports.variants import Arrays
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
 
@@ -26,7 +35,22 @@ def render_report(run: RunFolder) -> str:
     """
     result = run.result()
     arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
+    return _page(result, arrays, run.path.resolve().name)
+
+
+def render_comparison(runs: Sequence[RunFolder]) -> str:
+    """Several runs side by side, as one self-contained page."""
+    result, arrays = laid_together(runs)
+    return _page(result, arrays, "", tuple(differences_section(runs, result)))
+
+
+def _page(
+    result: dict[str, Any], arrays: Arrays, run_name: str, first: tuple[Section, ...] = ()
+) -> str:
+    """A page with these sections first, then those of each kind of learning."""
     sections = (
+        *first,
+        *standings_section(result),
         *filter_section(result, arrays),
         *node_section(result, arrays),
         *molecule_section(result, arrays),
@@ -36,7 +60,7 @@ def render_report(run: RunFolder) -> str:
         .get_template("report.html.j2")
         .render(
             result=result,
-            run_name=run.path.resolve().name,
+            run_name=run_name,
             title=result.get("title") or f"Specformer {result.get('kind') or 'run'}",
             summary=summary(result),
             sections=sections,
@@ -45,14 +69,30 @@ def render_report(run: RunFolder) -> str:
             environment=result.get("environment") or {},
             theme=Markup(theme_css()),
             n=numbers,
+            **_script(),
         )
     )
+
+
+def _script() -> dict[str, Markup | str]:
+    """The page's own code, and the hash by which its policy tells it from any other."""
+    code = files("specformer.reports").joinpath("templates/report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    return {"script": Markup(code), "script_hash": f"sha256-{digest}"}
 
 
 def write_report(run: RunFolder) -> Path:
     """Write ``report.html`` into the run folder, atomically, in place of an older one."""
     path = run.path / REPORT
-    write_text(path, render_report(run))
+    with run.answering_for_files("no report can be made of it"):
+        page = render_report(run)
+    write_text(path, page)
+    return path
+
+
+def write_comparison(runs: Sequence[RunFolder], path: Path) -> Path:
+    """Write the page of several runs, atomically."""
+    write_text(path, render_comparison(runs))
     return path
 
 

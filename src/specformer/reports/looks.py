@@ -109,6 +109,7 @@ _LOOKS: dict[str, Look] = {
     "cin": Look("CIN", "olive", (6, 1.4, 1, 1.4), "v"),
     "gin-ak+": Look("GIN-AK+", "olive", (1, 1.2), "P"),
     "gsn": Look("GSN", "pink", (2, 1), "s"),
+    "forest": Look("Forest", "ink", (3, 1.2), "D"),
     "dgn": Look("DGN", "green", (3, 1.2), "^"),
 }
 #: Models of the paper's table of PCQM4Mv2, which are cited and never drawn.

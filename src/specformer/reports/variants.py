@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from specformer.reports.looks import Look, in_order, look
+from specformer.training.evaluation.graph_metrics import Metric, metric_named
 
 Entry = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
@@ -30,6 +31,16 @@ def array_name(model: str, recipe: str) -> str:
 def variant(entry: Entry) -> Variant:
     """Whose entry it is."""
     return str(entry["model"]), str(entry.get("recipe") or "")
+
+
+def metric_of(entry: Entry) -> Metric:
+    """What an entry is judged by; nodes of earlier versions by their accuracy.
+
+    Example:
+        >>> metric_of({"model": "gcn"}).label
+        'accuracy'
+    """
+    return metric_named(str(entry.get("metric") or "accuracy"))
 
 
 def variant_looks(entries: Sequence[Entry]) -> dict[Variant, Look]:

@@ -4,6 +4,7 @@ from specformer.spectrum.decompose import decompose
 from specformer.spectrum.distinct import Distinct, Tokens
 from specformer.spectrum.implicit.implicit import AnySpectrum, ImplicitSpectrum, approximate
 from specformer.spectrum.landmarks import Keys, Landmarks
+from specformer.spectrum.magnetic import MagneticSpectrum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.spectrum.many.spectra import ManyReport, ManySpectra, decompose_many, spectra_shards
 from specformer.spectrum.spectrum import SolveReport, Spectrum
@@ -14,6 +15,7 @@ __all__ = [
     "ImplicitSpectrum",
     "Keys",
     "Landmarks",
+    "MagneticSpectrum",
     "ManyReport",
     "ManySpectra",
     "PackedGraphs",

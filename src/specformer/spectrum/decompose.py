@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder
-from specformer.graphs import as_adjacency, normalised_laplacian
-from specformer.spectrum.distinct import group_starts, snap
+from specformer.graphs.directed import magnetic_laplacian
+from specformer.graphs.laplacian import laplacian_of
+from specformer.graphs.signed import signed_adjacency
+from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
 from specformer.spectrum.eigenpairs import (
     canonical_signs,
     check_eigenpairs,
     max_orthogonality_error,
     max_residual,
 )
+from specformer.spectrum.magnetic import MagneticSpectrum, checked_spectrum, solve_magnetic
 from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
@@ -39,6 +43,7 @@ def decompose(
     k: int | tuple[int, int] | None = None,
     at_cut: Literal["include", "exclude"] = "include",
     isolated: Literal["one", "zero"] = "one",
+    charge: float | None = None,
     solver: Solver = "auto",
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
@@ -55,12 +60,16 @@ def decompose(
         source: an ``edge_index``, a PyG ``Data``, a NetworkX graph, a SciPy sparse matrix, a
             :class:`~specformer.graphs.Graph`, or the path of a file holding one.
         num_nodes: number of nodes, if ``source`` does not say it.
-        edge_weight: non-negative weights, one per edge of ``source``.
+        edge_weight: weights, one per edge of ``source``. With negative ones, D holds the sums of
+            their sizes, and L is the signed Laplacian.
         k: None for all pairs, an int for at least the k smallest, ``(lo, hi)`` for at least the
             ``lo`` smallest and ``hi`` largest.
         at_cut: an eigenvalue repeated across the cut comes along whole (``"include"``: k is a
             least count) or is left out whole (``"exclude"``: k is an upper bound).
         isolated: the eigenvalue, 1 or 0, that a node without edges adds.
+        charge: q of the magnetic Laplacian, for directed graphs, such as 0.25; the result is a
+            :class:`~specformer.spectrum.magnetic.MagneticSpectrum`. None takes edges without
+            their direction.
         solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"``, ``"slepc"`` or ``"auto"``, which
             chooses between the first and the third.
         device: where to solve and where the result lives.
@@ -92,7 +101,15 @@ def decompose(
     for option, value in (("ranks", ranks), ("hostfile", hostfile)):
         if value is not None and solver != "slepc":
             raise SpectrumError(f"{option}={value} goes with solver='slepc', not with {solver!r}.")
-    adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
+    if charge is not None:
+        refused = {"cache": cache, "start": start, "mirrors": mirrors or None}
+        given = [name for name, value in refused.items() if value is not None]
+        if given or solver not in ("auto", "dense"):
+            named = given[0] if given else f"solver={solver!r}"
+            raise SpectrumError(f"{named} is not for directed graphs (charge={charge}).")
+        laplacian = magnetic_laplacian(source, charge, num_nodes, edge_weight, isolated)
+        return _solve_magnetic(laplacian, k, at_cut, usable_device(device), dtype)
+    adjacency = signed_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
     graph = spectrum_cache.content(adjacency)
@@ -114,8 +131,8 @@ def decompose(
                 return found.to(target)
         make_folder(cache)  # fails before a long solve, not after it
     problem = Problem(
-        laplacian=normalised_laplacian(adjacency, isolated=isolated),
-        degrees=np.asarray(adjacency.sum(axis=1)).ravel(),
+        laplacian=laplacian_of(adjacency, isolated),
+        degrees=np.asarray(abs(adjacency).sum(axis=1)).ravel(),
         lowest=lowest,
         highest=highest,
         device=target,
@@ -131,6 +148,24 @@ def decompose(
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
     return spectrum
+
+
+def _solve_magnetic(
+    laplacian: sp.csr_array,
+    k: int | tuple[int, int] | None,
+    at_cut: str,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> MagneticSpectrum:
+    started = time.perf_counter()
+    lowest, highest = _requested(k, laplacian.shape[0])
+    values, vectors = solve_magnetic(laplacian, device)
+    keep = _whole_groups(values, lowest, highest, at_cut, EQUAL_TOLERANCE)
+    components, _ = connected_components(abs(laplacian), directed=False)
+    seconds = time.perf_counter() - started
+    report = SolveReport("dense", "a Hermitian matrix", seconds, 0.0, 0.0, components)
+    kept = vectors[:, torch.as_tensor(keep, device=device)]
+    return checked_spectrum(laplacian, values[keep], kept, dtype, report)
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:

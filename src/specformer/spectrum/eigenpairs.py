@@ -101,8 +101,10 @@ def check_finite(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
     """Refuse a file with NaN or infinite numbers, whatever its checksum says."""
     for name, tensor in tensors.items():
         # A sum is finite exactly if all its terms are; rows at a time, as the file may be mapped.
-        parts = tensor.split(max(1, SLAB // max(tensor[:1].numel(), 1)))
-        if not all(math.isfinite(part.sum(dtype=torch.float64)) for part in parts):
+        # In float32 it may overflow as well, but takes a fraction of the time.
+        for part in tensor.split(max(1, SLAB // max(tensor[:1].numel(), 1))):
+            if math.isfinite(part.sum()) or math.isfinite(part.sum(dtype=torch.float64)):
+                continue
             raise SpectrumError(f"{path}: {name} are not all finite; compute the spectrum again.")
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
-Made = TypeVar("Made")
+from specformer.kernels.lazy_property import Made, lazy_property
 
 
 def keeping() -> AbstractContextManager[Any]:
@@ -20,11 +19,13 @@ def keeping() -> AbstractContextManager[Any]:
         ...     torch.ones(1).is_inference()
         False
     """
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()
+    return torch.inference_mode(False)
 
 
-class kept_property(cached_property[Made]):  # noqa: N801
-    """A ``functools.cached_property`` computed inside :func:`keeping`."""
+class kept_property(lazy_property[Made]):  # noqa: N801
+    """A cached property, for compilers too, computed inside :func:`keeping`."""
 
     def __init__(self, make: Callable[[Any], Made]) -> None:
         def made(owner: Any) -> Made:

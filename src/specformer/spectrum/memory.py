@@ -2,20 +2,11 @@ r"""Memory that is free for this process, on the host or on a GPU."""
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path, PurePosixPath
-
 import torch
 
-_OWN = Path("/proc/self/cgroup")
-_MOUNT = Path("/sys/fs/cgroup")
-#: By version of Linux's control groups: files of the limit and of what is taken, and what the words
-#: for cached files begin with, all groups below included.
-_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-    2: ("memory.max", "memory.current", ""),
-}
+from specformer.files.host_memory import free_bytes, gib
+
+__all__ = ["available_bytes", "gib"]
 
 
 def available_bytes(device: torch.device) -> int:
@@ -26,72 +17,4 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + idle
-    return min(_free_bytes(), granted_bytes())
-
-
-def _free_bytes() -> int:
-    """Free memory of the machine."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return _installed_bytes()
-
-
-def _installed_bytes() -> int:
-    """All memory of the machine, if free memory is unknown; no limit if that is unknown too."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return sys.maxsize
-
-
-def gib(count: float) -> str:
-    """A number of bytes for people.
-
-    Example:
-        >>> gib(3 * 2**29)
-        '1.5 GiB'
-    """
-    return f"{count / 2**30:.1f} GiB"
-
-
-def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
-    """Memory left in the control groups of this process; no limit if it is in no group.
-
-    Groups above its own have limits too; the smallest remainder counts. Cached files count as
-    free: the kernel drops them first.
-
-    Args:
-        own: which groups the process is in.
-        mount: where groups are.
-    """
-    try:
-        lines = own.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return sys.maxsize
-    left = [sys.maxsize]
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            version, root = 2, mount
-        elif "memory" in controllers.split(","):
-            version, root = 1, mount / "memory"
-        else:
-            continue
-        # In a container the path may be the host's; its own group is then the root.
-        place = PurePosixPath(path.lstrip("/"))
-        left += [_left(root / group, version) for group in (place, *place.parents)]
-    return max(0, min(left))
-
-
-def _left(group: Path, version: int) -> int:
-    """What is left in one group; no limit where it has none or is not there."""
-    limit, taken, prefix = _FILES[version]
-    try:
-        room = int((group / limit).read_text()) - int((group / taken).read_text())
-        entries = (line.split() for line in (group / "memory.stat").read_text().splitlines())
-        stat = {name: int(count) for name, count in entries}
-    except (OSError, ValueError):  # such as "max"
-        return sys.maxsize
-    return room + sum(stat.get(f"{prefix}{kind}_file", 0) for kind in ("active", "inactive"))
+    return free_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files.checked_tensors import read_tensors, write_tensors
+from specformer.files.documents import parse_record
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
@@ -24,8 +25,12 @@ from specformer.spectrum.products import (
     transformed,
 )
 from specformer.spectrum.quadrature import gauss_quadrature
+from specformer.spectrum.shown import density_axes, density_svg, html_table
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = "specformer.spectrum/1"
 
@@ -289,6 +294,23 @@ class Spectrum:
             **solved,
         }
 
+    def _repr_html_(self) -> str:
+        part = "complete" if self.is_complete else "truncated"
+        rows = [(key.replace("_", " "), f"{value}") for key, value in self.summary().items()]
+        values = self.eigenvalues.cpu().numpy()
+        return html_table(f"Spectrum, {part}", rows) + density_svg(values)
+
+    def plot(self, axes: Axes | None = None, **how: Any) -> Axes:
+        """Draw where the eigenvalues lie, on these axes or on new ones; ``how`` goes to ``hist``.
+
+        Example:
+            >>> import torch, specformer as sf
+            >>> axes = sf.decompose(torch.tensor([[0, 1], [1, 2]]), num_nodes=3).plot()
+            >>> axes.get_xlabel()
+            'eigenvalue λ'
+        """
+        return density_axes(self.eigenvalues.cpu().numpy(), axes, **how)
+
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers."""
         tensors = {"eigenvalues": self.eigenvalues, "eigenvectors": self.eigenvectors}
@@ -306,9 +328,9 @@ class Spectrum:
             Path(path), "spectrum file", FORMAT, refused=SpectrumError, names=names
         )
         try:
-            report = json.loads(words["report"])
-            told = SolveReport(**report) if report else None
-        except (KeyError, TypeError, ValueError) as error:
+            report = words["report"]
+            told = None if report == "null" else parse_record(SolveReport, report)
+        except (KeyError, ValueError) as error:
             raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
         check_finite(path, tensors)
         return cls(tensors["eigenvalues"], tensors["eigenvectors"], told)

@@ -1,1 +1,1 @@
-"""What ``train``, ``resume``, ``predict`` and ``tune`` do, for nodes, graphs and signals."""
+"""What ``train``, ``resume``, ``predict``, ``tune`` and ``compare`` do, for every kind of data."""

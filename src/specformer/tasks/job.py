@@ -6,13 +6,18 @@ alone, whatever recipes have become since.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from specformer.errors import RunError, brief
+from specformer.graphs import Columns
 from specformer.tasks.source import Kind
 
 #: What only some jobs have, and what it is where nothing is said.
-OPTIONAL: dict[str, Any] = {"filter": None, "start": None, "lanes": 1, "tensorboard": False}
+OPTIONAL: dict[str, Any] = {
+    "filter": None, "start": None, "lanes": 1, "tensorboard": False, "deterministic": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,12 @@ class Request:
         model: the model's name.
         recipe: a recipe's name or file; None for the usual one.
         changes: ``key=value`` changes of the recipe.
-        task: of molecules, ``"regression"`` or ``"classification"``; None to let the targets say.
+        task: of nodes and molecules, ``"regression"`` or ``"classification"``; None to let the
+            targets say.
+        metric: likewise, what models are judged by; None for the usual one.
         start: of molecules, the folder of a finished run whose models are trained further.
         filter: of signals, the filter to learn.
+        columns: which column of a file is what, where their names do not tell.
     """
 
     source: str
@@ -34,8 +42,16 @@ class Request:
     recipe: str | None = None
     changes: tuple[str, ...] = ()
     task: str | None = None
+    metric: str | None = None
     start: str | None = None
     filter: str | None = None
+    columns: Columns = field(default_factory=Columns)
+
+    @property
+    def learned(self) -> dict[str, str]:
+        """The settings that say what is learned, of those that are given."""
+        given = {"task": self.task, "metric": self.metric}
+        return {key: value for key, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -52,9 +68,10 @@ class Job:
         runs: how many runs; None where the data say.
         seed: of all that is drawn.
         device: where to train.
-        filter, start: see :class:`Request`.
+        filter, start, columns: see :class:`Request`; targets are among the settings.
         lanes: how many runs train at the same time.
         tensorboard: whether to write event files.
+        deterministic: whether one thread computes all, for the same numbers on any machine.
         repeat: the command that repeats the job.
     """
 
@@ -71,7 +88,9 @@ class Job:
     start: str | None = None
     lanes: int = 1
     tensorboard: bool = False
+    deterministic: bool = False
     repeat: str = ""
+    columns: Columns = field(default_factory=Columns)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -85,9 +104,20 @@ class Job:
             "recipe": self.recipe,
             "runs": self.runs,
             **{key: value for key, value in own.items() if value != OPTIONAL[key]},
+            **({"columns": self.columns.said} if self.columns.said else {}),
             "set": list(self.changes),
             "seed": self.seed,
             "device": self.device,
             "repeat": self.repeat,
             "settings": asdict(self.settings),
         }
+
+
+def read_columns(config: Mapping[str, Any], where: str) -> Columns:
+    """Which column is what, as ``config.yaml`` holds it; ``where`` names the file in errors."""
+    said: Mapping[str, Any] = config.get("columns", {})
+    known = {each.name: list if each.name == "features" else str for each in fields(Columns)}
+    for key, value in said.items():
+        if not isinstance(value, known.get(key, ())):
+            raise RunError(f"{where}: damaged (columns: {key} is {brief(value)}).")
+    return Columns.of(said)

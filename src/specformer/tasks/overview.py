@@ -9,8 +9,12 @@ import numpy as np
 
 from specformer.datasets import SignalSet, Split
 from specformer.graphs import Graph, GraphSet
+from specformer.tasks import estimate
+from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.fit import target_names
 from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.nodes.fit import target_names as node_targets
+from specformer.tasks.nodes.recipe import NodeRecipe
 from specformer.training.evaluation.summaries import wilson95
 
 #: Classes, and targets, that are named one by one.
@@ -21,8 +25,8 @@ _FEW = 20
 _GIANT, _GIANT_NODES = 0.25, 300
 
 
-def of_nodes(graph: Graph, splits: Sequence[Split], protocol: str) -> dict[str, Any]:
-    """One graph: its sizes, the nodes of every class, and the parts of its first split."""
+def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[str, Any]:
+    """One graph: its sizes, what is known of labels, and the parts of its first split."""
     degrees = np.diff(graph.adjacency.indptr)
     found: dict[str, Any] = {
         "kind": "nodes",
@@ -34,12 +38,21 @@ def of_nodes(graph: Graph, splits: Sequence[Split], protocol: str) -> dict[str, 
         "weighted": graph.is_weighted,
         "features": graph.num_features,
     }
-    if graph.y is not None:
+    if graph.y is not None and graph.num_targets:
+        task = recipe.task or "regression"
+        columns = zip(node_targets(graph), graph.y.T, strict=True)
+        found["targets"] = {
+            name: _of_target(column[~np.isnan(column)], None, task) for name, column in columns
+        }
+        found |= {"task": task, "metric": recipe.metric}
+    elif graph.y is not None:
         counts = np.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes)
         names = graph.class_names or range(graph.num_classes)
         classes = zip(map(str, names), counts.tolist(), strict=True)
         found |= {"classes": dict(classes), "unlabelled": int(np.count_nonzero(graph.y < 0))}
-    return found | _parts(splits, protocol)
+        if recipe.metric not in (None, "accuracy"):
+            found["metric"] = recipe.metric
+    return found | _parts(splits, recipe.split)
 
 
 def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> dict[str, Any]:
@@ -109,7 +122,9 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
             why = f"an accuracy of 50% would be uncertain by ±{error:.0f} points"
             if found.get("task") == "regression":
                 why = "another draw may give quite another error"
-            told.append(f"{name}: the test part of {things} says almost nothing: {why}.")
+            drawn = str(split["protocol"]).startswith("random")
+            hint = " --set split=kfold-5 tests on all of them, in turn." if drawn else ""
+            told.append(f"{name}: the test part of {things} says almost nothing: {why}.{hint}")
     if found.get("largest_share", 0.0) > _GIANT and found["largest"] >= _GIANT_NODES:
         told.append(
             f"{name}: the largest graph has {found['largest']:,} nodes and takes about "
@@ -120,7 +135,7 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
 
 
 def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
-    if not splits:
+    if not splits or not splits[0].is_tested:
         return {}
     first = splits[0]
     sizes = {part: int(getattr(first, part).sum()) for part in ("train", "val", "test")}
@@ -130,7 +145,8 @@ def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
 def in_words(found: Mapping[str, Any]) -> str:
     """An overview for people, a few lines.
 
-    Keys ``model``, ``recipe`` and ``device``, where there are, say how it is learned from.
+    Keys ``model``, ``recipe`` and ``device``, where there are, say how it is learned from,
+    ``prepared`` what is done with features, and ``estimate`` what it takes.
 
     Example:
         >>> from specformer.datasets import photographs
@@ -149,8 +165,11 @@ def in_words(found: Mapping[str, Any]) -> str:
     learned = [text.format(found[key]) for key, text in usual.items() if found.get(key)]
     if "model" in found:
         learned.insert(0, found["model"])
+    lines += [f"  {line}" for line in found.get("prepared", ())]
     if learned:
         lines.append(f"  {'model' if 'model' in found else 'training'}: {', '.join(learned)}")
+    if "estimate" in found:
+        lines.append(f"  takes: {estimate.in_words(Estimate(**found['estimate']))}")
     lines += [f"  warning: {warning}" for warning in found.get("warnings", ())]
     if "problem" in found:
         lines.append(f"  train would refuse it: {found['problem']}")
@@ -174,7 +193,7 @@ def _nodes_in_words(found: Mapping[str, Any]) -> list[str]:
             + _classes_in_words(found["classes"])
             + (f"; {_counted(missing, 'node')} without a label" if missing else "")
         )
-    return lines
+    return lines + _targets_in_words(found.get("targets", {}), "node")
 
 
 def _graphs_in_words(found: Mapping[str, Any]) -> list[str]:
@@ -185,9 +204,13 @@ def _graphs_in_words(found: Mapping[str, Any]) -> list[str]:
         f"({found['smallest']:,} to {found['largest']:,} in a {graph}), "
         f"{_counted(found['edges'], edge)}"
     ]
-    targets = found["targets"]
+    return lines + _targets_in_words(found["targets"], graph)
+
+
+def _targets_in_words(targets: Mapping[str, Any], thing: str) -> list[str]:
+    lines = []
     for name, target in list(targets.items())[:_NAMED]:
-        text = f"known of {_counted(target['known'], graph)}"
+        text = f"known of {_counted(target['known'], thing)}"
         if "classes" in target:
             text += f": {_classes_in_words(target['classes'])}"
         elif target["known"]:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from specformer.graphs import Columns
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -18,12 +25,14 @@ class PredictionRequest:
         smiles: of molecules, some written here.
         spectrum, degree: of nodes, what replaces the recipe's; a model that was trained with a
             decomposition can predict without one.
+        columns: which column of the file is what, where that differs from what was trained on.
     """
 
     graph: str | None = None
     smiles: Sequence[str] = ()
     spectrum: str | None = None
     degree: int | None = None
+    columns: Columns = field(default_factory=Columns)
 
 
 @dataclass(frozen=True)
@@ -36,14 +45,55 @@ class Predictions:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
-    r"""A table as CSV.
+    r"""A table as CSV; an apostrophe before what a spreadsheet would take for a formula.
 
     Example:
-        >>> csv_text(["id", "prediction"], [["a,b", "1"]])
-        'id,prediction\n"a,b",1\n'
+        >>> csv_text(["id", "prediction"], [["a,b", "1"], ["=1+1", "-2e3"]])
+        'id,prediction\n"a,b",1\n\'=1+1,-2e3\n'
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerow([_no_formula(name) for name in header])
+    writer.writerows([_no_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
+
+
+def _no_formula(cell: str | None) -> str | None:
+    if cell and cell[0] in "=+-@\t\r" and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def target_columns(found: Tensor, targets: Sequence[str], *, labels: bool) -> dict[str, list[str]]:
+    """By name, the cells of predictions ``[models, rows, targets]``.
+
+    A column ``prediction`` per target, with ``probability`` where it is a label of 0 or 1, and
+    ``spread``, the standard deviation over the models, where there are several.
+
+    Example:
+        >>> import torch
+        >>> target_columns(torch.tensor([[[0.25], [0.75]]]), ["active"], labels=True)
+        {'prediction': ['0', '1'], 'probability': ['0.250000', '0.750000']}
+    """
+    mean, columns = found.mean(dim=0), {}
+    spreads = spread(found) if len(found) > 1 else None
+    for number, target in enumerate(targets):
+        name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]
+        if labels:
+            columns[f"prediction{name}"] = cells((value > 0.5).int(), "d")
+            columns[f"probability{name}"] = cells(value, ".6f")
+        else:
+            columns[f"prediction{name}"] = cells(value, ".6g")
+        if spreads is not None:
+            columns[f"spread{name}"] = cells(spreads[:, number], ".3g")
+    return columns
+
+
+def spread(found: Tensor) -> Tensor:
+    """The standard deviation over models ``[models, rows, columns]``; there may be no row."""
+    return found.std(dim=0) if found.numel() else found[0]
+
+
+def cells(values: Tensor, form: str) -> list[str]:
+    """Numbers as text, in one format."""
+    return [format(value, form) for value in values.tolist()]

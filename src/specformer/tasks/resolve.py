@@ -2,14 +2,16 @@ r"""From what a person types, or from a run folder, to a job and the task that d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
 from typing import Any
 
+from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.task import GraphLearning
-from specformer.tasks.job import OPTIONAL, Job, Request
+from specformer.tasks.job import OPTIONAL, Job, Request, read_columns
 from specformer.tasks.nodes.task import NodeLearning
 from specformer.tasks.recipes.settings import full_keys
 from specformer.tasks.signals.task import FilterLearning
@@ -40,24 +42,32 @@ _ALLOWED: dict[str, type | UnionType] = {
     "start": str | None,
     "lanes": int,
     "tensorboard": bool,
+    "deterministic": bool,
+    "columns": dict,
 }
 
 
-def resolve(request: Request, runs: int | None = None, **options: Any) -> Job:
+def resolve(
+    request: Request, runs: int | None = None, kind: Kind | None = None, **options: Any
+) -> Job:
     """The job that a request means; ``options`` are the other fields of :class:`Job`.
+
+    ``kind``: what the data are that somebody else holds; None to look at the source.
 
     Example:
         >>> job = resolve(Request("cora", "gcn", changes=("schedule.epochs=9",)))
         >>> job.kind, job.recipe, job.settings.schedule.epochs
         ('nodes', 'default', 9)
     """
-    kind = source_kind(request.source)
+    kind = kind or source_kind(request.source, request.columns)
     task = TASKS[kind]
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
+    request = _with_targets(request)
     request = replace(request, changes=full_changes(kind, request.model, request.changes))
     recipe, settings = task.resolve(request)
+    usual = fold_count(getattr(settings, "split", "")) or task.runs
     return Job(
         source=request.source,
         kind=kind,
@@ -65,11 +75,23 @@ def resolve(request: Request, runs: int | None = None, **options: Any) -> Job:
         recipe=recipe,
         settings=settings,
         changes=request.changes,
-        runs=task.runs if runs is None else runs,
+        runs=usual if runs is None else runs,
         filter=request.filter,
         start=request.start,
+        columns=request.columns,
         **options,
     )
+
+
+def _with_targets(request: Request) -> Request:
+    """The request with its targets as a change of the recipe, where they are kept."""
+    targets = request.columns.targets
+    if targets is None:
+        return request
+    if any(change.startswith("targets=") for change in request.changes):
+        raise ConfigError("--targets and --set targets=…: give one of them.")
+    changes = (*request.changes, f"targets={json.dumps(targets, ensure_ascii=False)}")
+    return replace(request, changes=changes, columns=replace(request.columns, targets=None))
 
 
 def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> tuple[str, ...]:
@@ -110,6 +132,7 @@ def read_job(run: RunFolder) -> Job:
         seed=config["seed"],
         device=config["device"],
         repeat=config["repeat"],
+        columns=read_columns(config, str(where)),
         **{key: config.get(key, default) for key, default in OPTIONAL.items()},
     )
 
@@ -118,9 +141,9 @@ def refuse_foreign(kind: Kind, what: str, given: Mapping[str, object]) -> None:
     """Refuse options that a task does not have; ``what`` is the source or the run.
 
     Example:
-        >>> refuse_foreign("nodes", "cora", {"task": "regression"})
+        >>> refuse_foreign("nodes", "cora", {"lanes": 2})
         Traceback (most recent call last):
-        specformer.errors.ConfigError: `--task` applies to molecules only; cora is a single graph.
+        specformer.errors.ConfigError: `--lanes` applies to molecules only; cora is a single graph.
     """
     for option, value in given.items():
         if not value or option in TASKS[kind].options:

@@ -18,6 +18,7 @@ from torch import Tensor
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_text
 from specformer.files.documents import read_json_lines
+from specformer.files.sealed import sealed, unsealed
 from specformer.tasks.job import Job
 from specformer.tasks.recipes.book import shipped
 from specformer.tasks.recipes.settings import build, override
@@ -74,8 +75,12 @@ class Trials(ABC):
         #: ``key=value`` changes that all trials have.
         self.assignments = [f"monitor={self.monitor}", *job.changes]
         #: The lists that trials draw from, by key.
-        self.space = search_space(self.space_file, job.model, self.assignments)
+        self.space = search_space(self.space_file, self.space_of(job), self.assignments)
         self._settings = job.settings
+
+    def space_of(self, job: Job) -> str:
+        """The name of the lists in the file: the model's, unless it has several."""
+        return job.model
 
     def recipe(self, changes: Sequence[str]) -> Any:
         """The job's recipe, a data class, with these changes; refuses those it cannot have."""
@@ -211,7 +216,7 @@ class Search:
             "seconds": time.perf_counter() - started,
             "recipe": asdict(recipe),
         }
-        lines = [json.dumps(entry, allow_nan=False) for entry in self.done.values()]
+        lines = [json.dumps(sealed(entry), allow_nan=False) for entry in self.done.values()]
         write_text(self.path, "\n".join(lines) + "\n")
         release_memory()
 
@@ -303,14 +308,14 @@ def sustained(figures: Tensor, epochs: Tensor, window: int, *, lower: bool = Fal
 def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict[str, list[Any]]:
     """The lists a trial draws from, by key; what is assigned stays as it is.
 
-    Baselines have those of ``baseline`` and those under their own name.
+    Baselines have those of ``baseline`` and those under their own name; a forest only the latter.
 
     Example:
         >>> search_space("node_search.yaml", "gcnii", ["baseline.num_layers=8"])["baseline.theta"]
         [0.5, 1.0, 1.5]
     """
     found = shipped(file)
-    shared = {} if model == "specformer" else found["baseline"]
+    shared = {} if model.startswith(("specformer", "forest")) else found["baseline"]
     given = {assignment.partition("=")[0] for assignment in assignments}
     lists = {**shared, **found.get(model, {})}
     return {key: choices for key, choices in lists.items() if key not in given}
@@ -321,7 +326,7 @@ def _read(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
     if not path.is_file():
         return {}
     try:
-        found = read_json_lines(path)
+        found = [unsealed(line, needed=True) for line in read_json_lines(path)]
         whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
         return {(trial["trial"], trial["splits"]): trial for trial in whole}
     except (ValueError, KeyError, TypeError) as error:

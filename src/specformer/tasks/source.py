@@ -10,7 +10,12 @@ from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
 from specformer.datasets.signal_registry import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
-from specformer.graphs.formats.csv_table import csv_name, is_csv
+from specformer.graphs import Columns
+from specformer.graphs.formats.molecule_table import is_of_molecules, smiles_column
+from specformer.graphs.formats.pyg_file import holds_many_data
+from specformer.graphs.formats.read import GRAPH_FILES, file_ending
+from specformer.graphs.formats.table import Table
+from specformer.graphs.formats.table_file import bare_name, is_table, table_header
 
 #: As results name them.
 Kind = Literal["filters", "nodes", "molecules"]
@@ -19,8 +24,8 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
-def source_kind(source: str) -> Kind:
-    """Which kind of training a source asks for.
+def source_kind(source: str, columns: Columns | None = None) -> Kind:
+    """Which kind of training a source asks for; a table's by the columns that someone names.
 
     What is neither there nor known by name is refused, and so is a file that nobody reads.
 
@@ -33,29 +38,44 @@ def source_kind(source: str) -> Kind:
     path = Path(source)
     if source not in _NAMES and not path.exists():
         raise DataNotFoundError(unknown_set(source, _NAMES))
-    many = holds_many(source)
-    if not many and path.is_file() and path.suffix.lower() not in ("", ".npz"):
+    said = (columns or Columns()).said
+    many = "smiles" in said or (holds_many(source) and "source" not in said)
+    known = is_table(path) or not path.suffix or file_ending(path) in GRAPH_FILES
+    if not many and path.is_file() and not known:
         raise GraphError(
-            f"{source}: {path.suffix} files are not read; pass a .csv file of molecules, an .npz "
-            "file, a folder with edges.csv or an image."
+            f"{source}: {path.suffix} files are not read; pass a folder with edges.csv, a .csv, "
+            f".smi or .sdf file of molecules, an image, or one of {', '.join(GRAPH_FILES)}."
         )
     return "molecules" if many else "nodes"
 
 
 def holds_many(source: str) -> bool:
-    """Whether a source is a set of many graphs: by name, a CSV file, or an npz with their keys.
+    """Whether a source is a set of many graphs: by name, molecules, or a file that holds many.
 
     Example:
         >>> holds_many("zinc"), holds_many("mine.csv"), holds_many("cora")
         (True, True, False)
     """
-    if source in GRAPH_SETS or is_csv(source):
-        return True
     path = Path(source)
+    if source in GRAPH_SETS:
+        return True
+    if is_of_molecules(source):
+        return not (is_table(source) and path.is_file() and _is_of_edges(path))
+    if path.suffix.lower() == ".pt" and path.is_file():
+        return holds_many_data(path)
     if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
         return "num_nodes_list.npy" in archive.namelist()
+
+
+def _is_of_edges(path: Path) -> bool:
+    """Whether a table has the columns of an edge's ends, and none of SMILES."""
+    header = table_header(path)
+    if smiles_column(header):
+        return False
+    numbers = len(header) > 1 and all(name.isdigit() for name in header[:2])
+    return numbers or Table(path, {name: [] for name in header}, []).endpoints() is not None
 
 
 def source_name(source: str) -> str:
@@ -66,4 +86,4 @@ def source_name(source: str) -> str:
         ('zinc', 'mine', 'photo')
     """
     path = Path(source)
-    return path.resolve().name if path.is_dir() else csv_name(path)
+    return path.resolve().name if path.is_dir() else bare_name(path)

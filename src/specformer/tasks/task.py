@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+import torch
 from torch import nn
 
 from specformer.tasks.source import Kind
 from specformer.tasks.workplace import Workplace
 
 if TYPE_CHECKING:
+    from specformer.tasks.estimate import Estimate
     from specformer.tasks.job import Job, Request
     from specformer.tasks.predictions import PredictionRequest, Predictions
     from specformer.tasks.search import Trials
@@ -70,6 +72,10 @@ class Task(ABC, Generic[Work]):
         None stands for any model.
         """
 
+    def concerning(self, model: str, changes: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
+        """Those of several models' changes that this one has a use for."""
+        return changes
+
     @abstractmethod
     def resolve(self, request: Request) -> tuple[str, Any]:
         """The name of the recipe that a request means, and the recipe, a frozen data class."""
@@ -82,9 +88,17 @@ class Task(ABC, Generic[Work]):
     def load(self, job: Job, place: Workplace) -> Work:
         """Read the data and split them. Refuses all that cannot be trained on."""
 
+    def load_beside(self, work: Work, job: Job, place: Workplace) -> Work:  # noqa: ARG002
+        """As :meth:`load`, for another model on data that ``work`` holds already."""
+        return self.load(job, place)
+
     @abstractmethod
     def overview(self, work: Work) -> dict[str, Any]:
         """What was read, see :mod:`specformer.tasks.overview`."""
+
+    def estimate(self, work: Work, device: torch.device) -> Estimate | None:  # noqa: ARG002
+        """About what the work will take; None where it is little."""
+        return None
 
     @abstractmethod
     def with_spectra(self, work: Work, place: Workplace) -> Work:

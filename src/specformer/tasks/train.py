@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specformer.errors import ConfigError
+from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job
 from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
+from specformer.training.engine.one_thread import one_thread
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
 
 logger = logging.getLogger(__name__)
 
+#: Where spectra are kept that one thread computed.
+_ONE_THREAD = "one-thread"
 #: Checkpoints' path for workers that neither read nor write them: the first does.
 _ELSEWHERE = Path(Path(CHECKPOINT).stem)
 
@@ -34,22 +38,61 @@ class Trained:
 
 
 def train(
-    job: Job, place: Workplace, begin: Callable[[], RunFolder | None] = lambda: None
+    job: Job,
+    place: Workplace,
+    begin: Callable[[], RunFolder | None] = lambda: None,
+    beside: Any = None,
 ) -> Trained:
     """Train all runs of a job.
 
-    ``begin`` gives the run's folder, for checkpoints. It is called once the input has been found
-    good, by the first worker alone. Without a folder no state is kept on the way.
+    Args:
+        job: what to train on what.
+        place: where.
+        begin: gives the run's folder, for checkpoints. It is called once the input has been found
+            good, by the first worker alone. Without a folder no state is kept on the way.
+        beside: the data of another model's job on the same source, as its task loaded them: they
+            are not read again, nor told of.
     """
+    if job.deterministic and place.cache is not None:  # others' spectra may round otherwise
+        place = replace(place, cache=place.cache / _ONE_THREAD)
+    with one_thread(job.deterministic):
+        return _train(job, place, begin, beside)
+
+
+def _train(
+    job: Job, place: Workplace, begin: Callable[[], RunFolder | None], beside: Any
+) -> Trained:
     task, workers = TASKS[job.kind], place.workers
     if workers.size > 1 and not task.is_parallel:
         raise ConfigError(f"{job.source}: only sets of many graphs train in several processes.")
     with workers.first_before_others():  # the first may download and decompose
-        work = task.load(job, place)
-        _say(job, task.overview(work), place)
+        if beside is None:
+            work = task.load(job, place)
+            _say(job, task.overview(work), task.estimate(work, place.device), place)
+        else:
+            work = task.load_beside(beside, job, place)
         started = time.perf_counter()
         work = task.with_spectra(work, place)
-    outcome = task.fit(work, place, _checkpoint(begin) if workers.is_first else _ELSEWHERE)
+    checkpoint = _checkpoint(begin) if workers.is_first else _ELSEWHERE
+    return _trained(job, work, place, checkpoint, started)
+
+
+def train_on(job: Job, work: Any, place: Workplace) -> Trained:
+    """Train on what is held already; no state is kept on the way.
+
+    ``work``: the data and splits, as :meth:`~specformer.tasks.task.Task.load` gives them.
+    """
+    task, started = TASKS[job.kind], time.perf_counter()
+    for warning in warnings_of(task.overview(work)):
+        logger.warning("%s", warning)
+    return _trained(job, task.with_spectra(work, place), place, None, started)
+
+
+def _trained(
+    job: Job, work: Any, place: Workplace, checkpoint: Path | None, started: float
+) -> Trained:
+    task = TASKS[job.kind]
+    outcome = task.fit(work, place, checkpoint)
     seconds = time.perf_counter() - started + outcome.seconds_before
     result = {
         **task.summarise(work, outcome),
@@ -62,9 +105,11 @@ def train(
     return Trained(job.kind, result, outcome)
 
 
-def _say(job: Job, read: Mapping[str, Any], place: Workplace) -> None:
-    """What was read, before anything takes long."""
-    by = {"model": job.model, "recipe": job.recipe, "device": str(place.device)}
+def _say(job: Job, read: Mapping[str, Any], needs: Estimate | None, place: Workplace) -> None:
+    """What was read and what it will take, before anything takes long."""
+    by: dict[str, Any] = {"model": job.model, "recipe": job.recipe, "device": str(place.device)}
+    if needs is not None:
+        by["estimate"] = asdict(needs)
     place.progress.say(in_words({**read, **by}))
     for warning in warnings_of(read):
         logger.warning("%s", warning)

@@ -11,6 +11,7 @@ from typing import Any
 
 from specformer.errors import ConfigError, SpecformerError
 from specformer.files.documents import write_yaml
+from specformer.files.sealed import sealed
 from specformer.tasks.job import Job
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.search import BEST, TRIALS, Search
@@ -72,7 +73,7 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
             with suppress(OSError):
                 folder.rmdir()  # only where there is nothing in it
             raise
-        write_yaml(path, winner["recipe"])
+        write_yaml(path, sealed(winner["recipe"]))
     return {
         "dataset": subject.name,
         "model": job.model,

@@ -46,5 +46,5 @@ def test_about_fifty_thousand_parameters_on_photo():
 
 def test_repr():
     assert repr(LanczosNet(3, 8, 2, steps=4, long_scales=[7])) == (
-        "LanczosNet(3, 8, 2, num_layers=2, order=3, long_scales=(7,), steps=4)"
+        "LanczosNet(3, 8, 2, num_layers=2, order=3, long_scales=[7], steps=4)"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from specformer.datasets import make_splits
 from specformer.errors import GraphError
-from specformer.graphs import read_csv_folder, read_graph, read_npz, write_npz
+from specformer.graphs import Columns, read_csv_folder, read_graph, read_npz, write_npz
 
 EDGES = "source,target\nann,bob\nbob,cy\n"
 NODES = "id,age,height,label\nann,30,1.7,dog\nbob,41,1.8,cat\ncy,29,1.6,\n"
@@ -106,7 +106,7 @@ def test_a_node_without_edges_and_edges_without_rows(tmp_path: Path) -> None:
 def test_the_columns_asked_for(tmp_path: Path) -> None:
     nodes = "kind,note,key,age\n1,first,ann,30\n0,second,bob,41\n1,third,cy,29\n"
     folder = folder_with(tmp_path, EDGES, nodes)
-    graph = read_csv_folder(folder, id_column="key", label_column="kind", feature_columns=["age"])
+    graph = read_csv_folder(folder, Columns(id="key", label="kind", features=("age",)))
     assert (graph.node_ids, graph.feature_names) == (("ann", "bob", "cy"), ("age",))
     assert graph.y.tolist() == [1, 0, 1]
 
@@ -199,9 +199,9 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
     [
         (None, NODES, {}, "edges.csv: there is no such file"),
         ("", None, {}, "edges.csv: the file is empty"),
-        ("source,target\n", None, {}, "my-graph: the graph has no nodes"),
+        ("source,target\n", None, {}, "edges.csv: the graph has no nodes"),
         (EDGES, "", {}, "nodes.csv: the file is empty"),
-        (EDGES, "id\n", {}, "my-graph: the graph has no nodes"),
+        (EDGES, "id\n", {}, "nodes.csv: the graph has no nodes"),
         ("a,b\n1,2\n", None, {}, "edges.csv: needs the columns 'source' and 'target', .* 'a', 'b'"),
         ("source,target\na,b\na\n", None, {}, "edges.csv: row 3 has 1 cell where the header has 2"),
         ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
@@ -248,10 +248,15 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
         (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is not a finite number"),
         (EDGES, "id\nann\nbob\nann\n", {}, "column 'id', row 4: the id 'ann' is also in row 2"),
         (EDGES, "id,age\n,3\n", {}, "nodes.csv: column 'id', row 2: the id is empty"),
-        (EDGES, NODES, {"id_column": "key"}, "nodes.csv: there is no column 'key', only 'id', 'a"),
-        (EDGES, NODES, {"label_column": "kind"}, "nodes.csv: there is no column 'kind'"),
-        (EDGES, NODES, {"feature_columns": ["weight"]}, "nodes.csv: there is no column 'weight'"),
-        (EDGES, None, {"label_column": "kind"}, "nodes.csv: .* to read column 'kind' from"),
+        (EDGES, NODES, {"id": "key"}, "nodes.csv: there is no column 'key', only 'id', 'a"),
+        (EDGES, NODES, {"label": "kind"}, "nodes.csv: there is no column 'kind'"),
+        (EDGES, NODES, {"features": ("weight",)}, "nodes.csv: there is no column 'weight'"),
+        (
+            EDGES,
+            None,
+            {"label": "kind"},
+            "edges.csv: there are only edges, .* to read 'label' from",
+        ),
     ],
 )
 def test_mistakes_are_named_with_file_column_and_row(
@@ -263,7 +268,7 @@ def test_mistakes_are_named_with_file_column_and_row(
 ) -> None:
     folder = folder_with(tmp_path, edges, nodes)
     with pytest.raises(GraphError, match=message) as caught:
-        read_csv_folder(folder, **options)
+        read_csv_folder(folder, Columns(**options))
     assert str(caught.value).startswith(str(folder))
     assert "\n" not in str(caught.value)
 
@@ -271,3 +276,12 @@ def test_mistakes_are_named_with_file_column_and_row(
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="nowhere: there is no such folder"):
         read_csv_folder(tmp_path / "nowhere")
+
+
+def test_a_table_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "edges.csv.gz"
+    path.write_bytes(gzip.compress(b"source,target\n" + b"0,1\n" * 10**6))
+    assert path.stat().st_size < 10**4
+    monkeypatch.setattr("specformer.graphs.formats.csv_dialect.free_bytes", lambda: 2**20)
+    with pytest.raises(GraphError, match=r"edges\.csv\.gz: unpacks to more than 0\.0 GiB"):
+        read_csv_folder(tmp_path)

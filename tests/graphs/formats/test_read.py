@@ -20,7 +20,7 @@ def test_a_file_and_a_folder_of_the_same_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("graph.txt", "graph.txt: cannot read a graph from a '.txt' file; pass an .npz file, a"),
+        ("graph.doc", "graph.doc: cannot read a graph from a '.doc' file; pass a folder with"),
         ("graph", "graph: cannot read a graph from a '' file"),
     ],
 )

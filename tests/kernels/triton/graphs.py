@@ -19,7 +19,6 @@ COMPARED = (
     "test_row_norm.py",
     "test_model.py",
     "test_pairs.py",
-    "test_places.py",
     "test_rows.py",
     "test_skinny.py",
 )

@@ -10,7 +10,6 @@ from torch.nn.functional import gelu
 
 from specformer.kernels.triton.pairs import pair_sum as pairs
 from specformer.kernels.triton.pairs.pair_sum import pair_sum
-from specformer.kernels.triton.pairs.softmax_sum import softmax_sum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -45,9 +44,8 @@ def inputs_of(batch: PackedGraphs, channels: int) -> list[Tensor]:
 def test_sums_at_targets(channels: int, softmax: bool, device: torch.device) -> None:
     batch = batch_of()
     index = index_of(batch, device)
-    kernel = softmax_sum if softmax else pair_sum
     assert_same(
-        lambda node, kind, weight: kernel(node, kind, weight, index),
+        lambda node, kind, weight: pair_sum(node, kind, weight, index, softmax),
         lambda *tensors: by_loops(batch, *tensors, softmax=softmax),
         inputs_of(batch, channels),
         device,
@@ -59,9 +57,8 @@ def test_sums_at_targets(channels: int, softmax: bool, device: torch.device) -> 
 def test_many_kinds_of_bonds(softmax: bool, device: torch.device) -> None:
     batch = batch_of([4, 6], kinds=40, spare_pairs=0, spare_nodes=0)
     index = index_of(batch, device)
-    kernel = softmax_sum if softmax else pair_sum
     assert_same(
-        lambda node, kind, weight: kernel(node, kind, weight, index),
+        lambda node, kind, weight: pair_sum(node, kind, weight, index, softmax),
         lambda *tensors: by_loops(batch, *tensors, softmax=softmax),
         inputs_of(batch, 6),
         device,
@@ -85,7 +82,7 @@ def test_large_logits(device: torch.device) -> None:
     batch = batch_of([3, 2], spare_pairs=4)
     node, kind, weight = (x.to(device, torch.float32) for x in inputs_of(batch, 2))
     weight = (weight * 100.0 + 1e4).requires_grad_()
-    out = softmax_sum(node, kind, weight, index_of(batch, device))
+    out = pair_sum(node, kind, weight, index_of(batch, device), softmax=True)
     expected = by_loops(batch, node.cpu(), kind.cpu(), weight.detach().cpu(), softmax=True)
     torch.testing.assert_close(out.detach().cpu(), expected, rtol=0, atol=1e-3)
     out.sum().backward()

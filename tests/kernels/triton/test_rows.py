@@ -10,7 +10,6 @@ from tests.kernels.triton.graphs import assert_same, random
 from torch.nn.functional import gelu, linear
 
 from specformer.kernels.masked_norm import Averages
-from specformer.kernels.triton.pairs.segment_sum import contiguous_sum
 from specformer.kernels.triton.rows import normalise
 from specformer.kernels.triton.rows.columns import column_sum
 from specformer.kernels.triton.rows.folding import folded_norm
@@ -43,14 +42,6 @@ def test_gelu_and_its_slope_are_exact_to_float32(device: torch.device) -> None:
         results.append((out, *torch.autograd.grad(out.sum(), leaf)))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=2e-6)
-
-
-def test_segment_sum(device: torch.device) -> None:
-    rows, lengths = random(80, 35, seed=0), [3, 0, 40, 1]
-    offsets = torch.tensor([0, *lengths]).cumsum(0)
-    found = contiguous_sum(rows.to(device, torch.float32), offsets.to(device))
-    expected = torch.stack([part.sum(dim=0) for part in rows[:44].split(lengths)])
-    torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=1e-5)
 
 
 # --- normalisation: PyTorch's own over the rows that count ----------------------------------------

@@ -11,8 +11,8 @@ from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 
 from specformer import reference
 from specformer.errors import ConfigError
-from specformer.nn import SpectralConv
 from specformer.nn.conv.bases import LinearBases
+from specformer.nn.conv.node_conv import NodeConv
 
 OPTIONS = [
     {"transform": t, "norm": n, "activation": a, "residual": r, "bias": b}
@@ -29,7 +29,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())))
 def test_every_option_is_the_papers(options) -> None:
     spectrum = SPECTRA["star"]
-    conv = scrambled(SpectralConv(LinearBases(2, 4, 0.0), 4, **options))
+    conv = scrambled(NodeConv(LinearBases(2, 4, 0.0), 4, **options))
     x = random(7, 4).requires_grad_()
     response = random(7, 2, seed=2).requires_grad_()
     for training in (True, False):  # the first pass also moves the running statistics
@@ -48,7 +48,7 @@ def test_every_option_is_the_papers(options) -> None:
 def test_with_every_option_off_it_is_the_filter_alone() -> None:
     spectrum = SPECTRA["weighted"]
     bases = LinearBases(1, 2, 0.0).double()
-    conv = SpectralConv(bases, 2)
+    conv = NodeConv(bases, 2)
     x, response = random(14, 2), random(14, 1)
     torch.testing.assert_close(conv(x, response, spectrum), bases(x, response, spectrum))
     assert sum(p.numel() for p in conv.parameters()) == 4
@@ -57,6 +57,6 @@ def test_with_every_option_off_it_is_the_filter_alone() -> None:
 def test_unknown_names_are_refused() -> None:
     bases = LinearBases(1, 2, 0.0)
     with pytest.raises(ConfigError, match="norm='odd': choose 'batch', 'layer' or None"):
-        SpectralConv(bases, 2, norm="odd")
+        NodeConv(bases, 2, norm="odd")
     with pytest.raises(ConfigError, match="activation='odd'"):
-        SpectralConv(bases, 2, activation="odd")
+        NodeConv(bases, 2, activation="odd")

@@ -8,13 +8,15 @@ from torch import Tensor, nn
 
 from specformer import GraphSpecformer, Specformer, SpectralConv, SpectralFilter
 from specformer.nn.conv.bases import FeedForwardBases, LinearBases
+from specformer.nn.conv.node_conv import NodeConv
 
 MODULES = {
     "nodes": lambda: Specformer(3, 8, 4, norm="batch"),
     "filter": lambda: SpectralFilter(8, 2),
     "filter of heads": lambda: SpectralFilter(8, 2, 2, decoder="heads"),
-    "convolution": lambda: SpectralConv(LinearBases(2, 4, 0.0), 4, norm="layer"),
-    "network of bases": lambda: SpectralConv(
+    "layer of one's own": lambda: SpectralConv(4, 6, 2, norm="layer"),
+    "convolution": lambda: NodeConv(LinearBases(2, 4, 0.0), 4, norm="layer"),
+    "network of bases": lambda: NodeConv(
         FeedForwardBases(2, 4, 0.0), 4, transform=True, norm="batch"
     ),
     "small": lambda: GraphSpecformer([5, 3], [4], 8, 2, 2, 2),

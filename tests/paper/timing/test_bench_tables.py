@@ -130,3 +130,19 @@ def test_a_case_measured_again_is_shown_once() -> None:
     assert shown.count("| cora | validation loss") == 2  # the later one, and the other card's
     assert shown.count("| actor | validation loss") == 1
     assert "means of 5 splits" in shown
+
+
+def test_attacks_are_added_up():
+    counts = {"refused": 7, "unaffected": 3, "wrong": 0, "tracebacks": 0, "seconds": 60.0}
+    rows = [
+        {"case": "one bit: model", "tried": 10, **counts},
+        {"case": "full disk: train", **dict.fromkeys(("tried", *counts), 0)},  # no disk to mount
+        {"case": "one bit: cache", "tried": 1_990, **counts, "refused": 1_987},
+    ]
+    header, lines = bench_grids({"suite": "reliability", "rows": rows})[0]
+    assert header == ["attack", "tried", "refused", "unaffected", "wrong", "tracebacks"]
+    assert lines == [
+        ["one bit: model", "10", "7", "3", "0", "0"],
+        ["one bit: cache", "1,990", "1,987", "3", "0", "0"],
+        ["all", "2,000", "1,994", "6", "0", "0"],
+    ]

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from specformer.baselines import Propagation
 from specformer.cli import app
 from specformer.errors import ConfigError
+from specformer.paper.published import OVERHEAD
 from specformer.paper.timing import overhead
 from specformer.paper.timing.bench_tables import bench_grid
 from specformer.paper.timing.measure import Plan, Setting, measure
 from specformer.paper.timing.overhead import (
-    PAPER,
     PEERS,
     PooledPolynomial,
     bondless_case,
@@ -97,7 +97,7 @@ def test_the_papers_figures_stand_in_brackets() -> None:
         "floor_ms": 0.1,
         "peers": {"gprgnn": 2.0, "bernnet": 3.0},
         "decomposition_seconds": 1.5,
-        "paper": PAPER["squirrel"],
+        "paper": OVERHEAD["squirrel"],
     }
     header, (line,) = bench_grid({"rows": [row]})
     shown = dict(zip(header, line, strict=True))
@@ -119,7 +119,7 @@ def test_the_command_measures_ours_and_the_peers(
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     (row,) = found["rows"]
-    assert (found["suite"], row["paper"]) == ("overhead", PAPER["penn94-sized"])
+    assert (found["suite"], row["paper"]) == ("overhead", OVERHEAD["penn94-sized"])
     assert list(row["peers"]) == list(PEERS)
     assert row["ours_ms"] > 0
     assert row["reference_ms"] is row["floor_ms"] is row["decomposition_seconds"] is None

@@ -10,6 +10,7 @@ from tests.spectrum.known_graphs import SMALL, Array, closed_form
 from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
+from specformer.files.host_memory import _installed_bytes
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import memory
 from specformer.spectrum.eigenpairs import max_residual
@@ -83,4 +84,4 @@ def test_a_gpu_needs_what_was_measured(
 def test_memory_is_known() -> None:
     assert dense.required_bytes(1000, CPU) == 32_000_000
     assert 2**20 < memory.available_bytes(CPU) < 2**50
-    assert memory._installed_bytes() >= memory.available_bytes(CPU)
+    assert _installed_bytes() >= memory.available_bytes(CPU)

@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_solve(
 
 def test_a_hit_needs_no_laplacian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decompose(GRID, cache=tmp_path)
-    monkeypatch.setattr(module, "normalised_laplacian", None)
+    monkeypatch.setattr(module, "laplacian_of", None)
     assert decompose(GRID, cache=tmp_path).num_nodes == 16
 
 

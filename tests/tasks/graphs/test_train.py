@@ -22,6 +22,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.formats.graph_set_npz import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
+from specformer.tasks.graphs.fit import check_parts
 from specformer.tasks.graphs.predict import load_graph_models
 from specformer.tasks.graphs.recipe import graph_recipe
 from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
@@ -403,3 +404,13 @@ def test_pcqm4mv2_whose_test_targets_are_secret(tmp_path: Path, caplog) -> None:
     assert result["test"]["mean"] == pytest.approx(error, rel=1e-5)
     assert result["test"] != result["val"]
     assert "tested on, and 2 graphs of the training part validate" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sixty_molecules_of_two_classes_split_with_every_seed(seed: int) -> None:
+    graphs = small_set(60, classes=True)
+    y = np.zeros((60, 1), dtype=np.float32)
+    y[:27] = 1.0
+    graphs = replace(graphs, y=y, train_idx=None, valid_idx=None, test_idx=None)
+    recipe = graph_recipe(None, "own")[1].settled(graphs)
+    check_parts(graphs, recipe, graph_splits(graphs, recipe, 1, seed))

@@ -15,6 +15,7 @@ from tests.tasks.trials_file import trials
 from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError, RunError
+from specformer.files.sealed import unsealed
 from specformer.graphs import read_graph_set, write_graph_set
 from specformer.tasks.graphs import trials as graph_search
 from specformer.tasks.graphs.models import GRAPH_MODELS, graph_model
@@ -63,7 +64,7 @@ def test_the_winner_is_the_finalist_of_the_lowest_error(graphs_file: Path, tmp_p
     assert (result["dataset"], result["metric"]) == ("small", "rmse")
     assert len(result["val"]["values"]) == 2
     written = yaml.safe_load((tmp_path / "search" / "best.yaml").read_text(encoding="utf-8"))
-    assert written == finals[result["winner"]]["recipe"]
+    assert unsealed(written) == finals[result["winner"]]["recipe"]
     assert '"test' not in (tmp_path / "search" / "trials.jsonl").read_text(encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
-from specformer.tasks.nodes.fit import predict_nodes
+from specformer.tasks.nodes.fit import each_prediction
 from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
 from specformer.tasks.nodes.work import kept_spectrum, node_landmarks, node_spectrum
 from specformer.tasks.task import Outcome
@@ -29,6 +29,11 @@ SETTINGS = [
     "model.propagation_dropout=0",
     "model.hidden_channels=16",
 ]
+
+
+def predict_nodes(models, graph: Graph, spectrum: AnySpectrum, *others) -> torch.Tensor:
+    """The mean over models."""
+    return each_prediction(models, graph, spectrum, *others).mean(dim=0)
 
 
 @pytest.fixture(scope="module")

@@ -135,7 +135,7 @@ def test_a_table_keeps_no_models_to_predict_with(call, here):
     table = RunFolder.create(here / "table", {"command": "table", "table": 2})
     table.finish("nodes", {"table": 2}, {}, command="specformer table 2", seed=0, device=CPU)
     expected = "Error: table: only runs of `specformer train` keep models to predict with.\n"
-    assert call("predict", "table") == (2, "", expected)
+    assert call("predict", "table") == (2, "", f"Reading table.\n{expected}")
 
 
 def test_spectra_that_predictions_cannot_have(folder, tmp_path):
@@ -255,7 +255,7 @@ def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
     assert not caplog.messages
     train_on(str(tmp_path / "rare.npz"), **options)
     (message,) = caplog.messages
-    told = "rare: no test node is of 'few' or 'one', so that accuracy says nothing of it"
+    told = "rare: no test node is of 'few' or 'one', so that the test says nothing of it"
     assert message.startswith(f"{told}; a rare class trains whole")
     # Whoever gave the masks need not be told to give masks.
     masks = {

@@ -197,6 +197,7 @@ def test_assignments_are_read_within_limits():
 
 
 def test_a_retired_setting_is_read_where_it_did_nothing() -> None:
-    assert build(Schedule, {"epochs": 3, "filter_activation": None}, "old").epochs == 3
+    old = {"filter_activation": None, "final_rate": 0.0, "recalibrate": None}
+    assert build(Schedule, {"epochs": 3, **old}, "old").epochs == 3
     with pytest.raises(ConfigError, match="old: unknown key 'filter_activation'"):
         build(Schedule, {"filter_activation": "relu"}, "old")

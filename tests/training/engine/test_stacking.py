@@ -24,6 +24,7 @@ KINDS = {
         "activation": "relu",
         "residual": True,
     },
+    "deep": {"form": "deep", "num_layers": 3},
     "without bias": {"space": "hidden", "bias": False, "transform": True},
 }
 kinds = pytest.mark.parametrize("kind", KINDS)

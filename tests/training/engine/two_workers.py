@@ -24,7 +24,6 @@ def main(out: Path, dropout: float) -> None:
         weight_decay=0.01,
         clip=0.5,
         average=1.0,
-        recalibrate=20,
     )
     bases = {"bases_norm": "batch", "bases_activation": "gelu", "normalise_bases": "softmax"}
     options = {**bases, "feature_dropout": dropout, "propagation_dropout": dropout}

@@ -62,7 +62,11 @@ def test_infinite_predictions_share_their_rank() -> None:
 
 @pytest.mark.parametrize(
     ("name", "oracle"),
-    [("mae", sklearn.mean_absolute_error), ("rmse", sklearn.root_mean_squared_error)],
+    [
+        ("mae", sklearn.mean_absolute_error),
+        ("rmse", sklearn.root_mean_squared_error),
+        ("r2", sklearn.r2_score),
+    ],
 )
 def test_errors_are_scikit_learns(name, oracle) -> None:
     predictions, targets = RANDOM.standard_normal((2, 50, 3))
@@ -78,6 +82,15 @@ def test_accuracy_is_scikit_learns() -> None:
     predictions, targets = classes(1, missing=0.0)
     expected = sklearn.accuracy_score(targets, predictions > 0)
     assert metric_named("accuracy")(predictions, targets) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_macro_f1_is_scikit_learns(count: int) -> None:
+    predictions = RANDOM.standard_normal((90, 1 if count == 2 else count))
+    targets = RANDOM.integers(0, count, (90, 1)).astype(float)
+    chosen = predictions[:, 0] > 0 if count == 2 else predictions.argmax(axis=1)
+    expected = sklearn.f1_score(targets[:, 0], chosen, average="macro")
+    assert metric_named("f1")(predictions, targets) == pytest.approx(expected)
 
 
 def test_accuracy_of_several_classes_is_scikit_learns() -> None:
@@ -129,5 +142,5 @@ def test_shapes_must_match() -> None:
 
 
 def test_an_unknown_name_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown metric 'f1'"):
-        metric_named("f1")
+    with pytest.raises(ConfigError, match="unknown metric 'f2'"):
+        metric_named("f2")

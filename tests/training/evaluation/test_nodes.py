@@ -73,7 +73,7 @@ def test_best_epochs_of_both_rules(stop: int):
             )
             assert best.epoch[rule, run] == epoch
             assert best.score[rule, run] == scores[epoch]
-            assert torch.equal(best.accuracy[rule, :, run], accuracies[epoch, :, run])
+            assert torch.equal(best.figure[rule, :, run], accuracies[epoch, :, run])
 
 
 def test_state_names_every_part():
@@ -81,10 +81,10 @@ def test_state_names_every_part():
     for tensor in best.state().values():
         tensor.fill_(2)
     assert (best.score == 2).all()
-    assert (best.accuracy == 2).all()
+    assert (best.figure == 2).all()
     assert (best.epoch == 2).all()
     assert set(best.state()) == {
         f"by_{rule}.{name}"
-        for rule in ("loss", "accuracy")
+        for rule in ("loss", "metric")
         for name in ("best", "val", "test", "epoch")
     }

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specformer.training.evaluation.summaries import ci95, interval95, summary, wilson95
+from specformer.training.evaluation.summaries import (
+    ci95,
+    interval95,
+    spread_bins,
+    summary,
+    wilson95,
+)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
@@ -57,3 +63,19 @@ def test_one_value_has_no_interval():
 def test_numbers_of_any_library_become_json():
     found = summary([np.float32(0.5), np.float64(1.5)])
     assert json.loads(json.dumps(found)) == found
+
+
+def test_spreads_and_errors_bin_by_bin():
+    """Where models differ by what their mean is wrong by, bins lie on the diagonal."""
+    draw = np.random.default_rng(0)
+    scale, count = np.linspace(0.1, 3.0, 6000), 400
+    truth, predicted = np.zeros(6000), draw.normal(size=(count, 6000)) * scale
+    bins = spread_bins(predicted + draw.normal(size=6000) * scale, np.append(truth[1:], np.nan))
+    assert bins[:, 2].tolist() == [1000] * 5 + [999]
+    assert (np.diff(bins[:, 0]) > 0).all()
+    np.testing.assert_allclose(bins[:, 1], bins[:, 0], rtol=0.1)
+    few = spread_bins(predicted[:2, :12], truth[:12])
+    assert few.shape == (1, 3)
+    spread = predicted[:2, :12].std(axis=0, ddof=1)
+    assert few[0, 0] == pytest.approx(np.sqrt(np.mean(spread**2)))
+    assert spread_bins(predicted[:2, :1], np.array([np.nan])).shape == (0, 3)

@@ -287,7 +287,7 @@ def fit_in(path: Path, **options: Any) -> GraphFit:
     model = small_model(feature_dropout=0.2, propagation_dropout=0.1, bases_norm="batch")
     checkpoint = Checkpoint(path, "test")
     task = small_task(loss="mse", standardise=True)
-    schedule = replace(SCHEDULE, average=1.5, recalibrate=12)
+    schedule = replace(SCHEDULE, average=1.5)
     return fit_graphs(model, task, schedule, checkpoint=checkpoint, save_every=0.0, **options)
 
 

@@ -63,7 +63,7 @@ def test_one_batch_of_all_nodes_is_the_full_batch(options) -> None:
     whole = fit_nodes(models(**options), task_of(), SPECTRUM, schedule)
     batched = train(60, made=models(**options), epochs=12, patience=4)
     torch.testing.assert_close(batched.curves, whole.curves, rtol=1e-7, atol=1e-9)
-    for rule in ("by_loss", "by_accuracy"):
+    for rule in ("by_loss", "by_metric"):
         for name in ("val", "test", "epoch"):
             own, other = (getattr(getattr(fit, rule), name) for fit in (batched, whole))
             torch.testing.assert_close(own, other)

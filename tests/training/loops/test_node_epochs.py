@@ -104,7 +104,7 @@ def test_epochs_are_those_of_a_literal_loop(models, monitor: Monitor, epochs: in
     operator = operator_of(models)
     schedule = Schedule(learning_rate=RATE, epochs=epochs, patience=patience)
     fit = fit_nodes(models, task_on(), operator, schedule, monitor=monitor)
-    rule = fit.by_loss if monitor == "loss" else fit.by_accuracy
+    rule = fit.by_loss if monitor == "loss" else fit.by_metric
     for run, model in enumerate(models):
         literal = literal_run(model, operator, run, epochs, patience, monitor)
         assert fit.epochs[run] == len(literal.curve)
@@ -191,7 +191,7 @@ def test_goes_on_to_the_bit_from_every_epoch(options, monkeypatch, tmp_path: Pat
         assert torch.equal(left, random)
         assert torch.equal(again.curves, whole.curves)
         assert torch.equal(again.epochs, whole.epochs)
-        for rule in ("by_loss", "by_accuracy"):
+        for rule in ("by_loss", "by_metric"):
             for name in ("val", "test", "epoch"):
                 own, other = (getattr(getattr(each, rule), name) for each in (again, whole))
                 assert torch.equal(own, other), (stop, rule, name)

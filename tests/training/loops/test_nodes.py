@@ -75,7 +75,7 @@ def test_splits_together_are_splits_alone(make):
     schedule = Schedule(learning_rate=0.02, epochs=60, patience=8)
     for run, model in enumerate(make()):
         alone = fit_nodes([model], task_of(noisy(), SPLITS[run : run + 1]), operator, schedule)
-        for rule in ("by_loss", "by_accuracy"):
+        for rule in ("by_loss", "by_metric"):
             for name in ("val", "test", "epoch"):
                 found = getattr(getattr(together, rule), name)[run]
                 assert found == getattr(getattr(alone, rule), name)[0], (rule, name)
@@ -129,8 +129,8 @@ def test_both_rules_from_the_curves(make, labels):
         assert fit.by_loss.epoch[run] == best
         assert fit.by_loss.val[run] == pytest.approx(curve[best, 2])
         most = int(np.argmax(curve[:epochs, 2]))  # the first of equals
-        assert fit.by_accuracy.epoch[run] == most
-        assert fit.by_accuracy.val[run] == pytest.approx(curve[most, 2])
+        assert fit.by_metric.epoch[run] == most
+        assert fit.by_metric.val[run] == pytest.approx(curve[most, 2])
     if labels == "noisy":
         assert min(stopped) < 60
 
@@ -162,7 +162,7 @@ def test_labels_of_the_test_part_never_matter(make):
     for one, other in zip(fits[0].model.parameters(), fits[1].model.parameters(), strict=True):
         assert torch.equal(one, other)
     assert torch.equal(fits[0].curves, fits[1].curves)
-    assert torch.equal(fits[0].by_accuracy.epoch, fits[1].by_accuracy.epoch)
+    assert torch.equal(fits[0].by_metric.epoch, fits[1].by_metric.epoch)
     torch.testing.assert_close(fits[0].by_loss.test, 1 - fits[1].by_loss.test)
 
 
@@ -187,7 +187,7 @@ def test_learns_what_can_be_learned(make):
     models = [model.float() for model in make()]
     fit = fit_nodes(models, task, operator, Schedule(epochs=120, learning_rate=0.02))
     assert (fit.by_loss.test >= 0.9).all()
-    assert (fit.by_accuracy.val >= fit.by_loss.val).all()
+    assert (fit.by_metric.val >= fit.by_loss.val).all()
 
 
 def test_dropout_works_in_training_alone():
@@ -211,8 +211,8 @@ def test_a_validation_accuracy_of_zero_is_an_accuracy():
     fit = fit_nodes(
         [model], task_of(y, [split]), PROPAGATION, Schedule(epochs=2, learning_rate=1e-12)
     )
-    assert fit.by_accuracy.val.tolist() == [0.0]
-    assert fit.by_accuracy.test.tolist() == [1.0]
+    assert fit.by_metric.val.tolist() == [0.0]
+    assert fit.by_metric.test.tolist() == [1.0]
 
 
 #: Operations that only make or name memory.
@@ -278,7 +278,7 @@ def test_what_does_not_fit_the_task_is_refused():
     for models in ([], gcns()[:1], gcns() + gcns()):
         with pytest.raises(ConfigError, match=f"{len(models)} models for 3 runs; pass one per run"):
             fit_nodes(models, task_of(), PROPAGATION, Schedule(epochs=1))
-    with pytest.raises(ConfigError, match="unknown monitor 'acc'; choose from loss, accuracy"):
+    with pytest.raises(ConfigError, match="unknown monitor 'acc'; choose from loss, metric"):
         fit_nodes(gcns(), task_of(), PROPAGATION, Schedule(epochs=1), monitor="acc")
 
 
@@ -307,7 +307,7 @@ def test_an_epoch_whose_loss_is_no_number_is_never_the_best(monitor):
         accuracy[list(lost)] = 1.0
         runs.take_evaluation(loss, accuracy, accuracy)
     assert runs.best.epoch.tolist() == [[0, 0, 0], [2, 2, 2]]
-    torch.testing.assert_close(runs.best.accuracy[1, 0], torch.full((3,), 0.7).double())
+    torch.testing.assert_close(runs.best.figure[1, 0], torch.full((3,), 0.7).double())
     runs.stopping.restore()
     assert (bias == (0 if monitor == "loss" else 2)).all()
 
@@ -321,12 +321,12 @@ def test_monitoring_accuracy_keeps_the_model_of_the_highest(make):
     for run in range(RUNS):
         curve = fit.curves[: int(fit.epochs[run]), run, 2]
         best = int(curve.argmax())
-        assert fit.by_accuracy.epoch[run] == best
+        assert fit.by_metric.epoch[run] == best
         stopped = best + schedule.patience + 1 <= 60
         assert fit.epochs[run] == (best + schedule.patience + 1 if stopped else 60)
         right = fit.model(task.x, operator)[run].argmax(dim=-1) == task.y
         val = right[task.val[run]].double().mean()
-        assert val == pytest.approx(float(fit.by_accuracy.val[run]), abs=1e-6)
+        assert val == pytest.approx(float(fit.by_metric.val[run]), abs=1e-6)
 
 
 def test_landmarks_stand_for_the_spectrum():

@@ -16,8 +16,7 @@ STEPS = 7
 def closed_form(schedule: GraphSchedule, step: int) -> float:
     epochs = step / STEPS
     done = max(0.0, (epochs - schedule.warmup) / (schedule.epochs - schedule.warmup))
-    span = schedule.learning_rate - schedule.final_rate
-    rate = schedule.final_rate + span * (1 + math.cos(math.pi * done)) / 2
+    rate = schedule.learning_rate * (1 + math.cos(math.pi * done)) / 2
     if epochs < schedule.warmup:
         rate *= (step + 1) / (schedule.warmup * STEPS)
     return rate
@@ -28,7 +27,6 @@ def closed_form(schedule: GraphSchedule, step: int) -> float:
     [
         GraphSchedule(epochs=9, warmup=0),
         GraphSchedule(epochs=9, warmup=3, learning_rate=0.02),
-        GraphSchedule(epochs=9, warmup=2, final_rate=1e-4),
     ],
 )
 def test_rate_is_the_closed_form(schedule: GraphSchedule) -> None:
@@ -64,7 +62,6 @@ def test_it_is_adamw_with_its_settings() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
         ({"clip": -1.0}, "clip=-1.0 must be positive"),
         ({"average": 0.0}, "average=0.0 must be positive"),
-        ({"recalibrate": 0}, "recalibrate=0 must be positive"),
         ({"warmup": -1}, "warmup=-1 must not be negative"),
         ({"weight_decay": float("nan")}, "weight_decay=nan must be a finite number"),
         ({"beta1": 1.0}, "beta1=1.0 must be at least 0 and below 1"),

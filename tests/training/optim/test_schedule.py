@@ -14,7 +14,7 @@ EPOCHS = 40
 SCHEDULES = {
     "constant": Schedule(epochs=EPOCHS, learning_rate=0.03),
     "warm-up": Schedule(epochs=EPOCHS, learning_rate=0.03, warmup=7),
-    "cosine": Schedule(epochs=EPOCHS, learning_rate=0.03, decay="cosine", final_rate=0.002),
+    "cosine": Schedule(epochs=EPOCHS, learning_rate=0.03, decay="cosine"),
     "both": Schedule(epochs=EPOCHS, learning_rate=0.03, decay="cosine", warmup=5),
     "decayed weights": Schedule(epochs=EPOCHS, learning_rate=0.03, weight_decay=0.1),
 }
@@ -25,8 +25,7 @@ def closed_form(schedule: Schedule, epoch: int) -> float:
     rate = schedule.learning_rate
     if schedule.decay == "cosine":
         done = max(0.0, (epoch - schedule.warmup) / (schedule.epochs - schedule.warmup))
-        span = rate - schedule.final_rate
-        rate = schedule.final_rate + span * (1 + math.cos(math.pi * done)) / 2
+        rate *= (1 + math.cos(math.pi * done)) / 2
     if epoch < schedule.warmup:
         rate *= (epoch + 1) / schedule.warmup
     return rate
@@ -42,8 +41,8 @@ def test_rate_is_the_closed_form(schedule):
 def test_landmarks_of_the_rate():
     cosine = SCHEDULES["cosine"]
     assert cosine.rate(torch.tensor(0)).item() == pytest.approx(0.03)
-    assert cosine.rate(torch.tensor(EPOCHS // 2)).item() == pytest.approx(0.016)
-    assert cosine.rate(torch.tensor(EPOCHS)).item() == pytest.approx(0.002)
+    assert cosine.rate(torch.tensor(EPOCHS // 2)).item() == pytest.approx(0.015)
+    assert cosine.rate(torch.tensor(EPOCHS)).item() == pytest.approx(0.0, abs=1e-8)
     assert SCHEDULES["warm-up"].rate(torch.tensor(6)).item() == pytest.approx(0.03)
 
 
@@ -85,7 +84,6 @@ def test_adam_is_pytorchs_with_plain_numbers(schedule):
         {"learning_rate": -0.1},
         {"learning_rate": float("nan")},
         {"warmup": -1},
-        {"final_rate": -0.1},
         {"weight_decay": -1.0},
         {"weight_decay": float("nan")},
         {"filter_weight_decay": -1.0},

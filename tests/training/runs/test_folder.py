@@ -11,7 +11,9 @@ import torch
 
 from specformer import Specformer
 from specformer.errors import RunError
-from specformer.training.runs.folder import RunFolder, portable_command
+from specformer.files.sealed import sealed
+from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.portable_command import portable_command
 
 CONFIG = {"command": "train", "seed": 3, "set": ["schedule.epochs=3"], "out": None}
 ROWS = [{"epoch": 0, "loss": 1.5}, {"epoch": 10, "loss": None}]
@@ -152,6 +154,29 @@ def test_damage_is_named(finished, name, content):
         read()
 
 
+@pytest.mark.parametrize(
+    ("name", "was", "becomes"),
+    [
+        ("config.yaml", b"seed: ", b"seed: 1"),
+        ("metrics.jsonl", b'"epoch": 0', b'"epoch": 1'),
+        ("result.json", b'"kind": "', b'"kind": "x'),
+    ],
+)
+def test_documents_know_what_they_held(tmp_path, name, was, becomes):
+    """Of a run under way too, which has no ``checksums.json`` yet."""
+    run = RunFolder.create(tmp_path / "run", {"command": "train", "seed": 3})
+    run.append_metrics({"epoch": 0, "loss": float("nan")})
+    if name == "result.json":
+        run.write_result({"kind": "nodes"})
+    read = {"config.yaml": run.config, "metrics.jsonl": run.metrics, "result.json": run.result}
+    assert read[name]()
+    path = run.path / name
+    assert was in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(was, becomes))
+    with pytest.raises(RunError, match=rf"{name}: .*altered or damaged; put it back"):
+        read[name]()
+
+
 def test_pickles_are_never_loaded(finished):
     np.savez(finished.path / "outputs.npz", x=np.array([{}], dtype=object))
     with pytest.raises(RunError, match=r"outputs\.npz"):
@@ -234,7 +259,7 @@ def ended(tmp_path) -> RunFolder:
 )
 def test_a_file_that_was_altered_after_the_run_is_refused(ended, name, read):
     read(ended)
-    added = b"{}\n" if name == "metrics.jsonl" else b" "
+    added = json.dumps(sealed({})).encode() if name == "metrics.jsonl" else b" "
     (ended.path / name).write_bytes((ended.path / name).read_bytes() + added)
     with pytest.raises(RunError, match=rf"{name}: was altered .* or remove checksums\.json to use"):
         read(ended)
@@ -243,7 +268,7 @@ def test_a_file_that_was_altered_after_the_run_is_refused(ended, name, read):
 
 
 def test_what_is_intact_can_be_asked(ended, call):
-    model = {"model/000/config.json", "model/000/model.safetensors"}
+    model = {f"model/000/{name}" for name in ("config.json", "model.safetensors", "README.md")}
     files = {"config.yaml", "metrics.jsonl", "outputs.npz", "result.json"} | model
     assert ended.verified() == dict.fromkeys(files, "intact")
     status, out, err = call("verify", ended.path, "--json")

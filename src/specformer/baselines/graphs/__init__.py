@@ -1,7 +1,8 @@
-r"""Table 3's other models, one per file: each called as ``model(batch)``, like ours."""
+r"""Table 3's other models and a forest, one per file, each called as ``model(batch)``."""
 
 from specformer.baselines.graphs.cin import CIN
 from specformer.baselines.graphs.dgn import DGN
+from specformer.baselines.graphs.forest import MorganForest
 from specformer.baselines.graphs.gatedgcn import GatedGCN
 from specformer.baselines.graphs.gin import GIN
 from specformer.baselines.graphs.gin_ak import GINAK
@@ -29,5 +30,6 @@ __all__ = [
     "GraphBaseline",
     "GraphGCN",
     "GraphGraphormer",
+    "MorganForest",
     "SpecGN",
 ]

@@ -25,14 +25,7 @@ class BernNet(NonNegativePolynomial):
     at 1, where the filter is the identity. The sum is evaluated in the Chebyshev basis of
     :math:`L - I`: K sparse products instead of the formula's :math:`K(K + 3)/2`.
 
-    Args:
-        num_layers: Affine maps of the MLP.
-        dropout: Rate of dropout before each of them.
-        propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
-
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+    Arguments: see :class:`~specformer.baselines.nodes.parts.nonnegative.NonNegativePolynomial`.
 
     Example:
         >>> BernNet(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
 class ChebConv(nn.Module):
@@ -50,7 +49,7 @@ class ChebConv(nn.Module):
         return out + self.bias.unsqueeze(-2)
 
 
-class ChebNet(ConvStack, Pretrained):
+class ChebNet(ConvStack, SingleGraphModel):
     r"""Chebyshev graph convolutions.
 
     From `"Convolutional Neural Networks on Graphs with Fast
@@ -62,16 +61,14 @@ class ChebNet(ConvStack, Pretrained):
     :math:`L - I` is the paper's scaled Laplacian :math:`2L/\lambda_{\max} - I` with the bound 2 for
     :math:`\lambda_{\max}`. The last layer has no ReLU.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> import numpy as np
         >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
         >>> ChebNet(3, 8, 2)(torch.zeros(2, 3), pair).tolist()
         [[0.0, 0.0], [0.0, 0.0]]
     """
+
+    shown = ("num_layers", "order")
 
     def __init__(
         self,
@@ -83,12 +80,6 @@ class ChebNet(ConvStack, Pretrained):
         order: int = 10,
         dropout: float = 0.0,
     ) -> None:
-        arguments = checked_arguments(locals())
+        self.config = checked_arguments(locals())
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
         super().__init__((ChebConv(*width, order) for width in widths), torch.relu, dropout)
-        self.config = arguments
-        self.channels = in_channels, hidden_channels, out_channels
-        self.order = order
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.convs), order=self.order)

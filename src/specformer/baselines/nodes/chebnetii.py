@@ -27,14 +27,7 @@ class ChebNetII(NonNegativePolynomial):
     identity. :math:`L - I` is the paper's scaled Laplacian with the bound 2 for
     :math:`\lambda_{\max}`.
 
-    Args:
-        num_layers: Affine maps of the MLP.
-        dropout: Rate of dropout before each of them.
-        propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
-
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
+    Arguments: see :class:`~specformer.baselines.nodes.parts.nonnegative.NonNegativePolynomial`.
 
     Example:
         >>> ChebNetII(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()

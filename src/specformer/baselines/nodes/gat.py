@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
 class GATConv(nn.Module):
@@ -85,7 +84,7 @@ def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:
     return messages.new_zeros(shape).index_add(-3, target, messages)
 
 
-class GAT(ConvStack, Pretrained):
+class GAT(ConvStack, SingleGraphModel):
     r"""Graph attention network.
 
     From `"Graph Attention Networks"
@@ -99,16 +98,14 @@ class GAT(ConvStack, Pretrained):
     together, as in PyG; the last layer averages them and has no ELU. Dropout also acts on the
     attention :math:`\alpha`, as in the paper.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> import numpy as np
         >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
         >>> GAT(3, 8, 2, heads=4)(torch.zeros(2, 3), pair).tolist()
         [[0.0, 0.0], [0.0, 0.0]]
     """
+
+    shown = ("num_layers", "heads")
 
     def __init__(
         self,
@@ -120,7 +117,7 @@ class GAT(ConvStack, Pretrained):
         heads: int = 8,
         dropout: float = 0.0,
     ) -> None:
-        arguments = checked_arguments(locals())
+        self.config = checked_arguments(locals())
         if hidden_channels % heads:
             raise ConfigError(
                 f"GAT's hidden_channels must be a multiple of heads, not {hidden_channels} "
@@ -130,9 +127,3 @@ class GAT(ConvStack, Pretrained):
         layers = [GATConv(i, o // heads, heads, concat=True, dropout=dropout) for i, o in hidden]
         layers.append(GATConv(*last, heads, concat=False, dropout=dropout))
         super().__init__(layers, elu, dropout)
-        self.config = arguments
-        self.channels = in_channels, hidden_channels, out_channels
-        self.heads = heads
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.convs), heads=self.heads)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
 class GCNConv(nn.Module):
@@ -31,12 +30,12 @@ class GCNConv(nn.Module):
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagate = propagation.adjacency_with_loops
-        widens = self.lin.in_channels < self.lin.out_channels
+        widens = self.lin.in_features < self.lin.out_features
         out: Tensor = self.lin(propagate(x)) if widens else propagate(self.lin(x))
         return out + self.bias.unsqueeze(-2)
 
 
-class GCN(ConvStack, Pretrained):
+class GCN(ConvStack, SingleGraphModel):
     r"""Graph convolutional network.
 
     From `"Semi-Supervised Classification with Graph Convolutional
@@ -47,10 +46,6 @@ class GCN(ConvStack, Pretrained):
         \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}
 
     The last layer has no ReLU.
-
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
 
     Example:
         >>> import numpy as np
@@ -68,11 +63,6 @@ class GCN(ConvStack, Pretrained):
         num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
-        arguments = checked_arguments(locals())
+        self.config = checked_arguments(locals())
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
         super().__init__((GCNConv(*width) for width in widths), torch.relu, dropout)
-        self.config = arguments
-        self.channels = in_channels, hidden_channels, out_channels
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.convs))

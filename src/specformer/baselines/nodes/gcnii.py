@@ -7,13 +7,13 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
-class GCN2Conv(nn.Module):
+class GCN2Conv(Assembled):
     r"""One layer of GCNII.
 
     .. math::
@@ -26,9 +26,6 @@ class GCN2Conv(nn.Module):
         self.beta = beta
         self.lin = Linear(channels, channels, bias=False)
 
-    def reset_parameters(self) -> None:
-        self.lin.reset_parameters()
-
     def forward(self, h: Tensor, initial: Tensor, propagation: Propagation) -> Tensor:
         around = propagation.adjacency_with_loops(h)
         # Autocast gives them different precisions, and lerp wants one.
@@ -36,7 +33,7 @@ class GCN2Conv(nn.Module):
         return torch.lerp(mixed, self.lin(mixed).to(mixed.dtype), self.beta)
 
 
-class GCNII(Pretrained):
+class GCNII(SingleGraphModel):
     r"""Graph convolutions with initial residual and identity mapping.
 
     From `"Simple and Deep Graph Convolutional Networks"
@@ -57,10 +54,6 @@ class GCNII(Pretrained):
         theta: Strength of the weights.
         dropout: Rate of dropout before each map.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> [round(conv.beta, 3) for conv in GCNII(3, 8, 2, num_layers=3).convs]
         [0.405, 0.223, 0.154]
@@ -79,7 +72,6 @@ class GCNII(Pretrained):
     ) -> None:
         super().__init__()
         self.config = checked_arguments(locals())
-        self.channels = in_channels, hidden_channels, out_channels
         self.lin_in = Linear(in_channels, hidden_channels)
         self.convs = nn.ModuleList(
             GCN2Conv(hidden_channels, alpha, log(theta / layer + 1))
@@ -88,10 +80,6 @@ class GCNII(Pretrained):
         self.lin_out = Linear(hidden_channels, out_channels)
         self.dropout = nn.Dropout(dropout)
 
-    def reset_parameters(self) -> None:
-        for layer in (self.lin_in, *self.convs, self.lin_out):
-            layer.reset_parameters()
-
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)
         initial = h = self.lin_in(self.dropout(x)).relu()
@@ -99,6 +87,3 @@ class GCNII(Pretrained):
             h = conv(self.dropout(h), initial, propagation).relu()
         out: Tensor = self.lin_out(self.dropout(h))
         return out
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.convs))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import monomial
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
 from specformer.errors import ConfigError
-from specformer.nn.pretrained import Pretrained
 
 
-class GPRGNN(Pretrained):
+class GPRGNN(SingleGraphModel):
     r"""Generalised PageRank network.
 
     From `"Adaptive Universal Generalized PageRank Graph Neural
@@ -31,14 +31,12 @@ class GPRGNN(Pretrained):
         dropout: Rate of dropout on the features, before each map of the MLP.
         propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> GPRGNN(3, 8, 2, order=2, alpha=0.5).gamma.tolist()
         [0.5, 0.25, 0.25]
     """
+
+    shown = ("order",)
 
     def __init__(
         self,
@@ -55,18 +53,17 @@ class GPRGNN(Pretrained):
     ) -> None:
         super().__init__()
         self.config = checked_arguments(locals())
-        self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.alpha = alpha
         self.self_loops = self_loops
         self.powers = monomial(order)
-        self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
+        self.mlp = FeatureMLP(in_channels, hidden_channels, out_channels, num_layers, dropout)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.gamma = nn.Parameter(torch.empty(order + 1))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        self.mlp.reset_parameters()
+        super().reset_parameters()
         stay = 1 - self.alpha
         gamma = [self.alpha * stay**k for k in range(self.order)] + [stay**self.order]
         with torch.no_grad():
@@ -95,6 +92,3 @@ class GPRGNN(Pretrained):
                 "build it with self_loops=False to see its response."
             )
         return self.powers(1 - eigenvalues) @ self.gamma.unsqueeze(-1)
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, order=self.order)

@@ -115,10 +115,6 @@ class Graphormer(Transformer):
         max_distance: Longer distances likewise.
         dropout: As in :class:`Transformer`.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> Graphormer(3, 8, 2, max_distance=5).distance_bias.shape  # 0 to 5, and unreachable
         torch.Size([4, 7])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
-class H2GCN(Pretrained):
+class H2GCN(SingleGraphModel):
     r"""Ego and neighbours apart, two hops, all rounds kept.
 
     From `"Beyond Homophily in Graph Neural Networks: Current
@@ -34,14 +34,12 @@ class H2GCN(Pretrained):
         num_rounds: K.
         dropout: Rate of dropout before both maps.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> H2GCN(3, 8, 2).classify
         Linear(56, 2, bias=True)
     """
+
+    shown = ("num_rounds",)
 
     def __init__(
         self,
@@ -54,15 +52,10 @@ class H2GCN(Pretrained):
     ) -> None:
         super().__init__()
         self.config = checked_arguments(locals(), num_rounds=0)
-        self.channels = in_channels, hidden_channels, out_channels
         self.num_rounds = num_rounds
         self.embed = Linear(in_channels, hidden_channels)
         self.classify = Linear((2 ** (num_rounds + 1) - 1) * hidden_channels, out_channels)
         self.dropout = nn.Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        self.embed.reset_parameters()
-        self.classify.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)
@@ -79,6 +72,3 @@ class H2GCN(Pretrained):
         assert self.classify.bias is not None
         out: Tensor = current.squeeze(-2) + self.classify.bias.unsqueeze(-2)
         return out
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_rounds=self.num_rounds)

@@ -7,14 +7,14 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import jacobi
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 
-class JacobiConv(Pretrained):
+class JacobiConv(SingleGraphModel):
     r"""Jacobi polynomial filters.
 
     From `"How Powerful are Spectral Graph Neural Networks"
@@ -38,14 +38,12 @@ class JacobiConv(Pretrained):
         dropout: Rate of dropout on the features.
         propagation_dropout: Rate of dropout on :math:`H`; None for the same as ``dropout``.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> JacobiConv(1, 16, 1).response(torch.linspace(0, 2, 5)).shape
         torch.Size([5, 1])
     """
+
+    shown = ("order",)
 
     def __init__(
         self,
@@ -64,8 +62,6 @@ class JacobiConv(Pretrained):
         if propagation_dropout is None:
             propagation_dropout = dropout
         self.config = checked_arguments(locals())
-        self.channels = in_channels, hidden_channels, out_channels
-        self.order = order
         self.gamma = gamma
         self.polynomials = jacobi(order, a, b)
         self.lin = Linear(in_channels, hidden_channels)
@@ -77,8 +73,7 @@ class JacobiConv(Pretrained):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        self.lin.reset_parameters()
-        self.mix.reset_parameters()
+        super().reset_parameters()
         nn.init.ones_(self.eta)
         # Start from the identity. With every beta at 1 instead, Adam at 0.01 ends at twice the
         # least squares error of the comb filter on a 20 x 20 grid, from here at 1.02 times.
@@ -114,6 +109,3 @@ class JacobiConv(Pretrained):
         products = accumulate(factors, torch.mul, initial=torch.ones_like(factors[0]))
         alpha = torch.stack(list(products), dim=-1).unsqueeze(-1) * self.beta
         return alpha.unsqueeze(-1) * self.mix.weight.mT.unsqueeze(-3)
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, order=self.order)

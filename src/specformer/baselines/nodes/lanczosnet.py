@@ -8,20 +8,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.conv_stack import ConvStack
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
-from specformer.baselines.nodes.parts.layer_widths import layer_widths
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import monomial
+from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel, layer_widths
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
-from specformer.nn.pretrained import Pretrained
 
 _FILTER_CHANNELS = 32
 
 
-class LanczosConv(nn.Module):
+class LanczosConv(Assembled):
     r"""One layer of LanczosNet.
 
     .. math::
@@ -55,8 +54,7 @@ class LanczosConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def reset_parameters(self) -> None:
-        for layer in (self.short, self.long, self.filters):
-            layer.reset_parameters()
+        super().reset_parameters()
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
@@ -75,7 +73,7 @@ class LanczosConv(nn.Module):
         return out
 
 
-class LanczosNet(Pretrained):
+class LanczosNet(SingleGraphModel):
     r"""Multi-scale graph convolutions by the Lanczos algorithm.
 
     From `"LanczosNet: Multi-Scale Deep Graph Convolutional
@@ -101,14 +99,12 @@ class LanczosNet(Pretrained):
         steps: Lanczos steps, the number of Ritz pairs.
         dropout: Rate of dropout before each layer.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> LanczosNet(3, 8, 2)
-        LanczosNet(3, 8, 2, num_layers=2, order=3, long_scales=(5, 10, 20), steps=20)
+        LanczosNet(3, 8, 2, num_layers=2, order=3, long_scales=[5, 10, 20], steps=20)
     """
+
+    shown = ("num_layers", "order", "long_scales", "steps")
 
     def __init__(
         self,
@@ -130,32 +126,13 @@ class LanczosNet(Pretrained):
             LanczosConv(*width, order=order, long_scales=long_scales, steps=steps)
             for width in widths
         )
-        self.channels = in_channels, hidden_channels, out_channels
-        self.num_layers = num_layers
         self.embed = Linear(in_channels, hidden_channels)
         self.stack = ConvStack(layers, torch.relu, dropout)
         self.dropout = nn.Dropout(dropout)
-        self.order = order
-        self.long_scales = tuple(long_scales)
-        self.steps = steps
-
-    def reset_parameters(self) -> None:
-        self.embed.reset_parameters()
-        self.stack.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         out: Tensor = self.stack(self.embed(self.dropout(x)).relu(), propagation)
         return out
-
-    def __repr__(self) -> str:
-        return one_line(
-            self,
-            self.channels,
-            num_layers=self.num_layers,
-            order=self.order,
-            long_scales=self.long_scales,
-            steps=self.steps,
-        )
 
 
 def _check_scales(given: Sequence[int]) -> None:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel
 from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import LayerNorm, Linear
-from specformer.nn.pretrained import Pretrained
 
 
 class Attention(Protocol):
@@ -37,7 +37,7 @@ def plain_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return mixed.to(query.dtype)
 
 
-class NodeAttention(nn.Module):
+class NodeAttention(Assembled):
     r"""Multi-head attention among nodes.
 
     .. math::
@@ -57,10 +57,6 @@ class NodeAttention(nn.Module):
         self.project = Linear(channels, 3 * channels)
         self.out = Linear(channels, channels)
 
-    def reset_parameters(self) -> None:
-        self.project.reset_parameters()
-        self.out.reset_parameters()
-
     def forward(self, h: Tensor, attention: Attention = plain_attention) -> Tensor:
         parts = self.project(h).unflatten(-1, (3, self.heads, -1)).movedim(-4, -2)
         if h.dim() == 2:
@@ -71,7 +67,7 @@ class NodeAttention(nn.Module):
         return out
 
 
-class TransformerBlock(nn.Module):
+class TransformerBlock(Assembled):
     r"""Attention and a feed-forward network of the same width, each on normalised input.
 
     .. math::
@@ -87,16 +83,6 @@ class TransformerBlock(nn.Module):
         self.narrow = Linear(channels, channels)
         self.dropout = nn.Dropout(dropout)
 
-    def reset_parameters(self) -> None:
-        for layer in (
-            self.attention_norm,
-            self.attention,
-            self.feed_forward_norm,
-            self.widen,
-            self.narrow,
-        ):
-            layer.reset_parameters()
-
     def forward(self, h: Tensor, attention: Attention = plain_attention) -> Tensor:
         h = h + self.dropout(self.attention(self.attention_norm(h), attention))
         update = self.narrow(gelu(self.widen(self.feed_forward_norm(h))))
@@ -104,7 +90,7 @@ class TransformerBlock(nn.Module):
         return out
 
 
-class Transformer(Pretrained):
+class Transformer(SingleGraphModel):
     r"""A Transformer whose tokens are the nodes.
 
     From `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_, with its norms first.
@@ -122,14 +108,12 @@ class Transformer(Pretrained):
         heads: Heads of attention; they divide ``hidden_channels``.
         dropout: Rate of dropout on the features, on what each block adds, and before the last map.
 
-    Shapes:
-        - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
-        - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
-
     Example:
         >>> sum(parameter.numel() for parameter in Transformer(745, 32, 8).parameters())
         37128
     """
+
+    shown = ("num_layers", "heads")
 
     def __init__(
         self,
@@ -143,8 +127,6 @@ class Transformer(Pretrained):
     ) -> None:
         super().__init__()
         self.config = checked_arguments(locals())
-        self.channels = in_channels, hidden_channels, out_channels
-        self.heads = heads
         self.lin_in = Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(
             TransformerBlock(hidden_channels, heads, dropout) for _ in range(num_layers)
@@ -152,10 +134,6 @@ class Transformer(Pretrained):
         self.norm = LayerNorm(hidden_channels)
         self.lin_out = Linear(hidden_channels, out_channels)
         self.dropout = nn.Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        for layer in (self.lin_in, *self.blocks, self.norm, self.lin_out):
-            layer.reset_parameters()
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)
@@ -174,6 +152,3 @@ class Transformer(Pretrained):
     def attention(self, propagation: Propagation) -> Attention:  # noqa: ARG002
         """How nodes attend to each other in every block: by their scores alone."""
         return plain_attention
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.blocks), heads=self.heads)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError, nearest
 from specformer.files import replacing
+from specformer.files.host_memory import free_bytes, gib
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +26,85 @@ logger = logging.getLogger(__name__)
 DAMAGE = (
     OSError,
     EOFError,
+    SyntaxError,
     TypeError,
     ValueError,
     LookupError,
     RuntimeError,
+    struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
+#: The end of a zip archive: its mark, two disks' numbers, then the entries here and in all.
+_END, _END_SIZE = b"PK\x05\x06", 22
+
+
+class NpzArchive:
+    """An open ``.npz`` file whose directory is whole; its arrays are read when asked for.
+
+    NumPy takes what it finds: one byte of a directory can hide the arrays after it.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        members = archive.infolist()
+        if len(members) != _entries(archive):
+            raise zipfile.BadZipFile("its directory does not name all of its arrays")
+        self._archive = archive
+        self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        if len(self._members) != len(members):
+            raise zipfile.BadZipFile("two of its arrays have one name")
+        for member in members:
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise zipfile.BadZipFile("its arrays are compressed in an unusual way")
+            with archive.open(member):  # which compares the name here with that in the directory
+                pass
+
+    @property
+    def files(self) -> list[str]:
+        """The names of its arrays."""
+        return list(self._members)
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape that an array says it has, without reading it."""
+        with self._archive.open(self._members[key]) as file:
+            first = np.lib.format.read_magic(file) == (1, 0)
+            read = "read_array_header_1_0" if first else "read_array_header_2_0"
+            return tuple(getattr(np.lib.format, read)(file)[0])
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        """An array, all of it: its checksum has been compared."""
+        member = self._members[key]
+        if member.file_size > (free := free_bytes()):
+            raise ValueError(
+                f"{key} unpacks to {gib(member.file_size)}, and {gib(free)} of memory are free"
+            )
+        try:
+            with self._archive.open(member) as file:
+                array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+                if file.read(1):  # else a shape that is too small would pass unchecked
+                    raise ValueError(f"{key} holds more than its shape says")
+        except MemoryError:
+            raise ValueError(f"{key} does not fit into memory") from None
+        return array
+
+
+def _entries(archive: zipfile.ZipFile) -> int:
+    """How many members the end of the archive says there are."""
+    file = archive.fp
+    assert file is not None
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _END_SIZE - 2**16))  # a comment may follow
+    tail = file.read()
+    (count,) = struct.unpack_from("<H", tail, tail.rindex(_END) + 10)
+    return int(count)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[NpzArchive]:
+    """Open an npz file; what is wrong with it is one of the errors in :data:`DAMAGE`."""
+    with zipfile.ZipFile(path) as archive:
+        yield NpzArchive(archive)
 
 
 @contextmanager
@@ -53,7 +127,7 @@ def read_arrays(
     if not zipfile.is_zipfile(path):
         raise GraphError("is not an npz archive, or not a whole one")
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with opened(path) as archive:
             for key in required:
                 if key not in archive.files:
                     needs = f"{', '.join(required[:-1])} and {required[-1]}"
@@ -91,7 +165,7 @@ def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
     return tuple(array.tolist())
 
 
-def _array(archive: NpzFile, key: str) -> NDArray[Any]:
+def _array(archive: NpzArchive, key: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[key]
     except ValueError as error:

@@ -90,7 +90,7 @@ def read_smiles(
     """
     if isinstance(smiles, str):  # whose letters would each be a molecule
         raise GraphError(f"smiles={smiles!r} is one text; pass a list of them")
-    chem, silence = _rdkit()
+    chem, silence = rdkit()
     numbers = range(len(smiles)) if rows is None else rows
     good: list[tuple[int, str, _Arrays]] = []
     problems = []
@@ -118,7 +118,7 @@ def read_smiles(
     return Molecules(graphs, kept, tuple(problems))
 
 
-def _rdkit() -> tuple[Any, Any]:
+def rdkit() -> tuple[Any, Any]:
     """Return RDKit's module of molecules, and a context in which it prints nothing."""
     try:
         from rdkit import Chem

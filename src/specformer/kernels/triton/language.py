@@ -117,3 +117,21 @@ def clear_padding(out, offsets, target, targets, pairs, column, width, ROWS: tl.
         mask = (pair < pairs)[:, None] & (column < width)[None, :]
         place = out + pair[:, None] * width + column[None, :]
         tl.store(place, 0.0, mask=mask)
+
+
+@jit
+def tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Rows from ``start`` to before ``end``, ``stride`` apart, zeros beyond."""
+    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    mask = (row < end)[:, None] & (lane < width)[None, :]
+    return tl.load(x + row[:, None] * stride + lane[None, :], mask=mask, other=0.0)
+
+
+@jit
+def store_tile(
+    x, values, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Write such rows."""
+    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    mask = (row < end)[:, None] & (lane < width)[None, :]
+    tl.store(x + row[:, None] * stride + lane[None, :], values, mask=mask)

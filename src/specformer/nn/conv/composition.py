@@ -2,7 +2,7 @@ r"""The convolutions of a model, one after another; one filter where they are al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -10,22 +10,38 @@ import torch
 from torch import Tensor, nn
 
 from specformer.nn.conv.bases import FeedForwardBases, LinearBases
-from specformer.nn.conv.node_conv import SpectralConv
-from specformer.spectrum import AnySpectrum, ImplicitSpectrum
+from specformer.nn.conv.node_conv import NodeConv
+from specformer.nn.conv.residual_block import ResidualBlock, with_neighbours
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, MagneticSpectrum
 
 
 def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
     """The convolutions of a node model of these arguments; they share bases if sharing is small."""
+    if config["form"] == "deep":
+        return _residual_blocks(config, channels)
     kind = LinearBases if config["bases"] == "linear" else FeedForwardBases
     new_bases = partial(kind, config["num_heads"], channels, config["propagation_dropout"])
     shared = new_bases()
     options = {name: config[name] for name in ("transform", "norm", "activation", "residual")}
     return nn.ModuleList(
-        SpectralConv(
+        NodeConv(
             shared if config["sharing"] == "small" else new_bases(),
             channels,
             **options,
             bias=config["bias"],
+        )
+        for _ in range(config["num_layers"])
+    )
+
+
+def _residual_blocks(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
+    new_bases = partial(LinearBases, config["num_heads"] + config["local"], channels)
+    shared = new_bases()
+    return nn.ModuleList(
+        ResidualBlock(
+            shared if config["sharing"] == "small" else new_bases(),
+            config["norm"] or "batch",
+            config["propagation_dropout"],
         )
         for _ in range(config["num_layers"])
     )
@@ -41,7 +57,9 @@ def convolve(
 
     Shapes: x ``[..., n, channels]``, responses ``[..., q, heads]``, output as x.
     """
-    layers = [cast(SpectralConv, conv) for conv in convs]
+    layers = [cast(NodeConv | ResidualBlock, conv) for conv in convs]
+    if layers[0].bases.num_heads > responses[0].shape[-1]:  # the deep form's local branch
+        responses = [with_neighbours(response, spectrum) for response in responses]
     each = [responses[min(layer, len(responses) - 1)] for layer in range(len(layers))]
     if not _is_one_filter(layers, spectrum):
         for conv, response in zip(layers, each, strict=True):
@@ -55,8 +73,10 @@ def convolve(
     return torch.addcmul(spectrum.filter(x, gains), identity, x)
 
 
-def _is_one_filter(convs: list[SpectralConv], spectrum: AnySpectrum) -> bool:
-    if not all(conv.is_filter for conv in convs):
+def _is_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
+    if isinstance(spectrum, MagneticSpectrum):
+        return False  # filters mix real and imaginary parts, which have gains of their own
+    if not all(isinstance(conv, NodeConv) and conv.is_filter for conv in convs):
         return False
     # The interpolant of a product is not quite the product of interpolants: where dropout makes
     # training go through such filters one by one, evaluation does so too.

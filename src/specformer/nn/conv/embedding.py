@@ -92,8 +92,8 @@ class FeatureEmbedding(Derived):
         return f"{self.cardinalities}, {self.channels}"
 
 
-class NodeEmbedding(FeatureEmbedding):
-    r"""Vectors for nodes, of their categories z and of the numbers x that they may have.
+class MixedEmbedding(FeatureEmbedding):
+    r"""Vectors of categories z and of the numbers x that may stand beside them.
 
     .. math::
         \sum_c W^{(c)}_{z_c} + W \, \frac{x - \mu}{\sigma} + b
@@ -101,9 +101,7 @@ class NodeEmbedding(FeatureEmbedding):
     Args:
         cardinalities: how many values each column of categories may take.
         channels: width.
-        in_channels: how many numbers a node has; may be 0.
-
-    Shapes: a batch of N rows; output ``[N, channels]``.
+        in_channels: how many numbers there are; may be 0.
     """
 
     mean: Tensor
@@ -111,7 +109,6 @@ class NodeEmbedding(FeatureEmbedding):
 
     def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
         super().__init__(cardinalities, channels)
-        check_counts({"in_channels": in_channels}, "in_channels", least=0)
         self.in_channels = in_channels
         if in_channels:
             self.numbers = nn.Linear(in_channels, channels)
@@ -124,17 +121,17 @@ class NodeEmbedding(FeatureEmbedding):
             nn.init.zeros_(self.mean)
             nn.init.ones_(self.std)
 
-    def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
-        vectors = super().forward(batch.nodes)
-        given = 0 if batch.x is None else batch.x.shape[1]
+    def of_numbers(self, x: Tensor | None, of: str, argument: str) -> Tensor | None:
+        """The second part of the sum; None without numbers."""
+        given = 0 if x is None else x.shape[1]
         if given != self.in_channels:
             raise ConfigError(
-                f"the nodes have {given} numbers each, but the model has "
-                f"in_channels={self.in_channels}."
+                f"the {of} have {given} numbers each, but the model has "
+                f"{argument}={self.in_channels}."
             )
-        if batch.x is None:
-            return vectors
-        return vectors + cast(Tensor, self.numbers((batch.x.to(self.mean) - self.mean) / self.std))
+        if x is None:
+            return None
+        return cast(Tensor, self.numbers((x.to(self.mean) - self.mean) / self.std))
 
     @torch.no_grad()
     def standardise(self, x: Tensor) -> None:
@@ -152,6 +149,39 @@ class NodeEmbedding(FeatureEmbedding):
         varies = x.amin(dim=0) < x.amax(dim=0)
         self.mean.copy_(mean)
         self.std.copy_(torch.where(varies, std, 1.0))
+
+
+class NodeEmbedding(MixedEmbedding):
+    r"""Vectors for nodes.
+
+    Shapes: a batch of N rows; output ``[N, channels]``.
+    """
+
+    def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
+        check_counts({"in_channels": in_channels}, "in_channels", least=0)
+        super().__init__(cardinalities, channels, in_channels)
+
+    def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
+        numbers = self.of_numbers(batch.x, "nodes", "in_channels")
+        vectors = super().forward(batch.nodes)
+        return vectors if numbers is None else vectors + numbers
+
+
+class EdgeEmbedding(MixedEmbedding):
+    r"""Vectors for kinds of edges, the first of which is none; it has no numbers.
+
+    Shapes: a batch with K kinds; output ``[K, channels]``.
+    """
+
+    def __init__(self, cardinalities: Sequence[int], channels: int, edge_dim: int = 0) -> None:
+        check_counts({"edge_dim": edge_dim}, "edge_dim", least=0)
+        super().__init__([count + 1 for count in cardinalities], channels, edge_dim)
+
+    def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
+        x = None if batch.bond_x is None else batch.bond_x[1:]
+        numbers = self.of_numbers(x, "edges", "edge_dim")
+        vectors = super().forward(batch.bond_table)
+        return vectors if numbers is None else torch.cat([vectors[:1], vectors[1:] + numbers])
 
 
 def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:

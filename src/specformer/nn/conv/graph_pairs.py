@@ -3,14 +3,14 @@ r"""The nodes and the pairs of nodes of many small graphs, and what is computed 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
+from specformer.kernels.lazy_property import lazy_property
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.messages import PairIndex
 from specformer.kernels.segments import Segments, scattered_segments
@@ -18,9 +18,6 @@ from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.layers.batch_norm import BatchNorm, Moments
 from specformer.spectrum import Tokens
 from specformer.spectrum.many.packed_graphs import PackedGraphs
-
-if TYPE_CHECKING:
-    from specformer.kernels.triton.pairs.places import Places
 
 
 @dataclass(frozen=True)
@@ -50,25 +47,33 @@ class GraphPairs:
         """Kinds of bonds."""
         return len(self.batch.bond_table)
 
-    @cached_property
+    @lazy_property
     def tokens(self) -> Tokens:
         """Eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding."""
         shape = (self.batch.num_graphs, self.batch.max_nodes)
         values = self.batch.eigenvalues.to(self.dtype)
         return Tokens(
             _scatter(values, self.node_slot, shape),
-            _token_weights(self.batch.sizes, self.batch.max_nodes, self.dtype),
+            _token_weights(self._counts, self.batch.max_nodes, self.dtype),
         )
+
+    @property
+    def _counts(self) -> Tensor:
+        """``[B]`` eigenvalues of each graph."""
+        truncated = self.batch.num_eigenpairs
+        return self.batch.sizes if truncated is None else truncated
 
     @property
     def spectra(self) -> Tokens | FlatSpectra:
         """The same eigenvalues one graph after another ``[N]`` where a kernel takes them so."""
-        if self.dtype != torch.float32 or not usable("block_attention", self.batch.eigenvalues):
+        whole = self.batch.num_eigenpairs is None
+        fits = whole and self.dtype == torch.float32
+        if not (fits and usable("block_attention", self.batch.eigenvalues)):
             return self.tokens
-        starts = (self._places or self.batch).starts
-        return FlatSpectra(self.batch.eigenvalues, Ranges(starts, self.batch.max_nodes))
+        ranges = Ranges(self.batch.starts, self.batch.max_nodes)
+        return FlatSpectra(self.batch.eigenvalues, ranges)
 
-    @cached_property
+    @lazy_property
     def node_slot(self) -> Tensor:
         """``[N]`` a row's place among ``[B * max_nodes]``; one past the end for padding."""
         batch, size = self.batch, self.batch.max_nodes
@@ -76,37 +81,33 @@ class GraphPairs:
         # masked_fill and not torch.where, which would copy its number from the host.
         return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
 
-    @cached_property
+    @lazy_property
     def vectors(self) -> Tensor:
         """``[B, max_nodes, max_nodes]`` eigenvectors, zeros for padding."""
         size = self.batch.max_nodes
         values = self.batch.eigenvectors.to(self.dtype)
         return _scatter(values, self.pair_slot, (self.batch.num_graphs, size, size))
 
-    @cached_property
+    @lazy_property
     def pair_slot(self) -> Tensor:
         """``[P]`` a pair's place in such a square; one past the end for padding."""
         batch, size = self.batch, self.batch.max_nodes
         slot = self.node_slot[batch.target] * size + batch.position[batch.source]
         return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
 
-    @cached_property
+    @lazy_property
     def identity(self) -> Tensor:
         """``[P]`` one where target and source are the same."""
         return (self.batch.target == self.batch.source).to(self.dtype)
 
-    @cached_property
+    @lazy_property
     def nodes(self) -> CountedRows:
         """Which rows are not padding."""
-        if (places := self._places) is not None:
-            return CountedRows(places.node_share, places.numbers[0])
         return CountedRows.of(self.batch.node_mask, self.dtype)
 
-    @cached_property
+    @lazy_property
     def pairs(self) -> CountedRows:
         """Which pairs are not padding."""
-        if (places := self._places) is not None:
-            return CountedRows(places.pair_share, places.numbers[1])
         return CountedRows.of(self.batch.pair_mask, self.dtype)
 
     def statistics(self, entries: Tensor, norm: BatchNorm) -> Moments | None:
@@ -116,49 +117,46 @@ class GraphPairs:
         """
         if not norm.training:
             return None
-        if self._statistics.get("entries") is not entries:
-            moments = norm.moments(entries, self.pairs)
-            self._statistics.update(entries=entries, moments=moments)
-        return cast(Moments, self._statistics["moments"])
+        known = self._statistics
+        if known.get("entries") is not entries:
+            known.update(entries=entries, moments=norm.moments(entries, self.pairs))
+        return cast(Moments, known["moments"])
 
-    @cached_property
+    @lazy_property
     def _statistics(self) -> dict[str, Any]:
         return {}
 
-    @cached_property
+    @lazy_property
     def by_target(self) -> Segments:
         """Pairs by the node that they send to."""
         index = self.batch.target.masked_fill(~self.batch.pair_mask, len(self.batch.graph))
         return Segments(index, self.batch.offsets)
 
-    @cached_property
+    @property
+    def is_measured(self) -> bool:
+        """Whether hardly any two bonds are alike."""
+        return self.batch.is_measured
+
+    @property
+    def source(self) -> Tensor:
+        """``[P]`` the node that a pair sends from."""
+        return self.batch.source
+
+    @lazy_property
     def by_message(self) -> Segments:
         """Pairs by what they send, source and kind of bond."""
         index = self.batch.source * self.kinds + self.batch.bond
         return scattered_segments(index, len(self.batch.graph) * self.kinds)
 
-    @cached_property
+    @lazy_property
     def by_graph(self) -> Segments:
         """Nodes by their graph."""
-        places = self._places or self.batch
-        return Segments(places.graph, places.starts)
+        return Segments(self.batch.graph, self.batch.starts)
 
-    @cached_property
+    @lazy_property
     def pair_index(self) -> PairIndex:
         """Where pairs lie, for kernels that need no more."""
-        places = self._places or self.batch
-        return PairIndex(places.offsets, places.first, self.batch.bond)
-
-    @cached_property
-    def _places(self) -> Places | None:
-        """What a kernel finds at once of what the batch works out step by step."""
-        batch = self.batch
-        spectra = (batch.eigenvalues, batch.eigenvectors)
-        if self.dtype != torch.float32 or not usable("batch_places", *spectra):
-            return None
-        from specformer.kernels.triton.pairs.places import batch_places
-
-        return batch_places(batch.sizes, len(batch.eigenvalues), len(batch.bond))
+        return PairIndex(self.batch.offsets, self.batch.first, self.batch.bond)
 
 
 def _scatter(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -167,14 +165,14 @@ def _scatter(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
     return flat.index_copy(0, slot, values)[:-1].view(*shape, *values.shape[1:])
 
 
-def _token_weights(sizes: Tensor, max_nodes: int, dtype: torch.dtype) -> Tensor:
+def _token_weights(counts: Tensor, max_nodes: int, dtype: torch.dtype) -> Tensor:
     """One for a graph's eigenvalues, zero for padding ``[B, max_nodes]``.
 
     All places of a graph without nodes count: attention over nothing is not a number.
     """
-    places = torch.arange(max_nodes, device=sizes.device)
-    sizes = sizes.unsqueeze(-1)
-    return ((places < sizes) | (sizes == 0)).to(dtype)
+    places = torch.arange(max_nodes, device=counts.device)
+    counts = counts.unsqueeze(-1)
+    return ((places < counts) | (counts == 0)).to(dtype)
 
 
 def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:

@@ -12,7 +12,7 @@ from specformer.nn.layers.reset import Resettable
 from specformer.spectrum import AnySpectrum
 
 
-class SpectralConv(Resettable):
+class NodeConv(Resettable):
     r"""Filter every channel, then optionally normalise, map, activate and add the input back.
 
     .. math::

@@ -20,8 +20,8 @@ from specformer.kernels.column_sums import column_sums
 from specformer.kernels.layer_norm import layer_norm
 
 
-class Linear(nn.Module):
-    r"""Affine map :math:`x W^\top + b` over the last axis, with an optional run axis.
+class Linear(nn.Linear):
+    r"""PyTorch's affine map :math:`x W^\top + b` over the last axis, with an optional run axis.
 
     Shapes:
         - weight: ``[out, in]`` or ``[runs, out, in]``; bias: ``[out]`` or ``[runs, out]``
@@ -33,14 +33,6 @@ class Linear(nn.Module):
         torch.Size([2, 5])
     """
 
-    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
-        super().__init__()
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
-        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
-        self.reset_parameters()
-
     def reset_parameters(self, std: float | None = None) -> None:
         """PyTorch's own initialisation, or weights from N(0, ``std``²) and zero biases."""
         if std is not None:
@@ -48,7 +40,7 @@ class Linear(nn.Module):
             if self.bias is not None:
                 nn.init.zeros_(self.bias)
             return
-        bound = 1.0 / math.sqrt(self.in_channels)
+        bound = 1.0 / math.sqrt(self.in_features)
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
@@ -57,7 +49,7 @@ class Linear(nn.Module):
         return affine(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, bias={self.bias is not None}"
+        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
 
 class LayerNorm(nn.Module):

@@ -27,6 +27,8 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
         return [_decomposition_grid(result["rows"])]
     if result.get("suite") == "spectrum":
         return [_arpack_grid(result["rows"])]
+    if result.get("suite") == "reliability":
+        return [_reliability_grid(result["rows"])]
     return [bench_grid(result)]
 
 
@@ -158,6 +160,18 @@ def _arpack_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     return header, lines
 
 
+def _reliability_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """What became of attacks, and all of them together."""
+    counts = ("tried", "refused", "unaffected", "wrong", "tracebacks")
+    total = {name: sum(row[name] for row in rows) for name in counts}
+    lines = [
+        [row["case"], *(f"{row[name]:,}" for name in counts)]
+        for row in (*rows, {"case": "all", **total})
+        if row["tried"]
+    ]
+    return ["attack", *counts], lines
+
+
 def _against(found: Mapping[str, Any], rule: str) -> str:
     """The difference from the plain loop's mean in points, and whether its interval has it."""
     place = {True: ", inside", False: ", outside", None: ""}[found["inside"][rule]]
@@ -195,6 +209,8 @@ def newest_cases(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _manner(entry: Mapping[str, Any]) -> str:
     plan = entry["plan"]
+    if entry["suite"] == "reliability":
+        return f"{sum(row['seconds'] for row in entry['rows']) / 60:.0f} minutes"
     if entry["suite"] == "decompose":
         return f"median of {plan['repeats']}" if plan["repeats"] > 1 else "measured once"
     if entry["suite"] != "same":

@@ -22,6 +22,7 @@ from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet
 from specformer.graphs.flat_arrays import starts
+from specformer.paper.published import OVERHEAD
 from specformer.paper.timing.measure import Candidate, Plan, Runner, Setting, bench_row, measure
 from specformer.paper.timing.sized_graph import NAME, GraphSizes, sized_graph
 from specformer.paper.timing.timed_graphs import GraphCase, our_steps, plain_steps
@@ -38,21 +39,6 @@ from specformer.tasks.graphs.recipe import graph_recipe
 DATASETS = ("squirrel", NAME, "zinc-2k")
 PEERS = ("gprgnn", "bernnet")
 WIDTH = 64
-#: Seconds of 1000 epochs and megabytes, from the paper's appendix.
-PAPER: dict[str, dict[str, dict[str, float]]] = {
-    "squirrel": {
-        "seconds": {"gprgnn": 4.65, "bernnet": 14.86, "specformer": 7.11, "decomposition": 2.71},
-        "mb": {"gprgnn": 1257, "bernnet": 1277, "specformer": 1845},
-    },
-    "penn94-sized": {
-        "seconds": {"gprgnn": 14.77, "bernnet": 41.26, "specformer": 21.74, "decomposition": 629.6},
-        "mb": {"gprgnn": 3787, "bernnet": 3799, "specformer": 4993},
-    },
-    "zinc-2k": {
-        "seconds": {"gprgnn": 15.06, "bernnet": 49.78, "specformer": 30.59, "decomposition": 1.28},
-        "mb": {"gprgnn": 1417, "bernnet": 1585, "specformer": 4397},
-    },
-}
 _MOLECULES = 2000
 
 #: More to measure on a case: candidates, and the least an epoch can take.
@@ -78,7 +64,7 @@ def overhead_rows(
             case, candidates, solving = prepared
             more, floor = beside(case)
             found = measure([*candidates, *more], setting.device, plan, update)
-            row = bench_row(name, found, floor, decomposition_seconds=solving, paper=PAPER[name])
+            row = bench_row(name, found, floor, decomposition_seconds=solving, paper=OVERHEAD[name])
             rows.append(row)
     return rows
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from specformer.files import write_json
+from specformer.files.sealed import sealed
 from specformer.paper.timing.bench_tables import SCHEMA
 from specformer.training.runs.environment import device_name, environment
 
@@ -37,12 +38,14 @@ def record(path: str | Path, result: Mapping[str, Any], command: str, device: to
     """Write a result with what it was measured on, for ``results/bench/``."""
     write_json(
         path,
-        {
-            "schema": SCHEMA,
-            "name": Path(path).stem,
-            "command": command,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "environment": environment(device),
-            **result,
-        },
+        sealed(
+            {
+                "schema": SCHEMA,
+                "name": Path(path).stem,
+                "command": command,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "environment": environment(device),
+                **result,
+            }
+        ),
     )

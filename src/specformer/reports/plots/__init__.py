@@ -4,6 +4,7 @@ No function touches pyplot, so that none needs a display or leaves a figure open
 headings; a legend is drawn unless the page has one for all pictures.
 """
 
+from specformer.reports.plots.chart import chart_values
 from specformer.reports.plots.drawing import thin
 from specformer.reports.plots.prediction_plots import agreement_plot, confusion_plot, parting_plot
 from specformer.reports.plots.ranking_plots import accuracy_plot, errors_plot
@@ -25,6 +26,7 @@ __all__ = [
     "accuracy_plot",
     "agreement_plot",
     "attention_heatmap",
+    "chart_values",
     "confusion_plot",
     "curves_plot",
     "encoding_plot",

@@ -15,9 +15,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
+from specformer.reports.plots.chart import SERIES, tell
 from specformer.reports.plots.panels import RC
 
 _Parameters = ParamSpec("_Parameters")
+#: The lowest and the highest eigenvalue that a picture shows.
+Window = tuple[float, float]
 #: Most points of either edge of a tint.
 _EDGE_POINTS = 160
 #: From this ratio of the largest to the smallest value on, errors have a logarithmic axis.
@@ -104,7 +107,17 @@ def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
         ls=style.linestyle,
         zorder=style.zorder,
         label=style.label,
+        gid=SERIES + style.label,
     )
+    tell(axis, style.label, x, y)
+
+
+def draw_tint(
+    axis: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, style: Look, alpha: float
+) -> None:
+    """The range of several runs behind their line."""
+    (x, low), (_, high) = even(x, low), even(x, high)
+    axis.fill_between(x, low, high, color=style.color, alpha=alpha, lw=0, gid=SERIES + style.label)
 
 
 def draw_tile(
@@ -122,9 +135,12 @@ def draw_tile(
     axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
 
 
-def draw_cells(axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+def draw_cells(
+    axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]], notes: Iterable[str]
+) -> None:
     """A square of cells, from the top left, as strong as their shares of one, with a text each.
 
+    ``notes`` say more of each cell, row by row, to who points at it.
     Opacity, not a colour map: the same picture sits on light and on dark pages.
     """
     for (row, column), share in np.ndenumerate(shares):
@@ -135,6 +151,8 @@ def draw_cells(axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]]) -
             column + 0.5, row + 0.5, texts[row][column], ha="center", va="center", fontsize=9,
             color=INK,
         )  # fmt: skip
+    rows, columns = np.indices(shares.shape) + 0.5
+    tell(axis, "", columns, rows, notes)
     axis.set(xlim=(0, len(shares)), ylim=(len(shares), 0), aspect="equal")
     axis.tick_params(length=0)
     for spine in axis.spines.values():
@@ -146,25 +164,42 @@ def draw_points(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, most: int
     shown = np.arange(len(x))
     if len(x) > most:
         shown = np.random.default_rng(0).choice(len(x), most, replace=False)
+    points = zip(x[shown], y[shown], strict=True)
     axis.plot(
-        x[shown], y[shown], ls="", marker="o", ms=2.2, mew=0, color=style.color, alpha=0.5, zorder=2
-    )
+        x[shown], y[shown], ls="", marker="o", ms=2.2, mew=0, color=style.color, alpha=0.5,
+        zorder=2, gid=SERIES + style.label,
+    )  # fmt: skip
+    notes = (f"{style.label}: {response:.4g} at λ = {value:.4g}" for value, response in points)
+    tell(axis, style.label, x[shown], y[shown], notes)
     # A key with larger dots.
     axis.plot([], [], ls="", marker="o", ms=5, mew=0, color=style.color, label=style.label)
 
 
-def draw_density(axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None) -> None:
+def draw_density(
+    axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None, window: Window | None = None
+) -> None:
     """Grey hills at the foot of an axis where eigenvalues lie."""
-    heights, edges = histogram(eigenvalues, counts)
+    heights, edges = histogram(eigenvalues, counts, window)
     hills = 0.13 * heights / (heights.max() or 1.0)
     where = axis.get_xaxis_transform()
     axis.stairs(hills, edges, fill=True, color=MUTED, alpha=0.28, lw=0, transform=where, zorder=0)
 
 
-def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def histogram(
+    values: np.ndarray, weights: np.ndarray | None, window: Window | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """How many eigenvalues lie in each of 64 bins, and the bins' edges."""
-    heights, edges = np.histogram(values, 64, range=eigenvalue_limits(values), weights=weights)
+    span = window or eigenvalue_limits(values)
+    heights, edges = np.histogram(values, 64, range=span, weights=weights)
     return heights.astype(float), edges
+
+
+def within(values: np.ndarray, window: Window | None) -> np.ndarray:
+    """Which of the values lie in a window; all do where there is none."""
+    if window is None:
+        return np.ones(len(values), dtype=bool)
+    inside: np.ndarray = (values >= window[0]) & (values <= window[1])
+    return inside
 
 
 def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
@@ -173,10 +208,10 @@ def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
     return low, max(2.0, float(np.max(values, initial=2.0)))
 
 
-def eigenvalue_axis(axis: Axes, values: np.ndarray) -> None:
+def eigenvalue_axis(axis: Axes, values: np.ndarray, window: Window | None = None) -> None:
     """The x axis of everything drawn over eigenvalues."""
-    low, high = eigenvalue_limits(values)
-    axis.set_xlim(low - 0.01, high + 0.01)
+    low, high = window or eigenvalue_limits(values)
+    axis.set_xlim(low - 0.005 * (high - low), high + 0.005 * (high - low))
     if (low, high) == (0.0, 2.0):
         axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2"])
     axis.set_xlabel("eigenvalue λ")

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specformer.reports.looks import INK, MUTED
+from specformer.reports.plots.chart import Chart
 
 #: In force while a figure is built and while it is written. A dollar sign in a user's title is a
 #: dollar sign, and text stays text in an SVG.
@@ -32,7 +33,7 @@ def panels(
     Margins are fixed: panels on a page line up, and a report is drawn in half the time that a
     layout engine takes.
     """
-    figure = Figure(figsize=(width, height))
+    figure = Chart(figsize=(width, height))
     axes = list(figure.subplots(1, columns, squeeze=False)[0])
     inner = (width - columns * (left + 0.06)) / columns
     figure.subplots_adjust(

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from specformer.reports.looks import MUTED, RULE, Look, in_order
+from specformer.reports.plots.chart import tell
 from specformer.reports.plots.drawing import draw_cells, draw_line, label_width, spaced, styled
 from specformer.reports.plots.panels import panels, titled
 
@@ -44,6 +45,14 @@ def agreement_plot(
         measured[shown], predicted[shown], ls="", marker="o", mew=0, color=style.color,
         ms=2.6 if len(shown) > _FEW_POINTS else 4.2, alpha=0.45, zorder=2,
     )  # fmt: skip
+    pairs = zip(measured[shown], predicted[shown], strict=True)
+    tell(
+        axis,
+        style.label,
+        measured[shown],
+        predicted[shown],
+        (f"measured {true:.4g}, predicted {taken:.4g}" for true, taken in pairs),
+    )
     axis.set(xlim=limits, ylim=limits)
     for side in (axis.xaxis, axis.yaxis):
         side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -110,7 +119,11 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
         [f"{100 * share:.0f}" if total else "" for share in row]
         for row, (total,) in zip(shares, totals, strict=True)
     ]
-    draw_cells(axis, shares, texts)
+    notes = (
+        f"{names[row]} taken for {names[column]}: {counts[row, column]:,} of {totals[row, 0]:,}"
+        for row, column in np.ndindex(shares.shape)
+    )
+    draw_cells(axis, shares, texts, notes)
     centres = np.arange(size) + 0.5
     axis.set_yticks(centres, names)
     axis.set_xticks(centres, names)

@@ -9,7 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from specformer.reports import numbers
 from specformer.reports.looks import INK, RULE, Named, in_order, look
+from specformer.reports.plots.chart import tell
 from specformer.reports.plots.drawing import label_width, power, styled
 from specformer.reports.plots.panels import keyed, panels, titled
 from specformer.training.evaluation.summaries import interval95
@@ -46,6 +48,12 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
             markersize=7 if style.ours else 5,
             linewidth=1.6,
         )
+        mean = f"{style.label}: {100 * result['mean']:.2f}%"
+        span = f", 95% interval {100 * low:.2f} to {100 * high:.2f}" if high > low else ""
+        tell(axis, style.label, [100 * result["mean"]], [row], [mean + span])
+        notes = (f"{style.label}, run {run}: {x:.2f}%" for run, x in enumerate(runs, start=1))
+        if len(runs) > 1:
+            tell(axis, style.label, runs, np.full(len(runs), row), notes)
     axis.set_yticks(range(len(models)), [look(model).label for model in models])
     for label, model in zip(axis.get_yticklabels(), models, strict=True):
         label.set(color=INK, fontweight="bold" if look(model).ours else "normal")
@@ -92,6 +100,9 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
             zorder=style.zorder,
             label=style.label,
         )
+        rows = list(errors)
+        notes = (f"{style.label} on {rows[at]}: {numbers.error(value)}" for value, at in points)
+        tell(axis, style.label, x, y, notes)
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(numticks=9))
     axis.xaxis.set_major_formatter(FuncFormatter(power))

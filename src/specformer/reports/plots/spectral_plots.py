@@ -14,22 +14,25 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from specformer.files import replacing
 from specformer.reports import numbers
 from specformer.reports.looks import INK, MUTED, RULE, Look, Named, head_looks, in_order, look
+from specformer.reports.plots.chart import tell
 from specformer.reports.plots.drawing import (
+    Window,
     above_hills,
     draw_cells,
     draw_density,
     draw_line,
     draw_points,
     draw_tile,
+    draw_tint,
     eigenvalue_axis,
     eigenvalue_limits,
     error_axis,
-    even,
     held,
     histogram,
     response_limits,
     styled,
     thin,
+    within,
 )
 from specformer.reports.plots.panels import RC, keyed, panels, subtitled, titled
 
@@ -51,6 +54,7 @@ def filter_plot(
     counts: np.ndarray | None = None,
     title: str = "",
     formula: str = "",
+    window: Window | None = None,
     legend: bool = True,
 ) -> Figure:
     """Learned responses over the true one, as in the paper's figure of learned filters.
@@ -63,27 +67,31 @@ def filter_plot(
         counts: how often each eigenvalue occurs ``[p]``, for the hills along the bottom.
         title: a heading.
         formula: the true filter's, beside the heading.
+        window: the eigenvalues to look at; all if not given.
         legend: name the lines.
     """
     figure, (axis,) = panels(*_PANEL)
-    draw_density(axis, eigenvalues, counts)
+    draw_density(axis, eigenvalues, counts, window)
+    seen = within(eigenvalues, window)
+    eigenvalues, target = eigenvalues[seen], None if target is None else target[seen]
+    responses = {model: np.atleast_2d(runs)[:, seen] for model, runs in responses.items()}
     if target is not None:
         true = thin(eigenvalues, target)
         axis.plot(*true, color=INK, alpha=0.22, lw=6.5, solid_capstyle="round", label="true filter")
+        tell(axis, "true filter", *true)
     for model in in_order(responses):
         style = look(model)
-        runs = np.atleast_2d(responses[model])
+        runs = responses[model]
         if len(runs) > 1:
             low, high = np.nanmin(runs, axis=0), np.nanmax(runs, axis=0)
-            (x, lower), (_, upper) = even(eigenvalues, low), even(eigenvalues, high)
-            axis.fill_between(x, lower, upper, color=style.color, alpha=0.15, lw=0)
+            draw_tint(axis, eigenvalues, low, high, style, 0.15)
         draw_line(axis, *thin(eigenvalues, np.nanmedian(runs, axis=0)), style)
     axis.set_ylim(*response_limits(target, responses))
-    eigenvalue_axis(axis, eigenvalues)
+    eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
     titled(axis, title, formula)
     if legend:
-        keyed(figure, axis)
+        keyed(figure, axis, columns=2)
     return figure
 
 
@@ -115,24 +123,29 @@ def heads_plot(
     points: bool = False,
     title: str = "",
     subtitle: str = "",
+    window: Window | None = None,
+    legend: bool = True,
 ) -> Figure:
     """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``.
 
     With ``points`` no line is drawn: eigenvalues of many graphs, where a response depends on the
-    others of its graph too.
+    others of its graph too. ``window``: the eigenvalues to look at; all if not given.
     """
     figure, (axis,) = panels(*_PANEL)
-    draw_density(axis, eigenvalues, None)
+    draw_density(axis, eigenvalues, None, window)
+    seen = within(eigenvalues, window)
+    eigenvalues, responses = eigenvalues[seen], responses[seen]
     for style, response in zip(head_looks(responses.shape[1]), responses.T, strict=True):
         if points:
             draw_points(axis, eigenvalues, response, style, _MOST_POINTS // responses.shape[1])
         else:
             draw_line(axis, *thin(eigenvalues, response), style)
-    eigenvalue_axis(axis, eigenvalues)
+    eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
     axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
     subtitled(figure, axis, title, subtitle)
-    keyed(figure, axis)
+    if legend:
+        keyed(figure, axis)
     return figure
 
 
@@ -206,9 +219,13 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
         [f"{x:.2f}" if np.isfinite(x) and drawn.any() else numbers.NONE for x in row]
         for row, drawn in zip(matrix, shares, strict=True)
     ]
-    draw_cells(axis, np.clip(shares, 0, 1), texts)
     centres = np.arange(size) + 0.5
     labels = BANDS if size == len(BANDS) else [str(index + 1) for index in range(size)]
+    notes = (
+        f"{labels[row]} draws on {labels[column]}: {share:.4f}"
+        for (row, column), share in np.ndenumerate(shares)
+    )
+    draw_cells(axis, np.clip(shares, 0, 1), texts, notes)
     axis.set_xticks(centres, labels)
     axis.set_yticks(centres, labels, rotation=90, va="center")
     axis.set_xlabel("draws on")
@@ -243,8 +260,7 @@ def curves_plot(
         longest = max(longest, len(runs))
         epochs = np.arange(1, len(runs) + 1)
         if runs.shape[1] > 1:
-            (x, low), (_, high) = even(epochs, runs.min(axis=1)), even(epochs, runs.max(axis=1))
-            axis.fill_between(x, low, high, color=style.color, alpha=faint, lw=0)
+            draw_tint(axis, epochs, runs.min(axis=1), runs.max(axis=1), style, faint)
         drawn.append(np.median(runs, axis=1))
         draw_line(axis, *thin(epochs, drawn[-1]), style)
     lines = np.concatenate(drawn)
@@ -274,6 +290,9 @@ def spectrum_plot(
     heights, edges = histogram(values, None)
     left.stairs(heights, edges, fill=True, color=color, alpha=0.3, lw=0)
     left.stairs(heights, edges, color=color, lw=1.1)
+    spans = zip(heights, edges, edges[1:], strict=False)
+    notes = (f"{count:,.0f} eigenvalues from {a:.3f} to {b:.3f}" for count, a, b in spans)
+    tell(left, "", (edges[1:] + edges[:-1]) / 2, heights, notes)
     left.set_ylim(bottom=0)
     eigenvalue_axis(left, values)
     left.set_ylabel("eigenvalues in a bin")

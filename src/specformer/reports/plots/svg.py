@@ -11,6 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from specformer.reports.looks import VARIABLES
+from specformer.reports.plots.chart import SERIES
 from specformer.reports.plots.panels import RC
 
 _TAG = re.compile(r"<[^>]+>")
@@ -48,6 +49,7 @@ def figure_svg(figure: Figure, alt: str = "") -> str:
 
 
 def _clean(tag: str, prefix: str) -> str:
+    tag = re.sub(rf'<g id="{SERIES}', '<g data-series="', tag)
     tag = re.sub(r'<g id="[^"]*"', "<g", tag)
     tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
     tag = re.sub(r'\bxlink:href="', 'href="', tag)

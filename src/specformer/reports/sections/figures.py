@@ -3,7 +3,7 @@ r"""Which pictures a run folder's arrays allow, each with what it shows in words
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from specformer.reports import plots
-from specformer.reports.looks import Look
+from specformer.reports.looks import Look, head_looks
 from specformer.reports.variants import (
     Arrays,
     Entry,
@@ -26,21 +26,53 @@ from specformer.reports.variants import (
 _MOST_CLASSES = 20
 
 
+#: Where readers look closer at a filter: what they choose it by, and the eigenvalues.
+_WINDOWS = {"near 0": (0.0, 0.2), "near 1": (0.9, 1.1), "near 2": (1.8, 2.0)}
+#: A window with fewer eigenvalues than these shows no more than the whole.
+_FEWEST = 5
+
+
 @dataclass(frozen=True)
 class Picture:
-    """An inline SVG, ready for the page."""
+    """An inline SVG, ready for the page.
+
+    Args:
+        svg: the element.
+        wide: it takes the page's width.
+        key: the lines that need a key beside the picture.
+        values: the numbers behind it, for who points at it.
+        choice: by which choices a reader gets it among others of a figure. Those that are not
+            ``shown`` at first need JavaScript.
+        shown: it is there before anybody chooses.
+        title, note: words of its own below it.
+    """
 
     svg: Markup
     wide: bool = False
     key: tuple[Look, ...] = ()
+    values: Mapping[str, Any] | None = None
+    choice: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
+    title: str = ""
+    note: str = ""
 
 
-def picture(figure: Figure, alt: str, *, wide: bool = False, key: Iterable[Look] = ()) -> Picture:
+def picture(figure: Figure, alt: str, **how: Any) -> Picture:
     """Draw the figure; Matplotlib and ``plots.figure_svg`` have escaped all text in it.
 
-    ``key``: the lines that need one beside the picture.
+    ``how``: the picture's other fields.
     """
-    return Picture(Markup(plots.figure_svg(figure, alt)), wide, tuple(key))
+    svg = Markup(plots.figure_svg(figure, alt))
+    return Picture(svg, values=plots.chart_values(figure), **how)
+
+
+def windows(eigenvalues: np.ndarray) -> dict[str, tuple[float, float] | None]:
+    """The whole range, and windows into it that hold enough eigenvalues, by name."""
+    return {"whole": None} | {
+        name: (low, high)
+        for name, (low, high) in _WINDOWS.items()
+        if np.count_nonzero((eigenvalues >= low) & (eigenvalues <= high)) >= _FEWEST
+    }
 
 
 def overview(entries: Sequence[Entry]) -> Iterator[Picture]:
@@ -65,17 +97,21 @@ def learned_filters(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Pictur
         target = arrays.get(f"filters/{name}/target")
         if target is None and not responses:
             continue
-        figure = plots.filter_plot(
-            eigenvalues,
-            target,
-            responses,
-            counts=arrays.get("filters/counts"),
-            title=name,
-            formula=str(group[0].get("formula") or ""),
-            legend=False,
-        )
-        alt = f"{name}: the responses of {model_names(responses)} over the true one."
-        yield picture(figure, alt, key=responses)
+        for span, window in windows(eigenvalues).items():
+            figure = plots.filter_plot(
+                eigenvalues,
+                target,
+                responses,
+                counts=arrays.get("filters/counts"),
+                title=name,
+                formula=str(group[0].get("formula") or ""),
+                window=window,
+                legend=False,
+            )
+            alt = f"{name}: the responses of {model_names(responses)} over the true one."
+            yield picture(
+                figure, alt, key=tuple(responses), choice={"λ": span}, shown=window is None
+            )
 
 
 def filtered_images(entries: Sequence[Entry], arrays: Arrays) -> Iterator[Picture]:
@@ -133,10 +169,25 @@ def heads(
             if style not in eigenvalues:
                 continue
             subtitle = style.label if style.recipe else ""
-            figure = plots.heads_plot(
-                eigenvalues[style], response, points=points, title=name, subtitle=subtitle
-            )
-            yield picture(figure, f"{name}: the response of each head of {style.label}.")
+            alt = f"{name}: the response of each head of {style.label}."
+            spans = {"whole": None} if points else windows(eigenvalues[style])
+            for span, window in spans.items():
+                figure = plots.heads_plot(
+                    eigenvalues[style],
+                    response,
+                    points=points,
+                    title=name,
+                    subtitle=subtitle,
+                    window=window,
+                    legend=False,
+                )
+                yield picture(
+                    figure,
+                    alt,
+                    key=tuple(head_looks(response.shape[1])),
+                    choice={"λ": span},
+                    shown=window is None,
+                )
 
 
 def confusions(
@@ -172,7 +223,7 @@ def by_epoch(
             curves, ylabel=f"{what}{unit}", errors=errors, title=name, legend=False
         )
         alt = f"{name}: {what} of {model_names(curves)} by epoch."
-        yield picture(figure, alt, key=curves)
+        yield picture(figure, alt, key=tuple(curves))
 
 
 def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:

@@ -11,6 +11,7 @@ from specformer.reports.sections.report_tables import Table
 from specformer.reports.sections.section import (
     Figure,
     Section,
+    compared,
     confusions,
     described,
     first_of,
@@ -18,6 +19,7 @@ from specformer.reports.sections.section import (
     median_over,
     most,
     present,
+    told_by_predictions,
     took,
 )
 from specformer.reports.variants import Arrays, Entry, entries_by, variant, variant_looks
@@ -29,7 +31,8 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
     entries: Sequence[Entry] = result.get("molecules") or ()
     if not entries:
         return
-    over = median_over(most(entries, "runs"), "runs")
+    runs = most(entries, "runs")
+    over = median_over(runs, "runs")
     yield Section(
         anchor="molecules",
         title="Learning from many graphs",
@@ -42,15 +45,38 @@ def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section
             *(
                 table
                 for metric in dict.fromkeys(entry["metric"] for entry in entries)
-                for table in _compared(entries, metric)
+                for table in compared(entries, metric)
             ),
             *_each_target(entries),
             Figure(
                 "Predictions",
-                _told_by_predictions(entries),
+                told_by_predictions(entries, "graphs"),
                 tuple(molecule_figures.predictions(entries, arrays)),
             ),
             confusions(entries, arrays, "molecules", "graphs"),
+            Figure(
+                "Spread and error",
+                "Is a prediction worse where runs differ more? Test graphs in bins by the standard "
+                "deviation over runs, and the error of the runs’ mean, of the first target. On the "
+                "line the spread is as large as the error; above it, the runs are too sure.",
+                tuple(molecule_figures.calibration(entries, arrays)),
+            ),
+            Figure(
+                "Most wrong",
+                _told_by_drawings(entries, "the largest errors"),
+                tuple(molecule_figures.drawn_graphs(entries, arrays, worst=True)),
+            ),
+            Figure(
+                "Most right",
+                _told_by_drawings(entries, "the smallest errors"),
+                tuple(molecule_figures.drawn_graphs(entries, arrays, worst=False)),
+            ),
+            Figure(
+                "Errors by size",
+                f"Mean errors of some test graphs of about the same size{first_of(runs)}, of the "
+                "first target.",
+                tuple(molecule_figures.by_size(entries, arrays)),
+            ),
             Figure(
                 "What was learned",
                 _told_by_filters(entries),
@@ -87,6 +113,14 @@ def _started(entries: Sequence[Entry]) -> Iterable[tuple[str, str]]:
             yield who, f"models start from those of {entry['start']}"
 
 
+def _told_by_drawings(entries: Sequence[Entry], which: str) -> str:
+    return (
+        f"Test graphs with {which}{first_of(most(entries, 'runs'))}. Orange nodes raise the "
+        "prediction, blue ones lower it: the difference that it makes to know nothing of a node "
+        "but its place. Point at one to read it."
+    )
+
+
 def _told_by_filters(entries: Sequence[Entry]) -> str:
     told = (
         "What the first filter makes of eigenvalues of some test graphs, by head"
@@ -96,40 +130,6 @@ def _told_by_filters(entries: Sequence[Entry]) -> str:
     if all(entry.get("matrix") == "laplacian" for entry in entries):
         return told
     return f"{told} Those of the adjacency matrix with loops, μ, are drawn at 1 − μ."
-
-
-def _told_by_predictions(entries: Sequence[Entry]) -> str:
-    runs = ", of all runs" if most(entries, "runs") > 1 else ""
-    told = {
-        "ap": "Precision over recall, at every threshold.",
-        "rocauc": "True over false positives, at every threshold.",
-        "accuracy": "True over false positives, at every threshold.",
-    }
-    numbered = "Predicted over measured numbers, with the line where they agree."
-    sentences = dict.fromkeys(told.get(str(entry["metric"]), numbered) for entry in entries)
-    return " ".join([f"The test graphs{runs}.", *sentences])
-
-
-def _compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
-    """Test figures and, where some differ, those at the epochs of the best validation figure."""
-    metric, looks = metric_named(name), variant_looks(entries)
-    measured = [entry for entry in entries if entry["metric"] == name]
-    over = mean_over(most(measured, "runs"), "runs")
-    better = "Lower" if metric.lower else "Higher"
-    bold = "; the best of a data set is bold" if len(variant_looks(measured)) > 1 else ""
-    rules = {"test": ""}
-    if any(entry.get("test_by_metric", entry["test"]) != entry["test"] for entry in measured):
-        rules["test_by_metric"] = f" at the epoch of the best validation {metric.label}"
-    for key, at in rules.items():
-        yield report_tables.comparison(
-            f"Test {metric.label}{at}{over}. {better} is better{bold}.",
-            measured,
-            across="dataset",
-            metric=key,
-            lower_is_better=metric.lower,
-            write=numbers.error,
-            looks=looks,
-        )
 
 
 def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:

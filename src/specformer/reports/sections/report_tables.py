@@ -18,11 +18,15 @@ MOST_TARGETS = 24
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is printed, its interval, and whether it is the best of its column's many."""
+    """A number as it is printed, its interval, and whether it is the best of its column's many.
+
+    ``value`` is the number itself, which tables are sorted by.
+    """
 
     text: str
     spread: str = ""
     best: bool = False
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def comparison(
         text, ci95 = write(mean), interval(value)
         spread = "" if ci95 is None else numbers.spread(write, mean, ci95)
         # Numbers that print alike are equally good to the reader.
-        return Cell(text, spread, best=text == best.get(column))
+        return Cell(text, spread, best=text == best.get(column), value=mean)
 
     present = {variant(entry) for entry in entries}
     rows = tuple(
@@ -128,14 +132,18 @@ def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
         runs = sum(int(entry.get(repeats) or 0) for entry in own)
         cells = (
             Cell(str(own[0].get("recipe") or numbers.NONE)),
-            Cell(size or numbers.NONE),
-            Cell(numbers.count(runs) if runs else numbers.NONE),
-            Cell(numbers.count(sum(epochs) / len(epochs) if epochs else None)),
-            Cell(numbers.duration(sum(seconds) if seconds else None)),
+            Cell(size or numbers.NONE, value=sizes[0] if sizes else None),
+            _number(numbers.count, runs or None),
+            _number(numbers.count, sum(epochs) / len(epochs) if epochs else None),
+            _number(numbers.duration, sum(seconds) if seconds else None),
         )
         rows.append(Row(style, cells))
     columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Time, all runs")
     return Table(caption, columns, tuple(rows))
+
+
+def _number(write: Callable[[float | None], str], value: float | None) -> Cell:
+    return Cell(write(value), value=value)
 
 
 def interval(value: Mapping[str, Any]) -> float | None:

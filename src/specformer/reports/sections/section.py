@@ -2,15 +2,16 @@ r"""What sections of a report are made of, and words they share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
-from specformer.reports.sections import figures
+from specformer.reports.sections import figures, report_tables
 from specformer.reports.sections.figures import Picture
 from specformer.reports.sections.report_tables import Listing, Table
-from specformer.reports.variants import Arrays, Entry, entries_by, variant_looks
+from specformer.reports.variants import Arrays, Entry, entries_by, metric_of, variant_looks
+from specformer.training.evaluation.graph_metrics import metric_named
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,13 @@ class Figure:
     pictures: tuple[Picture, ...]
     small: bool = False
     truth: bool = False
+
+    @property
+    def layout(self) -> str:
+        """The classes of the page that place the pictures seen at first."""
+        seen = sum(item.shown for item in self.pictures)
+        placed = {1: "single", 2: "pair", 4: "pair"}.get(seen, "")
+        return " ".join(filter(None, ("small" if self.small else "", placed)))
 
     @property
     def key(self) -> list[Look]:
@@ -42,7 +50,7 @@ class Section:
 
 def most(entries: Sequence[Entry], key: str) -> int:
     """The largest count of that key, 0 where none has it."""
-    return max(int(entry.get(key) or 0) for entry in entries)
+    return max((int(entry.get(key) or 0) for entry in entries), default=0)
 
 
 def described(entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
@@ -93,3 +101,43 @@ def confusions(entries: Sequence[Entry], arrays: Arrays, kind: str, things: str)
         + (", over all runs." if runs > 1 else "."),
         tuple(figures.confusions(entries, arrays, kind, things)),
     )
+
+
+def by_metric(entry: Entry) -> str:
+    """The key of the test figures at the epochs of the best validation figure."""
+    return "test_by_metric" if "test_by_metric" in entry else f"test_by_{metric_of(entry).name}"
+
+
+def told_by_predictions(entries: Sequence[Entry], things: str) -> str:
+    """The caption of predictions beside what was measured."""
+    runs = ", of all runs" if most(entries, "runs") > 1 else ""
+    told = {
+        "ap": "Precision over recall, at every threshold.",
+        "rocauc": "True over false positives, at every threshold.",
+        "accuracy": "True over false positives, at every threshold.",
+    }
+    numbered = "Predicted over measured numbers, with the line where they agree."
+    sentences = dict.fromkeys(told.get(metric_of(entry).name, numbered) for entry in entries)
+    return " ".join([f"The test {things}{runs}.", *sentences])
+
+
+def compared(entries: Sequence[Entry], name: str) -> Iterable[Table]:
+    """Test figures and, where some differ, those at the epochs of the best validation figure."""
+    metric, looks = metric_named(name), variant_looks(entries)
+    measured = [entry for entry in entries if metric_of(entry).name == name]
+    over = mean_over(most(measured, "runs"), "runs")
+    better = "Lower" if metric.lower else "Higher"
+    bold = "; the best of a data set is bold" if len(variant_looks(measured)) > 1 else ""
+    rules, best = {"test": ""}, by_metric(measured[0])
+    if any(entry.get(best, entry["test"]) != entry["test"] for entry in measured):
+        rules[best] = f" at the epoch of the best validation {metric.label}"
+    for key, at in rules.items():
+        yield report_tables.comparison(
+            f"Test {metric.label}{at}{over}. {better} is better{bold}.",
+            measured,
+            across="dataset",
+            metric=key,
+            lower_is_better=metric.lower,
+            write=numbers.error,
+            looks=looks,
+        )

@@ -20,6 +20,7 @@ from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
 from specformer.files.checked_tensors import read_tensors
 from specformer.files.checksum import checksum
+from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated
 from specformer.spectrum.eigenpairs import check_finite
@@ -123,8 +124,8 @@ def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) 
         Path(path), "file of spectra", FORMAT, refused=SpectrumError, names=_NAMES, verify=verify
     )
     try:
-        report = ManyReport(**json.loads(words["report"]))
-    except (KeyError, TypeError, ValueError) as error:
+        report = parse_record(ManyReport, words["report"])
+    except (KeyError, ValueError) as error:
         raise SpectrumError(f"{path}: damaged file of spectra (its report: {error}).") from error
     if graphs not in (None, report.graphs):
         raise SpectrumError(f"{path}: not the spectra of these graphs.")

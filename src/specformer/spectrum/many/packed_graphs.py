@@ -38,6 +38,10 @@ class PackedGraphs:
         ring_counts: ``[B]`` rings of each graph.
         num_bonds: room for bonds where they are listed, which comes with the rings; else 0.
         x: ``[N, columns]`` numbers of the nodes, zeros in padding; None where there are none.
+        bond_x: ``[kinds, columns]`` numbers of each kind of bond, where there are any.
+        num_eigenpairs: ``[B]`` eigenpairs of each graph where spectra are truncated; they come
+            first, and the eigenvectors of the rest are zeros.
+        fingerprints: ``[B, size]`` counts of each graph's parts, where a model asks for them.
 
     Example:
         >>> two = torch.tensor([2, 1])
@@ -60,10 +64,18 @@ class PackedGraphs:
     ring_counts: Tensor | None = None
     num_bonds: int = 0
     x: Tensor | None = None
+    bond_x: Tensor | None = None
+    num_eigenpairs: Tensor | None = None
+    fingerprints: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:
         return len(self.sizes)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether hardly any two bonds are alike."""
+        return self.bond_x is not None
 
     @kept_property
     def starts(self) -> Tensor:
@@ -132,12 +144,3 @@ class PackedGraphs:
     def __repr__(self) -> str:
         counts = f"graphs={self.num_graphs}, nodes={len(self.nodes)}, pairs={len(self.bond)}"
         return f"PackedGraphs({counts}, device={self.sizes.device})"
-
-
-def check_packed(batch: Any) -> None:
-    """Refuse anything but packed graphs, such as a PyG ``Batch``."""
-    if not isinstance(batch, PackedGraphs):
-        raise ConfigError(
-            f"batch is a {type(batch).__name__}, not packed graphs; call the model with "
-            f"specformer.datasets.pack(batch)."
-        )

@@ -76,7 +76,8 @@ def known_vectors(
     exact = eligible & (errors[place] <= _EXACT) if count else eligible
     kept = _renumber(column, exact)
     found = int(kept.max(initial=-1)) + 1
-    return KnownVectors(kept, entry * exact, found, complete=found == count)
+    signed = bool((graph.data < 0).any())  # more may lie at this end of a signed graph
+    return KnownVectors(kept, entry * exact, found, complete=found == count and not signed)
 
 
 def _sides(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:

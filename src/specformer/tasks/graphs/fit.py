@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.datasets import GraphStore, Split
+from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.tasks.graphs.models import num_outputs
+from specformer.tasks.graphs.insights import graph_insights
+from specformer.tasks.graphs.models import num_outputs, packed_for
 from specformer.tasks.graphs.pictures import filter_pictures
-from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.graphs.recipe import FOREST, GraphRecipe
 from specformer.tasks.graphs.work import GraphWork, graph_spectra
 from specformer.tasks.lanes import train_in_lanes
 from specformer.tasks.task import Outcome
@@ -28,9 +29,9 @@ from specformer.tasks.workplace import Workplace
 from specformer.training.divergence import warn_of_divergence
 from specformer.training.engine.distributed import Workers
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.graphs import Evaluation, Work
+from specformer.training.evaluation.graphs import GraphEvaluation, Work
 from specformer.training.evaluation.history import GraphMonitor
-from specformer.training.evaluation.summaries import confusion, summary
+from specformer.training.evaluation.summaries import confusion, spread_bins, summary
 from specformer.training.loops.graphs import GraphFit
 from specformer.training.runs.checkpoint import numbered
 from specformer.training.runs.progress import Progress, Silent
@@ -60,7 +61,9 @@ def learn_graphs(
     _warn_of_parts(work)
     check_parts(graphs, recipe, splits)
     stage = f"{graphs.name}: {label}"
-    lanes, progress = min(place.lanes, len(splits)), place.progress
+    # A forest's trees grow side by side, in threads.
+    lanes = 1 if work.model == FOREST else min(place.lanes, len(splits))
+    progress = place.progress
     with _files(checkpoint, len(splits), wanted=lanes > 1) as files:
         if lanes > 1:
             before = _in_lanes(work, files, lanes, progress, stage)
@@ -95,8 +98,11 @@ def learn_graphs(
     arrays = {
         f"{where}/curve": curves,
         **_tested(where, fits, recipe),
+        **_calibration(where, fits, splits, recipe),
         **filter_pictures(where, fits[0].model, work.spectra, tested, recipe.matrix),
     }
+    seen = graph_insights(graphs, tested, fits[0].model, recipe, place.device)
+    arrays |= {f"{where}/{name}": array for name, array in seen.items()}
     return Outcome(row, arrays, [fit.model for fit in fits], before)
 
 
@@ -148,12 +154,11 @@ def predict_graphs(
     Of one target with several classes, the probability of each ``[models, G, classes]``.
     """
     spectra = graph_spectra(graphs, recipe, device, cache)
-    max_ring = getattr(models[0], "max_ring", None)
-    store = GraphStore.build(graphs, spectra, max_ring=max_ring).placed(device)
+    store = packed_for(models[0], graphs, spectra).placed(device)
     found = []
     for model in models:
         work = Work(model.to(device), recipe.precision, device)
-        evaluation = Evaluation(work, store, np.arange(len(graphs)), _PREDICT_BATCH)
+        evaluation = GraphEvaluation(work, store, np.arange(len(graphs)), _PREDICT_BATCH)
         outputs = evaluation.outputs()
         ordered = torch.empty_like(outputs)
         ordered[evaluation.order.cpu()] = outputs
@@ -210,7 +215,7 @@ def _together(
 
     That mean is what ``predict`` tells.
     """
-    if len({split.fingerprint for split in splits}) > 1 or len(splits) == 1:
+    if not _judge_the_same(splits):
         return {}
     assert recipe.metric is not None
     outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
@@ -218,6 +223,24 @@ def _together(
     if recipe.loss == "bce":
         mean -= 0.5  # as a logit, above 0 where the class is 1
     return {"test_together": metric_named(recipe.metric)(mean.numpy(), fits[0].measured)}
+
+
+def _judge_the_same(splits: Sequence[Split]) -> bool:
+    """Whether there are several runs, with one split."""
+    return len(splits) > 1 and len({split.fingerprint for split in splits}) == 1
+
+
+def _calibration(
+    where: str, fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
+) -> dict[str, np.ndarray]:
+    """Errors beside the spread over runs on their common test part, of the first target.
+
+    Only of numbers. Where each run has its own split, the others have learned from what it tests.
+    """
+    if recipe.task != "regression" or not _judge_the_same(splits):
+        return {}
+    predicted = np.stack([fit.predicted[:, 0] for fit in fits]).astype(np.float64)
+    return {f"{where}/calibration": spread_bins(predicted, fits[0].measured[:, 0])}
 
 
 def _by_target(
@@ -243,6 +266,18 @@ def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
     if recipe.loss != "ce":
         return {}
     return {"classes": [str(number) for number in range(num_outputs(graphs, recipe))]}
+
+
+def base_prediction(work: GraphWork) -> list[float]:
+    """What a model says that knows the training targets and no graph: means, or shares."""
+    assert work.graphs.y is not None
+    y = work.graphs.y[work.splits[0].train].astype(np.float64)
+    if work.recipe.loss == "ce":
+        known = y[~np.isnan(y[:, 0]), 0].astype(np.int64)
+        counts = np.bincount(known, minlength=num_outputs(work.graphs, work.recipe))
+        return [float(share) for share in counts / max(1, counts.sum())]
+    counted = np.maximum(1, (~np.isnan(y)).sum(axis=0))
+    return [float(mean) for mean in np.nan_to_num(y).sum(axis=0) / counted]
 
 
 def target_names(graphs: GraphSet) -> list[str]:
@@ -293,10 +328,9 @@ def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
         targets = f"; the target is {graphs.task_names[0]}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
-    train, val, test = (int(part.sum()) for part in (split.train, split.val, split.test))
+    protocol = recipe.split if split.is_tested else "its own"
     return (
         f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
         f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
-        f"{int(graphs.num_nodes.max())} nodes; {train:,} train, {val:,} validate and {test:,} test "
-        f"({recipe.split}){targets}"
+        f"{int(graphs.num_nodes.max())} nodes; {split.in_words} ({protocol}){targets}"
     )

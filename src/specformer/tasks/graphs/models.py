@@ -10,18 +10,21 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from specformer.baselines.graphs import GRAPH_BASELINES
-from specformer.datasets import GRAPH_SETS
+from specformer.baselines.graphs import GRAPH_BASELINES, MorganForest
+from specformer.datasets import GRAPH_SETS, GraphStore
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.graphs import GraphSet
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.nn import GraphSpecformer
 from specformer.nn.pretrained import Pretrained
-from specformer.tasks.graphs.recipe import BaselineRecipe, GraphRecipe
+from specformer.spectrum import ManySpectra
+from specformer.tasks.graphs.recipe import FOREST, BaselineRecipe, GraphRecipe
 from specformer.training.runs.folder import RunFolder
 
 #: Models of many graphs, ours first.
 GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
+#: Those that can be trained: with what the paper does not compare.
+TRAINED_MODELS = (*GRAPH_MODELS, FOREST)
 
 
 def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
@@ -98,12 +101,21 @@ def graph_model(
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
     name = run.result("model")["model"]
-    kind: type[Pretrained] = GRAPH_BASELINES.get(name, GraphSpecformer)
+    others: dict[str, type[Pretrained]] = {**GRAPH_BASELINES, FOREST: MorganForest}
+    kind = others.get(name, GraphSpecformer)
     return [kind.from_pretrained(folder) for folder in run.model_folders()]
+
+
+def packed_for(model: nn.Module, graphs: GraphSet, spectra: ManySpectra) -> GraphStore:
+    """The graphs with all that a model asks for: rings, or fingerprints."""
+    asked = {name: getattr(model, name, None) for name in ("max_ring", "fingerprint")}
+    return GraphStore.build(graphs, spectra, **asked)
 
 
 def same_columns(graphs: GraphSet, model: Pretrained) -> None:
     """Refuse graphs whose nodes and bonds have other columns than a trained model knows."""
+    if isinstance(model, MorganForest):  # it looks at SMILES
+        return
     for what, found, expected in (
         ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
         ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),

@@ -3,7 +3,7 @@ r"""Predict for molecules with a trained model; what cannot be predicted is said
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,23 @@ from torch import Tensor
 
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import RunError
-from specformer.graphs import GraphSet
-from specformer.graphs.formats.csv_table import is_csv
-from specformer.graphs.formats.molecule_csv import read_molecule_csv
+from specformer.graphs import Columns, GraphSet, read_molecules
+from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
 from specformer.tasks.graphs.fit import predict_graphs
 from specformer.tasks.graphs.models import load_graph_models, same_columns
-from specformer.tasks.graphs.recipe import GraphRecipe, built_recipe
-from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
+from specformer.tasks.graphs.recipe import built_recipe
+from specformer.tasks.job import read_columns
+from specformer.tasks.predictions import (
+    PredictionRequest,
+    Predictions,
+    cells,
+    csv_text,
+    spread,
+    target_columns,
+)
 from specformer.tasks.workplace import Workplace
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.folder import CONFIG, RunFolder
 
 #: What the columns of :mod:`specformer.graphs.formats.smiles` are, for messages.
 _ATOM_FEATURES = (
@@ -52,14 +59,16 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
     """
     result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
-    source = request.graph or str(run.config()["source"])
-    graphs, lines = _read(request.smiles, source, place.data)
+    config = run.config()
+    source = request.graph or str(config["source"])
+    named = request.columns.over(read_columns(config, str(run.path / CONFIG)))
+    graphs, lines = _read(request.smiles, source, place.data, named)
     models = load_graph_models(run)
     found = torch.empty(len(models), 0, models[0].config["out_channels"])
     known: list[int] = []
     if graphs is not None:
         same_columns(graphs, models[0])
-        strange = _strange(graphs, result["seen"])
+        strange = strange_graphs(graphs, result["seen"])
         lines = [
             line
             if line.graph is None or not (what := strange.get(line.graph))
@@ -73,16 +82,20 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
             found = predict_graphs(models, graphs.subset(known), recipe, place.device, cache)
     places = {number: place for place, number in enumerate(known)}
     names = result.get("classes")
-    columns = _of_classes(found, names) if names else _columns(found, result["targets"], recipe)
+    columns = (
+        _of_classes(found, names)
+        if names
+        else target_columns(found, result["targets"], labels=recipe.loss == "bce")
+    )
     text = _csv(lines, columns, places)
     return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
 
 
 def _read(
-    smiles: Sequence[str], source: str, data: str | Path | None
+    smiles: Sequence[str], source: str, data: str | Path | None, columns: Columns
 ) -> tuple[GraphSet | None, list[_Line]]:
     try:
-        return _found(smiles, source, data)
+        return _found(smiles, source, data, columns)
     except NoMoleculeError as error:  # each still gets its row
         if not error.problems:
             raise
@@ -90,11 +103,11 @@ def _read(
 
 
 def _found(
-    smiles: Sequence[str], source: str, data: str | Path | None
+    smiles: Sequence[str], source: str, data: str | Path | None, columns: Columns
 ) -> tuple[GraphSet, list[_Line]]:
     if smiles:
         return _lines(read_smiles(smiles))
-    if source in GRAPH_SETS or not is_csv(source):
+    if source in GRAPH_SETS or not is_of_molecules(source):
         graphs = graph_set(source, data)
         texts = graphs.smiles or (None,) * len(graphs)
         names = graphs.ids or tuple(map(str, range(len(graphs))))
@@ -104,7 +117,7 @@ def _found(
         ]
     if not Path(source).is_file():
         raise RunError(f"{source}: no such file of molecules; name one with --graph.")
-    return _lines(read_molecule_csv(source, target_columns=()))
+    return _lines(read_molecules(source, replace(columns, targets=(), split=None)))
 
 
 def _lines(found: Molecules) -> tuple[GraphSet, list[_Line]]:
@@ -128,7 +141,7 @@ def _unreadable(problems: Sequence[BadMolecule]) -> list[_Line]:
     ]
 
 
-def _strange(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
+def strange_graphs(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
     """Graphs with an atom or bond that no graph learned from had, and in what it differs."""
     found: dict[int, str] = {}
     for what, feature, counts, names in (
@@ -155,36 +168,10 @@ def _of_classes(found: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
     best = mean.argmax(dim=1, keepdim=True)
     columns = {"prediction": [names[number] for number in best[:, 0].tolist()]}
     for number, name in enumerate(names):
-        columns[f"probability({name})"] = _cells(mean[:, number], ".6f")
+        columns[f"probability({name})"] = cells(mean[:, number], ".6f")
     if len(found) > 1:
-        columns["spread"] = _cells(_spread(found).gather(1, best)[:, 0], ".3g")
+        columns["spread"] = cells(spread(found).gather(1, best)[:, 0], ".3g")
     return columns
-
-
-def _columns(found: Tensor, targets: Sequence[str], recipe: GraphRecipe) -> dict[str, list[str]]:
-    """By name, the cells of all graphs, of predictions ``[models, G, tasks]``."""
-    mean = found.mean(dim=0)
-    spread = _spread(found) if len(found) > 1 else None
-    columns = {}
-    for number, target in enumerate(targets):
-        name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]
-        if recipe.loss == "bce":
-            columns[f"prediction{name}"] = _cells((value > 0.5).int(), "d")
-            columns[f"probability{name}"] = _cells(value, ".6f")
-        else:
-            columns[f"prediction{name}"] = _cells(value, ".6g")
-        if spread is not None:
-            columns[f"spread{name}"] = _cells(spread[:, number], ".3g")
-    return columns
-
-
-def _spread(found: Tensor) -> Tensor:
-    """The standard deviation over models ``[models, G, columns]``; there may be no graph at all."""
-    return found.std(dim=0) if found.numel() else found[0]
-
-
-def _cells(values: Tensor, form: str) -> list[str]:
-    return [format(value, form) for value in values.tolist()]
 
 
 def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int, int]) -> str:
@@ -192,10 +179,10 @@ def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int
     molecules = any(line.smiles is not None for line in lines)
     rows = []
     for line in lines:
-        cells = [""] * len(columns)
+        own = [""] * len(columns)
         if line.graph is not None:
-            cells = [column[places[line.graph]] for column in columns.values()]
-        rows.append([line.name, *([line.smiles] if molecules else []), *cells, line.error])
+            own = [column[places[line.graph]] for column in columns.values()]
+        rows.append([line.name, *([line.smiles] if molecules else []), *own, line.error])
     return csv_text(["id", *(["smiles"] if molecules else []), *columns, "error"], rows)
 
 

@@ -14,6 +14,7 @@ from specformer.datasets import GRAPH_SETS
 from specformer.datasets.molecule_splits import settled_graph_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
+from specformer.tasks.graphs.model_settings import BaselineModel, ForestModel, GraphModel
 from specformer.tasks.recipes.book import START, RecipeBook
 from specformer.tasks.recipes.settings import build, merged, override
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -25,6 +26,8 @@ from specformer.training.optim.graph_schedule import GraphSchedule
 logger = logging.getLogger(__name__)
 
 _BOOK = RecipeBook("molecules.yaml")
+#: The name of :class:`~specformer.baselines.graphs.MorganForest`, no model of the paper's.
+FOREST = "forest"
 #: Targets that a notice names.
 _NAMED = 8
 
@@ -42,51 +45,6 @@ class _Targets(NamedTuple):
 _NUMBERS = _Targets("regression", ("l1", "mse"), "rmse")
 _TWO_CLASSES = _Targets("classification into two", ("bce",), "rocauc")
 _CLASSES = _Targets("classification into more than two", ("ce",), "accuracy")
-
-
-@dataclass(frozen=True)
-class GraphModel:
-    """Specformer's settings, see :class:`specformer.GraphSpecformer`."""
-
-    hidden_channels: int = 64
-    num_layers: int = 4
-    num_heads: int = 4
-    sharing: Literal["small", "medium", "large"] = "small"
-    pooling: Literal["mean", "sum", "max"] = "mean"
-    num_blocks: int = 1
-    decoder: Literal["joint", "heads"] = "joint"
-    epsilon: float = 100.0
-    encoding: bool = True
-    attention: bool = True
-    bases_norm: Literal["batch"] | None = None
-    bases_activation: Literal["relu", "gelu", "tanh"] | None = None
-    normalise_bases: Literal["softmax"] | None = None
-    transformer_dropout: float = 0.0
-    feature_dropout: float = 0.0
-    propagation_dropout: float = 0.0
-    init_std: float | None = None
-
-
-@dataclass(frozen=True)
-class BaselineModel:
-    """A baseline's settings, see :mod:`specformer.baselines.graphs`; None for its own."""
-
-    hidden_channels: int = 64
-    num_layers: int = 4
-    dropout: float = 0.0
-    pooling: Literal["mean", "sum", "max"] | None = None
-    num_heads: int | None = None
-    attention_dropout: float | None = None
-    towers: int | None = None
-    average_log_degree: float | None = None
-    walk_steps: int | None = None
-    walk_channels: int | None = None
-    gamma: float | None = None
-    max_ring: int | None = None
-    order: int | None = None
-    exponent: float | None = None
-    bases_norm: Literal["batch"] | None = None
-    normalise_bases: Literal["softmax"] | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +132,27 @@ class BaselineRecipe(GraphRecipe):
     model: BaselineModel = field(default_factory=BaselineModel)  # type: ignore[assignment]
 
 
+@dataclass(frozen=True)
+class ForestRecipe(GraphRecipe):
+    """The same with a forest's settings. It is grown once: all that makes epochs is idle."""
+
+    model: ForestModel = field(default_factory=ForestModel)  # type: ignore[assignment]
+    schedule: GraphSchedule = field(default_factory=lambda: GraphSchedule(epochs=1, warmup=0))
+
+
+#: Settings of a recipe that a forest does not look at.
+IDLE_IN_FORESTS = (
+    "schedule", "loss", "standardise", "monitor", "precision", "matrix", "atoms", "start",
+)  # fmt: skip
+
+
+def recipe_kind(model: str | None) -> type[GraphRecipe]:
+    """The data class of a model's recipes."""
+    if model == FOREST:
+        return ForestRecipe
+    return BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe
+
+
 def _task(classes: bool) -> Task:
     return "classification" if classes else "regression"
 
@@ -223,7 +202,6 @@ def graph_recipe(
     dataset: str,
     assignments: Sequence[str] = (),
     model: str = "specformer",
-    task: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> tuple[str, GraphRecipe]:
     """The recipe's name and itself, with what is given and then with ``key=value`` changes.
@@ -243,8 +221,6 @@ def graph_recipe(
     start = override(settings, assignments).get("start")
     if isinstance(start, str):
         settings = merged(settings, _first_models(start, model))
-    if task is not None:
-        settings = {**settings, "task": task}
     return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
 
 
@@ -271,14 +247,16 @@ def of_models(recipe: GraphRecipe) -> dict[str, Any]:
 
 def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:
     """A model's recipe from plain settings, checked."""
-    kind = BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe
-    return build(kind, settings, where)
+    return build(recipe_kind(model), settings, where)
 
 
 def _default(dataset: str, model: str) -> dict[str, Any]:
     """The settings that a model's recipes start from."""
     written = _BOOK.written
     default: dict[str, Any] = written["default"]
+    if model == FOREST:
+        split = written["baselines"]["sets"].get(dataset, default)["split"]
+        return {**written[FOREST], "split": split}
     if model not in GRAPH_BASELINES:
         return default
     baselines = written["baselines"]

@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from specformer.datasets import GraphStore, Split, graph_set
+from specformer.datasets import GraphStore, Split
 from specformer.errors import ConfigError, RunError
+from specformer.tasks.graphs.model_settings import ForestModel
 from specformer.tasks.graphs.models import largest_ring
-from specformer.tasks.graphs.recipe import GraphRecipe, chosen_targets
+from specformer.tasks.graphs.recipe import GraphRecipe
 from specformer.tasks.graphs.start import StartingPoint
-from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits, job_graphs
 from specformer.tasks.job import Job
 from specformer.tasks.search import Measured, Trials, sustained
 from specformer.tasks.workplace import Workplace
@@ -48,8 +49,7 @@ class GraphTrials(Trials):
                 "or --set start=null."
             )
         start = None if job.start is None else StartingPoint.of(job.start, job.model)
-        targets = first.targets
-        graphs = chosen_targets(graph_set(job.source, place.data, targets), targets)
+        graphs = job_graphs(job, place, first.targets)
         recipe = first.settled(graphs)
         self.work = GraphWork(graphs, (), job.model, recipe, job.seed, place.device, start=start)
         self.name, self.metric = graphs.name, str(recipe.metric)
@@ -60,7 +60,7 @@ class GraphTrials(Trials):
             self.space = {key: values for key, values in self.space.items() if key not in fixed}
         self.lower = metric_named(self.metric).lower
         self._splits: dict[int, list[Split]] = {}
-        self._stores: dict[tuple[str, int | None], GraphStore] = {}
+        self._stores: dict[tuple[str, int | None, int | None], GraphStore] = {}
 
     def recipe(self, changes: Sequence[str]) -> GraphRecipe:
         """The recipe with these changes, settled for the graphs."""
@@ -68,7 +68,9 @@ class GraphTrials(Trials):
         return recipe.settled(self.work.graphs)
 
     def size(self, recipe: GraphRecipe) -> int:
-        """Parameters of a recipe's model."""
+        """Parameters of a recipe's model; a forest has none before it is grown."""
+        if isinstance(recipe.model, ForestModel):
+            return 0
         fresh = replace(self.work, recipe=recipe).first_model()
         return sum(parameter.numel() for parameter in fresh.parameters())
 
@@ -96,7 +98,8 @@ class GraphTrials(Trials):
         )
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
-        key = recipe.matrix, largest_ring(self.work.model, recipe)
+        fingerprint = getattr(recipe.model, "fingerprint", None)
+        key = recipe.matrix, largest_ring(self.work.model, recipe), fingerprint
         if key not in self._stores:
             place = self.place
             spectra = graph_spectra(self.work.graphs, recipe, place.device, place.cache)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from specformer.datasets import GraphStore, Split, graph_split
+from specformer.datasets import GraphStore, Split, graph_set, graph_split
+from specformer.datasets.molecule_splits import graph_folds
+from specformer.datasets.splits import fold_count
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many.many_cache import fetch_or_solve
-from specformer.tasks.graphs.models import largest_ring, model_for
-from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.graphs.forest import grow_forest
+from specformer.tasks.graphs.model_settings import ForestModel
+from specformer.tasks.graphs.models import largest_ring, model_for, num_outputs
+from specformer.tasks.graphs.recipe import GraphRecipe, chosen_targets
 from specformer.tasks.graphs.start import StartingPoint
+from specformer.tasks.job import Job
 from specformer.tasks.run_seed import run_seed
+from specformer.tasks.workplace import Workplace
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.loops.graphs import GraphFit, GraphTask, fit_graphs
 from specformer.training.runs.checkpoint import Checkpoint
@@ -52,8 +58,13 @@ class GraphWork:
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
         assert self.spectra is not None
-        max_ring = largest_ring(self.model, self.recipe)
-        return GraphStore.build(self.graphs, self.spectra, max_ring=max_ring).placed(self.device)
+        store = GraphStore.build(
+            self.graphs,
+            self.spectra,
+            max_ring=largest_ring(self.model, self.recipe),
+            fingerprint=getattr(self.recipe.model, "fingerprint", None),
+        )
+        return store.placed(self.device)
 
     def first_model(self, run: int = 0) -> nn.Module:
         """What a run begins with: a model of ``start``, or a fresh one."""
@@ -78,19 +89,22 @@ class GraphWork:
         assert recipe.loss is not None
         assert recipe.metric is not None
         seed = run_seed(self.seed, run)
+        task = GraphTask(
+            store,
+            split.train,
+            split.val,
+            split.test,
+            recipe.loss,
+            recipe.metric,
+            recipe.standardise,
+        )
+        if isinstance(recipe.model, ForestModel):
+            return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
         torch.manual_seed(seed)
         state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
         return fit_graphs(
             self.first_model(run).to(self.device),
-            GraphTask(
-                store,
-                split.train,
-                split.val,
-                split.test,
-                recipe.loss,
-                recipe.metric,
-                recipe.standardise,
-            ),
+            task,
             recipe.schedule,
             seed=seed,
             monitor=recipe.monitor,
@@ -106,6 +120,13 @@ class GraphWork:
         began = [self.start.fingerprint] if self.start else []
         of = [self.model, asdict(self.recipe), self.graphs.fingerprint, split.fingerprint, seed]
         return json.dumps([*of, *began])
+
+
+def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> GraphSet:
+    """The graphs of a job with the targets of these names, or all of them."""
+    named = None if targets is None else tuple(targets)
+    graphs = graph_set(job.source, place.data, replace(job.columns, targets=named))
+    return chosen_targets(graphs, targets)
 
 
 def graph_spectra(
@@ -124,4 +145,7 @@ def graph_spectra(
 
 def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
     """One split per run; a fixed one serves all."""
+    folds = fold_count(recipe.split)
+    if folds is not None:
+        return graph_folds(graphs, folds, runs, seed)
     return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]

@@ -2,32 +2,46 @@ r"""Predict for the nodes of a graph with a trained model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from specformer.baselines import BASELINES
 from specformer.datasets import FeaturePreparation, node_graph
 from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import read_json
+from specformer.files.sealed import unsealed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained
-from specformer.tasks.nodes.fit import predict_nodes
+from specformer.tasks.job import read_columns
+from specformer.tasks.nodes.fit import each_prediction
 from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.nodes.spectral_distance import say_distance
 from specformer.tasks.nodes.work import node_operator, node_spectrum
-from specformer.tasks.predictions import PredictionRequest, Predictions, csv_text
+from specformer.tasks.predictions import (
+    PredictionRequest,
+    Predictions,
+    cells,
+    csv_text,
+    target_columns,
+)
 from specformer.tasks.recipes.settings import build
+from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
-from specformer.training.runs.folder import FEATURES, RunFolder
+from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.runs.folder import CONFIG, FEATURES, TARGETS, RunFolder
 
 #: What a result must say for its models to be used.
-_NEEDED = ("model", "settings", "num_features", "classes")
+_NEEDED = ("model", "settings", "num_features")
 
 
 def load_models(run: RunFolder) -> list[Pretrained]:
-    """The models of a finished node-classification run."""
+    """The models of a finished run on nodes."""
     name = run.result(*_NEEDED)["model"]
     kind: type[Pretrained] = BASELINES.get(name, Specformer)
     return [kind.from_pretrained(folder) for folder in run.model_folders()]
@@ -43,40 +57,121 @@ def load_features(run: RunFolder) -> list[FeaturePreparation]:
             found.append(FeaturePreparation(recipe.features, result["num_features"]))
             continue
         try:
-            found.append(FeaturePreparation.from_json(read_json(path)))
+            found.append(FeaturePreparation.from_json(unsealed(read_json(path))))
         except (OSError, ValueError, RunError) as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
     return found
 
 
+def load_scales(run: RunFolder) -> list[Scale]:
+    """Mean and standard deviation of each run's numbers; none where classes were learned."""
+    found = []
+    for folder in run.model_folders():
+        path = folder / TARGETS
+        if not path.exists():
+            continue
+        try:
+            found.append(_scale(unsealed(read_json(path))))
+        except (OSError, ValueError, KeyError, TypeError, RunError) as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
+    return found
+
+
+@dataclass(frozen=True)
+class NodePredictor:
+    """Trained models of nodes, with what they have to know of a graph.
+
+    Args:
+        models: one per run.
+        prepared: how each run's features were prepared.
+        scales: of numbers, mean and deviation of each run's.
+        result: what the run recorded.
+    """
+
+    models: Sequence[nn.Module]
+    prepared: Sequence[FeaturePreparation]
+    scales: Sequence[Scale]
+    result: Mapping[str, Any]
+
+    @classmethod
+    def of_run(cls, run: RunFolder) -> NodePredictor:
+        """That of a finished run."""
+        result, models, scales = run.result(*_NEEDED), load_models(run), load_scales(run)
+        if result["settings"].get("loss") in ("mse", "l1") and len(scales) != len(models):
+            raise RunError(f"{run.path}: {TARGETS} of a model is missing.")
+        return cls(models, load_features(run), scales, result)
+
+    @classmethod
+    def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> NodePredictor:
+        """That of a training which just ended."""
+        prepared = [FeaturePreparation.from_json(own[FEATURES]) for own in outcome.beside]
+        scales = [_scale(own[TARGETS]) for own in outcome.beside if TARGETS in own]
+        models = [model.cpu().eval() for model in outcome.models]
+        return cls(models, prepared, scales, result)
+
+    @property
+    def loss(self) -> Loss:
+        """What was made small, which says what outputs are."""
+        return _recipe(self.result).loss or "ce"
+
+    def each(
+        self, graph: Graph, place: Workplace, request: PredictionRequest, source: str
+    ) -> Tensor:
+        """Predictions of every model, ``[models, n, classes or targets]``.
+
+        ``source`` is what the graph is called in errors. It has to have the features trained on, in
+        any order where both graphs name them.
+        """
+        graph = _as_trained_on(graph, source, self.result, self.prepared)
+        recipe = _prediction_recipe(self.result, request)
+        name, spectrum = self.result["model"], None
+        if name == "specformer":
+            spectrum = node_spectrum(graph, recipe, place.device, place.cache)
+            if "quantiles" in self.result:
+                say_distance(self.result["quantiles"], spectrum, source)
+        operator = node_operator(name, graph, spectrum, place.device)
+        return each_prediction(
+            self.models, graph, operator, self.prepared, place.device, self.loss, self.scales
+        )
+
+
 def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
     """Predictions for every node: id, prediction, one probability per class.
 
+    Labels and numbers have the columns of :func:`~specformer.tasks.predictions.target_columns`.
     Another graph has to have the same features, in any order where both graphs name them.
     """
-    result = run.result(*_NEEDED)
-    source = request.graph or str(run.config()["source"])
-    prepared = load_features(run)
-    found = _as_trained_on(node_graph(source, place.data, labels=False), source, result, prepared)
-    recipe = _prediction_recipe(result, request)
-    models = load_models(run)
-    found_spectrum = None
-    if result["model"] == "specformer":
-        found_spectrum = node_spectrum(found, recipe, place.device, place.cache)
-    operator = node_operator(result["model"], found, found_spectrum, place.device)
-    chances = predict_nodes(models, found, operator, prepared, place.device)
-    names = result["classes"]
-    ids = found.node_ids or tuple(str(node) for node in range(found.num_nodes))
-    rows = []
-    for node, row in zip(ids, chances.tolist(), strict=True):
-        best = max(range(len(row)), key=row.__getitem__)
-        rows.append([node, names[best], *(f"{value:.6f}" for value in row)])
-    header = ["id", "prediction", *(f"p({name})" for name in names)]
-    return Predictions(csv_text(header, rows), len(rows))
+    predictor = NodePredictor.of_run(run)
+    config = run.config()
+    source = request.graph or str(config["source"])
+    columns = request.columns.over(read_columns(config, str(run.path / CONFIG)))
+    graph = node_graph(source, place.data, columns, labels=False)
+    each = predictor.each(graph, place, request, source)
+    if predictor.loss == "ce":
+        written = _of_classes(each.mean(dim=0), run.result("classes")["classes"])
+    else:
+        targets = run.result("targets")["targets"]
+        written = target_columns(each, targets, labels=predictor.loss == "bce")
+    ids = graph.node_ids or tuple(str(node) for node in range(graph.num_nodes))
+    rows = list(zip(ids, *written.values(), strict=True))
+    return Predictions(csv_text(["id", *written], rows), len(rows))
+
+
+def _scale(document: Mapping[str, Any]) -> Scale:
+    return Scale(*(torch.tensor(document[key]) for key in ("mean", "std")))
+
+
+def _of_classes(chances: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
+    """By name, the cells of class probabilities ``[n, classes]``."""
+    best = chances.argmax(dim=1).tolist()
+    columns = {"prediction": [names[number] for number in best]}
+    return columns | {
+        f"p({name})": cells(chances[:, number], ".6f") for number, name in enumerate(names)
+    }
 
 
 def _as_trained_on(
-    graph: Graph, source: str, result: dict[str, Any], prepared: Sequence[FeaturePreparation]
+    graph: Graph, source: str, result: Mapping[str, Any], prepared: Sequence[FeaturePreparation]
 ) -> Graph:
     """The graph with its features under the names, and in the order, that the model knows."""
     names: Sequence[str] | None = result.get("feature_names")
@@ -108,12 +203,12 @@ def _as_trained_on(
     )
 
 
-def _recipe(result: dict[str, Any]) -> NodeRecipe:
+def _recipe(result: Mapping[str, Any]) -> NodeRecipe:
     settings = {**result["settings"], "batch_size": None}  # all nodes are predicted at once
     return build(NodeRecipe, settings, "result.json: settings")
 
 
-def _prediction_recipe(result: dict[str, Any], request: PredictionRequest) -> NodeRecipe:
+def _prediction_recipe(result: Mapping[str, Any], request: PredictionRequest) -> NodeRecipe:
     """A run's recipe with the spectrum that predictions are to be made with."""
     trained = _recipe(result)
     given = {"spectrum": request.spectrum, "degree": request.degree}

@@ -1,10 +1,11 @@
-r"""Settings of node classification."""
+r"""Settings of learning on the nodes of one graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -12,24 +13,47 @@ from torch import nn
 from specformer.baselines import BASELINES, NodeBaseline, node_baseline
 from specformer.datasets.feature_columns import How
 from specformer.datasets.features import Features
+from specformer.datasets.node_targets import TargetKind, are_labels
 from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.tasks.recipes.book import RecipeBook
-from specformer.tasks.recipes.settings import build, merged, override, refuse_idle
+from specformer.nn.model_checks import idle_argument
+from specformer.tasks.recipes.book import NAMED, RecipeBook
+from specformer.tasks.recipes.settings import build, merged, override, read_settings, refuse_idle
 from specformer.training.engine.precision import Precision
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.losses import Loss
 from specformer.training.loops.nodes import Monitor
 from specformer.training.optim.schedule import Schedule
 
-#: Models for node classification, ours first.
+#: Models for nodes, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
 _BOOK = RecipeBook("nodes.yaml")
 #: Specformer's alone: itself, and what it needs of a spectrum, of eigenpairs and without them.
 _PAIRS, _DENSITY = ("k", "vectors", "landmarks"), ("degree", "batch_size")
-_OURS = ("model", "spectrum", "storage", *_PAIRS, *_DENSITY)
+_OURS = ("model", "form", "forms", "spectrum", "storage", *_PAIRS, *_DENSITY)
 #: For models with a filter of their own.
 _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
+
+#: Splits that forms are compared on.
+TRIED_SPLITS = 3
+#: Entries of U above which a CPU would take long over deep forms.
+_MOST_ON_CPU = 2**18
+
+
+class _Targets(NamedTuple):
+    """What targets are, the losses and the metrics that go with them, the usual ones first."""
+
+    told: str
+    losses: tuple[Loss, ...]
+    metrics: tuple[str, ...]
+
+
+_NUMBERS = _Targets("numbers", ("mse", "l1"), ("rmse", "mae", "r2"))
+_TWO_CLASSES = _Targets("two classes", ("ce",), ("accuracy", "f1", "rocauc", "ap"))
+_CLASSES = _Targets("more than two classes", ("ce",), ("accuracy", "f1"))
+_LABELS = _Targets("several labels of a node", ("bce",), ("rocauc", "ap", "accuracy"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +64,8 @@ class NodeModel:
     num_layers: int = 2
     num_heads: int = 4
     sharing: Literal["small", "medium", "large"] = "medium"
+    form: Literal["paper", "deep"] = "paper"
+    local: bool = True
     num_blocks: int = 1
     space: Literal["output", "hidden", "input"] = "output"
     feature_layers: Literal[1, 2] = 2
@@ -59,15 +85,31 @@ class NodeModel:
 
 
 @dataclass(frozen=True)
+class Form:
+    """Settings of the model, and how they train best."""
+
+    model: NodeModel
+    schedule: Schedule
+    monitor: Monitor
+
+
+@dataclass(frozen=True)
 class NodeRecipe:
-    """How to classify nodes.
+    """How to learn classes, labels or numbers of nodes.
 
     Args:
         description: one sentence for tables and reports.
         model: Specformer's settings.
+        form: the name of one of ``forms``, or ``"auto"`` for the one that validates best.
+        forms: what there is to choose from; without any, ``model`` and ``schedule`` are it.
         baseline: the others'.
         schedule: epochs, patience, rates.
-        monitor: ``"loss"`` or ``"accuracy"``: what stops a run and picks its model.
+        task: None for what the labels say (:mod:`specformer.datasets.node_targets`).
+        loss: None for cross-entropy of classes, binary cross-entropy of several labels, and the
+            squared error of numbers, or the absolute one where that is the metric.
+        metric: None for accuracy of classes, ROC-AUC of several labels, and RMSE of numbers.
+        monitor: ``"loss"`` or ``"metric"``: what stops a run and picks its model. ``"accuracy"`` is
+            the older name of ``"metric"``.
         precision: of float32 products on a GPU, see :mod:`specformer.training.engine.precision`.
         split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the one in a file
             of one's own, and else draws it.
@@ -93,8 +135,13 @@ class NodeRecipe:
 
     description: str = ""
     model: NodeModel = field(default_factory=NodeModel)
+    form: str = "auto"
+    forms: dict[str, Form] = field(default_factory=dict)
     baseline: NodeBaseline = field(default_factory=NodeBaseline)
     schedule: Schedule = field(default_factory=Schedule)
+    task: TargetKind | None = None
+    loss: Loss | None = None
+    metric: str | None = None
     monitor: Monitor = "loss"
     precision: Precision = "medium"
     split: str = "random-60-20-20"
@@ -122,9 +169,43 @@ class NodeRecipe:
                 "takes all nodes."
             )
 
+    def taking(self, name: str) -> NodeRecipe:
+        """The recipe with one of its forms, and no choice left."""
+        check_known("form", self.forms, name)
+        own = self.forms[name]
+        return replace(
+            self, model=own.model, schedule=own.schedule, monitor=own.monitor, form=name, forms={}
+        )
+
+    def affordable(self, entries: int, device: torch.device) -> list[str]:
+        """The forms to try with a U of so many entries: on a CPU, no deep ones if U is large."""
+        every = device.type != "cpu" or entries <= _MOST_ON_CPU
+        return [name for name, form in self.forms.items() if every or form.model.form == "paper"]
+
     def settled(self, graph: Graph) -> NodeRecipe:
-        """The recipe with what the graph decides."""
-        return replace(self, split=settled_protocol(graph, self.split))
+        """The recipe with task, loss, metric and split chosen for this graph, and checked.
+
+        Example:
+            >>> from specformer.datasets import csbm
+            >>> recipe = NodeRecipe().settled(csbm(0.5))
+            >>> recipe.task, recipe.loss, recipe.metric
+            ('classification', 'ce', 'accuracy')
+        """
+        kind = _targets_of(graph, self.task)
+        metric = self.metric or kind.metrics[0]
+        metric_named(metric)
+        if metric not in kind.metrics:
+            choices = ", ".join(kind.metrics)
+            raise ConfigError(
+                f"{graph.name}: metric={metric} does not go with {kind.told}; choose from "
+                f"{choices}."
+            )
+        loss = self.loss or ("l1" if metric == "mae" else kind.losses[0])
+        if loss not in kind.losses:
+            raise ConfigError(f"{graph.name}: loss={loss} does not go with {kind.told}.")
+        task: TargetKind = "regression" if kind is _NUMBERS else "classification"
+        split = settled_protocol(graph, self.split)
+        return replace(self, task=task, loss=loss, metric=metric, split=split)
 
     @property
     def spectrum_key(self) -> str:
@@ -144,10 +225,28 @@ class NodeRecipe:
         return torch.bfloat16 if self.storage == "bfloat16" else torch.float32
 
 
+def _targets_of(graph: Graph, task: TargetKind | None) -> _Targets:
+    """What the targets of a graph are, :func:`~specformer.datasets.node_targets.with_targets`."""
+    if not graph.num_targets:
+        return _TWO_CLASSES if graph.num_classes == 2 else _CLASSES
+    assert graph.y is not None
+    labels = task == "classification" or (task is None and are_labels(graph.y))
+    return _LABELS if labels else _NUMBERS
+
+
+def num_outputs(graph: Graph) -> int:
+    """How many numbers a model puts out for each node: one for each class or target."""
+    return graph.num_targets or graph.num_classes
+
+
 def node_recipe(
-    name: str | None, dataset: str, assignments: Sequence[str] = (), model: str = "specformer"
+    name: str | None,
+    dataset: str,
+    assignments: Sequence[str] = (),
+    model: str = "specformer",
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[str, NodeRecipe]:
-    """The recipe's name and itself, with ``key=value`` changes.
+    """The recipe's name and itself, with what is given and then with ``key=value`` changes.
 
     A name that ends in ``.yaml`` is a file, such as one that ``specformer tune`` wrote. Without a
     name, ``paper`` for Specformer on the data sets the paper has, else ``default``: the paper
@@ -160,7 +259,31 @@ def node_recipe(
     written = _BOOK.written
     default = merged(written["default"], written["sets"].get(dataset, {}))
     chosen, settings = _BOOK.settings(name, dataset, model, default)
-    return chosen, build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
+    changes = settings.pop("forms", {})
+    if chosen.endswith(".yaml"):  # a run's own forms, not those of `default` beneath it
+        changes = read_settings(Path(chosen)).get("forms", {})
+    settings = merged(settings, given or {})
+    recipe = build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
+    if not changes or model != "specformer" or chosen in NAMED:
+        return chosen, recipe
+    forms = _forms(settings, changes, assignments)
+    recipe = replace(recipe, forms=forms)
+    only = next(iter(forms)) if len(forms) == 1 else recipe.form
+    return chosen, recipe if only == "auto" else recipe.taking(only)
+
+
+def _forms(
+    settings: Mapping[str, Any], changes: Mapping[str, Any], assignments: Sequence[str]
+) -> dict[str, Form]:
+    """The forms of a recipe that go with the assignments."""
+    forms = {}
+    for name, change in changes.items():
+        before = build(NodeRecipe, merged(settings, change), f"form {name}").model.form
+        own = override(merged(settings, change), assignments)
+        made = build(NodeRecipe, own, f"form {name}")
+        if made.model.form == before and idle_argument(asdict(made.model)) is None:
+            forms[name] = Form(made.model, made.schedule, made.monitor)
+    return forms
 
 
 def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[str]) -> None:

@@ -3,6 +3,8 @@ r"""Settings for the nodes of one graph, as a search tries them."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -11,7 +13,8 @@ from specformer.datasets import FeaturePreparation, Split, make_splits, node_gra
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
 from specformer.tasks.job import Job
-from specformer.tasks.nodes.recipe import NodeRecipe, node_model
+from specformer.tasks.nodes.fit import check_parts
+from specformer.tasks.nodes.recipe import NodeRecipe, node_model, num_outputs
 from specformer.tasks.nodes.work import (
     fit_task,
     fresh_models,
@@ -23,27 +26,31 @@ from specformer.tasks.nodes.work import (
 from specformer.tasks.search import Measured, Trials, sustained
 from specformer.tasks.workplace import Workplace
 from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.nodes import NodeFit, NodeTask
 
-#: Neighbouring epochs whose mean validation accuracy counts.
+#: Neighbouring epochs whose mean validation figure counts.
 _SUSTAINED = 20
 
 
 class NodeTrials(Trials):
     """One model on the nodes of one graph, a :class:`~specformer.tasks.search.Trials`.
 
-    A score is the :func:`~specformer.tasks.search.sustained` validation accuracy, the mean
+    A score is the :func:`~specformer.tasks.search.sustained` validation figure, the mean
     over splits; test nodes are not looked at.
     """
 
-    space_file, monitor = "node_search.yaml", "accuracy"
-    metric, splits = "accuracy", 3
+    space_file, monitor = "node_search.yaml", "metric"
+    splits = 3
 
     def __init__(self, job: Job, place: Workplace) -> None:
         super().__init__(job, place)
-        self.graph: Graph = node_graph(job.source, place.data)
-        self.name = self.graph.name
+        self.graph: Graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
+        first = self.recipe(self.assignments)
+        self.name, self.metric = self.graph.name, str(first.metric)
+        self.lower = metric_named(self.metric).lower
+        check_parts(self.graph, first, self._splits(None))
         self._tasks: dict[tuple[str, int], NodeTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}
         kept = FeaturePreparation.fit(self.graph, self._splits(1)[0].train)
@@ -51,8 +58,17 @@ class NodeTrials(Trials):
             self.space.pop("features", None)
 
     def _splits(self, count: int | None) -> list[Split]:
-        protocol = self.recipe(self.assignments).settled(self.graph).split
+        protocol = self.recipe(self.assignments).split
         return make_splits(self.graph, protocol, count, self.seed)
+
+    def space_of(self, job: Job) -> str:
+        deep = job.model == "specformer" and job.settings.model.form == "deep"
+        return "specformer-deep" if deep else job.model
+
+    def recipe(self, changes: Sequence[str]) -> NodeRecipe:
+        """The recipe with these changes and no choice of forms, settled for the graph."""
+        recipe: NodeRecipe = replace(super().recipe(changes), forms={})
+        return recipe.settled(self.graph)
 
     @property
     def runs(self) -> int:
@@ -62,16 +78,16 @@ class NodeTrials(Trials):
     def size(self, recipe: NodeRecipe) -> int:
         """Parameters of a recipe's model."""
         width = self._task(recipe, 1).in_channels
-        fresh = node_model(self.model, recipe, width, self.graph.num_classes)
+        fresh = node_model(self.model, recipe, width, num_outputs(self.graph))
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
         """One setting, trained on every split at once."""
         fit = self._fit(recipe, splits)
-        chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_accuracy
-        _, loss, accuracy = fit.curves.unbind(dim=-1)
-        counted = accuracy.where(~loss.isnan(), torch.nan)  # else that of a constant guess
-        score = float(sustained(counted, fit.epochs, _SUSTAINED).mean())
+        chosen = fit.by_loss if recipe.monitor == "loss" else fit.by_metric
+        _, loss, figure = fit.curves.unbind(dim=-1)
+        counted = figure.where(~loss.isnan(), torch.nan)  # else that of a constant guess
+        score = float(sustained(counted, fit.epochs, _SUSTAINED, lower=self.lower).mean())
         return Measured(
             score=score if math.isfinite(score) else None,
             val=summary(chosen.val.tolist()),

@@ -28,7 +28,7 @@ from specformer.spectrum import (
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.storage.streamed import decompose_streamed, vector_bytes, vectors_fit
-from specformer.tasks.nodes.recipe import NodeRecipe, node_model
+from specformer.tasks.nodes.recipe import NodeRecipe, node_model, num_outputs
 from specformer.tasks.run_seed import run_seed
 from specformer.training.loops.node_batches import check_batches, fit_node_batches
 from specformer.training.loops.nodes import NodeFit, NodeTask, fit_nodes
@@ -51,7 +51,7 @@ class NodeWork:
         graph: the graph, with labels.
         splits: one per run.
         model: its name.
-        recipe: its settings.
+        recipe: its settings, :meth:`~NodeRecipe.settled` for the graph.
         seed: of the first run.
         spectrum: for Specformer; None until it is computed.
         prepared: how each split's features are prepared; None until it is known.
@@ -147,7 +147,9 @@ def node_task(
         x = sparse_features(graph, first.scaling)
     else:
         x = first.dense(graph)
-    return NodeTask.from_splits(x, graph.y, splits, device)
+    return NodeTask.from_splits(
+        x, graph.y, splits, device, recipe.loss or "ce", recipe.metric or "accuracy"
+    )
 
 
 def fresh_models(
@@ -166,7 +168,7 @@ def fresh_models(
     models = []
     for run in range(runs):
         torch.manual_seed(run_seed(seed, run))
-        models.append(node_model(model, recipe, width, graph.num_classes))
+        models.append(node_model(model, recipe, width, num_outputs(graph)))
     return models
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from specformer.errors import ConfigError, brief, nearest
 from specformer.files.documents import parse_yaml, read_yaml
+from specformer.files.sealed import unsealed
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ _SHOWN = 200
 _UNIONS = (typing.Union, types.UnionType)
 
 #: Settings that are gone, and the value by which they did nothing: earlier files may have them so.
-RETIRED: Mapping[str, Any] = {"filter_activation": None}
+RETIRED: Mapping[str, Any] = {"filter_activation": None, "recalibrate": None, "final_rate": 0.0}
 
 
 def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe:
@@ -48,13 +49,7 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
             continue
         if key not in fields:
             raise ConfigError(f"{where}: unknown key {brief(key)}; {_suggestion(key, fields)}")
-        hint = hints[key]
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"{where}: {key} should hold settings, not {brief(value)}.")
-            values[key] = build(hint, value, f"{where}: {key}")
-        else:
-            values[key] = _checked(hint, value, f"{where}: {key}")
+        values[key] = _checked(hints[key], value, f"{where}: {key}")
     try:
         return kind(**values)
     except ConfigError as error:  # a bad value: say where it was set
@@ -156,7 +151,7 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings that a YAML file holds: a recipe's, or a training run's ``config.yaml``."""
     try:
-        content = read_yaml(path)
+        content = unsealed(read_yaml(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
@@ -179,6 +174,10 @@ def _suggestion(key: str, known: Iterable[str]) -> str:
 def _checked(hint: Any, value: Any, where: str) -> Any:
     """The value as its type, or a word on what it should be."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} should hold settings, not {brief(value)}.")
+        return build(hint, value, where)
     if origin in _UNIONS:
         for choice in arguments:
             with suppress(ConfigError):

@@ -1,4 +1,4 @@
-r"""How good predictions for many graphs are: OGB's metrics, with missing targets left out."""
+r"""How good predictions are: OGB's metrics and a few more, with missing targets left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Metric:
         of: the figure of one task from its predictions and known targets, ``[n]`` both.
         task: what its targets are: numbers, or classes whose predictions are logits.
         lower: whether less is better.
-        classes: whether a task counts only if its known targets hold both classes.
+        varied: whether a task counts only if its known targets are not all the same.
         several: whether it also judges a task of several classes, by logits ``[n, classes]``.
     """
 
@@ -34,7 +34,7 @@ class Metric:
     of: Callable[[Numbers, Numbers], float]
     task: Literal["regression", "classification"]
     lower: bool
-    classes: bool = False
+    varied: bool = False
     several: bool = False
 
     def __call__(self, predictions: Numbers, targets: Numbers) -> float:
@@ -64,18 +64,19 @@ class Metric:
             for task, rows in enumerate(known.T)
         ]
 
-    def check(self, targets: Numbers) -> None:
-        """Refuse targets ``[G, tasks]`` that no figure can be had of."""
+    def check(self, targets: Numbers, things: str = "graphs") -> None:
+        """Refuse targets ``[G, tasks]`` that no figure can be had of; ``things`` have them."""
         known = ~np.isnan(targets)
         if not any(self._counts(targets[rows, task]) for task, rows in enumerate(known.T)):
-            needs = "graphs of both classes" if self.classes else "a known target"
-            other = "; metric=accuracy does not" if self.classes else ""
+            needs, other = "a known target", ""
+            if self.varied and self.task == "classification":
+                needs, other = f"{things} of both classes", "; metric=accuracy does not"
+            elif self.varied:
+                needs, other = "two different targets", "; metric=rmse does not"
             raise ConfigError(f"{self.name} needs {needs} in every part of a split{other}.")
 
     def _counts(self, targets: Numbers) -> bool:
-        if self.classes:
-            return bool((targets == 1).any() and (targets == 0).any())
-        return len(targets) > 0
+        return len(targets) > 0 and not (self.varied and bool((targets == targets[0]).all()))
 
     def score(self, figure: float) -> float:
         """The figure so that less is better."""
@@ -90,6 +91,17 @@ def mae(predictions: Numbers, targets: Numbers) -> float:
 def rmse(predictions: Numbers, targets: Numbers) -> float:
     """Root of the mean squared error."""
     return float(np.sqrt(np.square(predictions - targets).mean()))
+
+
+def r_squared(predictions: Numbers, targets: Numbers) -> float:
+    r"""Coefficient of determination, :math:`1 - \sum (p - t)^2 / \sum (t - \bar t)^2`.
+
+    Example:
+        >>> r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])).__round__(4)
+        0.7857
+    """
+    spread = np.square(targets - targets.mean()).sum()
+    return float(1.0 - np.square(predictions - targets).sum() / spread)
 
 
 def rocauc(predictions: Numbers, targets: Numbers) -> float:
@@ -138,14 +150,34 @@ def accuracy(predictions: Numbers, targets: Numbers) -> float:
     return float((chosen == targets).mean())
 
 
+def macro_f1(predictions: Numbers, targets: Numbers) -> float:
+    r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`.
+
+    Predictions are logits as :func:`accuracy` has them. Classes that are neither predicted nor
+    there do not count.
+
+    Example:
+        >>> macro_f1(np.array([1.0, -1.0, 2.0]), np.array([1.0, 0.0, 0.0])).__round__(4)
+        0.6667
+    """
+    chosen = predictions > 0 if predictions.ndim == 1 else predictions.argmax(axis=1)
+    found = []
+    for label in np.union1d(chosen, targets):
+        taken, there = chosen == label, targets == label
+        found.append(2.0 * (taken & there).sum() / (taken.sum() + there.sum()))
+    return float(np.mean(found))
+
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("mae", "MAE", mae, "regression", lower=True),
         Metric("rmse", "RMSE", rmse, "regression", lower=True),
-        Metric("rocauc", "ROC-AUC", rocauc, "classification", lower=False, classes=True),
-        Metric("ap", "AP", average_precision, "classification", lower=False, classes=True),
+        Metric("r2", "R²", r_squared, "regression", lower=False, varied=True),
+        Metric("rocauc", "ROC-AUC", rocauc, "classification", lower=False, varied=True),
+        Metric("ap", "AP", average_precision, "classification", lower=False, varied=True),
         Metric("accuracy", "accuracy", accuracy, "classification", lower=False, several=True),
+        Metric("f1", "macro-F1", macro_f1, "classification", lower=False, several=True),
     )
 }
 

@@ -38,7 +38,7 @@ class Work:
             return cast(Tensor, self.model(graphs))
 
 
-class Evaluation:
+class GraphEvaluation:
     """Calls a model on the same graphs each time; on a GPU a short list is captured and replayed.
 
     Args:
@@ -58,8 +58,9 @@ class Evaluation:
         workers = work.workers
         self._batches = every[workers.rank :: workers.size]
         self._spans = spans[workers.rank :: workers.size]
-        weight = cast(nn.Linear, work.model.readout).weight
-        self._outputs = weight.new_zeros(len(self.order), len(weight), requires_grad=False)
+        outputs = cast(nn.Linear, work.model.readout).out_features
+        like = next(work.model.parameters())
+        self._outputs = like.new_zeros(len(self.order), outputs, requires_grad=False)
         self._targets = None if store.y is None else store.labels(self.order).double().cpu()
         here = store.device.type == work.device.type
         self._repeated = Repeated(

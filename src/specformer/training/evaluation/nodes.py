@@ -55,39 +55,39 @@ class Evaluation:
 
 
 class BestEpochs:
-    """The accuracies of every run at the epochs two rules pick, updated on the device.
+    """The figures of every run at the epochs two rules pick, updated on the device.
 
-    The rules, in this order: the lowest validation loss, the highest validation accuracy.
+    The rules, in this order: the lowest validation loss, the best validation figure.
 
-    Shapes: score and epoch ``[rules, runs]``; accuracy ``[rules, validation and test, runs]``.
+    Shapes: score and epoch ``[rules, runs]``; figure ``[rules, validation and test, runs]``.
     """
 
     def __init__(self, runs: int, dtype: torch.dtype, device: torch.device) -> None:
         options: dict[str, Any] = {"dtype": dtype, "device": device}
         self.score = torch.full((2, runs), float("inf"), **options)
-        self.accuracy = torch.zeros(2, 2, runs, **options)
+        self.figure = torch.zeros(2, 2, runs, **options)
         self.epoch = torch.zeros(2, runs, dtype=torch.long, device=device)
 
     @torch.no_grad()
-    def update(self, scores: Tensor, accuracy: Tensor, active: Tensor, epoch: Tensor) -> None:
-        """Take an epoch's scores ``[rules, runs]``, lower is better, and accuracies ``[2, runs]``.
+    def update(self, scores: Tensor, figures: Tensor, active: Tensor, epoch: Tensor) -> None:
+        """Take an epoch's scores ``[rules, runs]``, lower is better, and figures ``[2, runs]``.
 
         Runs that are not ``active`` stay as they are.
         """
         improved = active & (scores < self.score)
         torch.where(improved, scores, self.score, out=self.score)
-        torch.where(improved.unsqueeze(1), accuracy, self.accuracy, out=self.accuracy)
+        torch.where(improved.unsqueeze(1), figures, self.figure, out=self.figure)
         torch.where(improved, epoch, self.epoch, out=self.epoch)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, by name, for a checkpoint."""
         return {
             f"{rule}.{name}": part
-            for number, rule in enumerate(("by_loss", "by_accuracy"))
+            for number, rule in enumerate(("by_loss", "by_metric"))
             for name, part in (
                 ("best", self.score[number]),
-                ("val", self.accuracy[number, 0]),
-                ("test", self.accuracy[number, 1]),
+                ("val", self.figure[number, 0]),
+                ("test", self.figure[number, 1]),
                 ("epoch", self.epoch[number]),
             )
         }

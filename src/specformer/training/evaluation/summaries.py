@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+#: Bins of spreads, with at least ten graphs each.
+_BINS = 6
+
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
     """Mean, half-width of the 95% confidence interval (Student's t) and the values themselves.
@@ -77,3 +80,31 @@ def wilson95(share: float, count: int) -> tuple[float, float]:
     centre = (share + weight / 2) / (1 + weight)
     half = z / (1 + weight) * (share * (1 - share) / count + weight / (4 * count)) ** 0.5
     return centre - half, centre + half
+
+
+def spread_bins(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """Whether models that differ are wrong: errors of their mean beside their spread.
+
+    Rows of about as many graphs each, in order of the spread, which is the standard deviation over
+    models: root mean squares of spread and error, and the count. Equal ones mean that the spread is
+    as large as the error.
+
+    Args:
+        predicted: ``[models, n]``, at least two models.
+        measured: ``[n]``, NaN where unknown.
+
+    Example:
+        >>> spread_bins(np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([5.0, 4.0])).round(2).tolist()
+        [[1.0, 3.54, 2.0]]
+    """
+    known = ~np.isnan(measured)
+    spread = predicted[:, known].std(axis=0, ddof=1)
+    errors = predicted[:, known].mean(axis=0) - measured[known]
+    bins = np.array_split(np.argsort(spread, kind="stable"), max(1, min(_BINS, len(errors) // 10)))
+    return np.array(
+        [
+            [np.sqrt(np.mean(spread[own] ** 2)), np.sqrt(np.mean(errors[own] ** 2)), len(own)]
+            for own in bins
+            if len(own)
+        ]
+    ).reshape(-1, 3)

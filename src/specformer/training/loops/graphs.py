@@ -29,9 +29,8 @@ from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import trained_state
-from specformer.training.evaluation.calibration import Calibration
 from specformer.training.evaluation.graph_metrics import Metric, metric_named
-from specformer.training.evaluation.graphs import Evaluation, GraphPrecision, Work
+from specformer.training.evaluation.graphs import GraphEvaluation, GraphPrecision, Work
 from specformer.training.evaluation.history import REMEDY, GraphMonitor, History
 from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.interruption import Interruption
@@ -161,14 +160,7 @@ def fit_graphs(
     work = Work(model, precision, device, workers)
     training = _Training(work, task, schedule, seed, capture)
     judged = replace(work, model=training.judged)
-    validation = Evaluation(judged, task.store, task.val, schedule.batch_size)
-    calibration = (
-        None
-        if schedule.recalibrate is None
-        else Calibration(
-            judged, task.store, task.train, schedule.batch_size, schedule.recalibrate, seed
-        )
-    )
+    validation = GraphEvaluation(judged, task.store, task.val, schedule.batch_size)
     history = History(judged.model, schedule.epochs)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
@@ -186,8 +178,6 @@ def fit_graphs(
                 began = time.perf_counter()
                 interruption.begin_epoch()
                 training.epoch(epoch)
-                if calibration:
-                    calibration()
                 outputs = validation.outputs()
                 loss = mean_error(task.loss, outputs, validation.targets)
                 figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
@@ -200,7 +190,7 @@ def fit_graphs(
                     checkpoint.save(state)
                     saved = time.perf_counter()
                 interruption.let_through()
-        testing = Evaluation(judged, task.store, task.test, schedule.batch_size)
+        testing = GraphEvaluation(judged, task.store, task.test, schedule.batch_size)
         chosen, tested = _tested(testing, history, monitor, metric, scale)
     training.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
@@ -274,7 +264,7 @@ def _check_classes(task: GraphTask, outputs: int) -> None:
 
 
 def _tested(
-    testing: Evaluation, history: History, monitor: GraphMonitor, metric: Metric, scale: Scale
+    testing: GraphEvaluation, history: History, monitor: GraphMonitor, metric: Metric, scale: Scale
 ) -> tuple[dict[GraphMonitor, Chosen], tuple[np.ndarray, np.ndarray]]:
     """Figures at the epoch of every rule; outputs and targets at that of ``monitor``.
 

@@ -1,4 +1,4 @@
-r"""Node classification in batches of nodes, for filters of the input features."""
+r"""Learning on nodes in batches of them, for filters of the input features."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum.implicit.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.evaluation.node_objectives import evaluation_of
 from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -55,25 +56,36 @@ def fit_node_batches(
     check_batches(models)
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser = runs.model, runs.optimiser
+    objective, accurate = task.objective, task.loss == "ce" and task.metric == "accuracy"
+    judge = evaluation_of(objective, task.metric, task.val, task.test, task.x.dtype)
+    #: Outputs of all nodes, for figures that are no sums over nodes.
+    outputs: Tensor | None = None
     #: Sums over an epoch: training loss, validation loss, right validation and test nodes.
     sums = torch.zeros(4, task.runs, dtype=task.x.dtype, device=task.x.device)
-    counts = torch.stack([part.sum(dim=-1) for part in (task.train, task.val, task.val, task.test)])
+    parts = (task.train, task.val, task.val, task.test)
+    counts = torch.stack([objective.counted(part).sum(dim=(-2, -1)) for part in parts])
     train_nodes, other_nodes = _nodes_in(task.train), _nodes_in(task.val | task.test)
 
     def train_step(nodes: Tensor, rows: ChebyshevRows) -> None:
         optimiser.zero_grad(set_to_none=False)
-        losses = _cross_entropy(model(rows.x, rows), task.y.index_select(0, nodes))
-        chosen = task.train.index_select(1, nodes)
+        losses = objective.errors(model(rows.x, rows), nodes)
+        chosen = objective.counted(task.train, nodes)
         differentiate(_mean_over(chosen, losses).sum())
         optimiser.step()
         sums[0] += _sum_over(chosen, losses.detach())
 
     @torch.no_grad()
     def evaluation_step(nodes: Tensor, rows: ChebyshevRows) -> None:
-        logits, y = model(rows.x, rows), task.y.index_select(0, nodes)
-        right = (logits.argmax(dim=-1) == y).to(logits.dtype)
+        nonlocal outputs
+        found = model(rows.x, rows)
+        if not accurate:
+            if outputs is None:  # before any step is captured
+                outputs = found.new_zeros(task.runs, task.y.shape[0], found.shape[-1])
+            outputs.index_copy_(1, nodes, found)
+            return
+        right = (found.argmax(dim=-1) == task.y.index_select(0, nodes)).to(found.dtype)
         val, test = (mask.index_select(1, nodes) for mask in (task.val, task.test))
-        sums[1] += _sum_over(val, _cross_entropy(logits, y))
+        sums[1] += _sum_over(val, objective.errors(found, nodes))
         sums[2] += _sum_over(val, right)
         sums[3] += _sum_over(test, right)
 
@@ -87,6 +99,9 @@ def fit_node_batches(
         model.eval()
         evaluate(other_nodes)
         train_loss, *evaluated = sums / counts.clamp_min(1)
+        if outputs is not None:
+            (val_loss, _), figures = judge(outputs)
+            evaluated = [val_loss, *figures]
         runs.take_loss(train_loss)
         runs.end_epoch()
         runs.take_evaluation(*evaluated)
@@ -137,17 +152,11 @@ def _nodes_in(masks: Tensor) -> Tensor:
     return masks.any(dim=0).nonzero().squeeze(-1).cpu()
 
 
-def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of every node in every run, ``[runs, b, classes]`` to ``[runs, b]``."""
-    labels = y.expand(logits.shape[:-1])
-    return -logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-
-
 def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
-    """Each run's mean over its mask, ``[runs, b]`` to ``[runs]``."""
-    return _sum_over(mask, values) / mask.sum(dim=-1).clamp_min(1)
+    """Each run's mean over its mask, ``[runs, …]`` to ``[runs]``."""
+    return _sum_over(mask, values) / mask.flatten(1).sum(dim=-1).clamp_min(1)
 
 
 def _sum_over(mask: Tensor, values: Tensor) -> Tensor:
-    """Each run's sum over its mask, ``[runs, b]`` to ``[runs]``."""
-    return (values * mask).sum(dim=-1)
+    """Each run's sum over its mask, ``[runs, …]`` to ``[runs]``."""
+    return (values.flatten(1) * mask.flatten(1)).sum(dim=-1)

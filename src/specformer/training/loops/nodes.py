@@ -1,10 +1,11 @@
-r"""Full-batch node classification: every split a run of its own, all trained as one."""
+r"""Full-batch learning on nodes: every split a run of its own, all trained as one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,28 +19,37 @@ from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.stacking import stack, trained_state
-from specformer.training.evaluation.nodes import BestEpochs, Evaluation, training_targets
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.losses import Loss
+from specformer.training.evaluation.node_objectives import NodeObjective, evaluation_of
+from specformer.training.evaluation.nodes import BestEpochs
 from specformer.training.interruption import Interruption
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.progress import Update
 
-#: What decides when a run stops and which epoch's model is kept.
-Monitor = Literal["loss", "accuracy"]
+#: What decides when a run stops and which epoch's model is kept; accuracy is a metric's older name.
+Monitor = Literal["loss", "metric", "accuracy"]
 _READ_EVERY = 50
 _SAVE_EVERY = 200
 
 
 @dataclass(frozen=True)
 class NodeTask:
-    """Features ``[n, in]`` or ``[runs, n, in]``, labels ``[n]`` and masks ``[runs, n]``."""
+    """Features ``[n, in]`` or ``[runs, n, in]``, labels and masks ``[runs, n]``.
+
+    Labels are classes ``[n]``, or targets ``[n, t]`` with NaN where they are not known, as the loss
+    has them (:class:`~specformer.training.evaluation.node_objectives.NodeObjective`).
+    """
 
     x: Tensor | SparseFeatures
     y: Tensor
     train: Tensor
     val: Tensor
     test: Tensor
+    loss: Loss = "ce"
+    metric: str = "accuracy"
 
     @classmethod
     def from_splits(
@@ -48,6 +58,8 @@ class NodeTask:
         y: np.ndarray,
         splits: Sequence[Split],
         device: torch.device,
+        loss: Loss = "ce",
+        metric: str = "accuracy",
     ) -> NodeTask:
         """Stack the masks of several splits of one graph; sparse features stay sparse.
 
@@ -62,12 +74,15 @@ class NodeTask:
             features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
         else:
             features = SparseFeatures.from_scipy(x).to(device)
+        labels = torch.as_tensor(y).to(device)
         return cls(
             x=features,
-            y=torch.as_tensor(y).to(device).clamp_min(0),  # unlabelled nodes are in no mask
+            y=labels.clamp_min(0) if loss == "ce" else labels,  # unlabelled nodes are in no mask
             train=masks("train"),
             val=masks("val"),
             test=masks("test"),
+            loss=loss,
+            metric=metric,
         )
 
     @property
@@ -79,10 +94,15 @@ class NodeTask:
         """Features of a node."""
         return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
 
+    @cached_property
+    def objective(self) -> NodeObjective:
+        """What training makes small."""
+        return NodeObjective(self.loss, self.y, self.train, self.x.dtype)
+
 
 @dataclass(frozen=True)
 class Selection:
-    """Accuracies ``[runs]`` at the epoch a rule picks."""
+    """Figures ``[runs]`` at the epoch a rule picks."""
 
     val: Tensor
     test: Tensor
@@ -94,14 +114,14 @@ class NodeFit:
     """The outcome of all runs.
 
     The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
-    of training loss, validation loss and validation accuracy. ``is_lost`` ``[runs]`` says which
+    of training loss, validation loss and validation figure. ``is_lost`` ``[runs]`` says which
     runs have no model: no epoch had a finite validation loss. ``seconds_before`` went into the
     epochs that a checkpoint held already.
     """
 
     model: nn.Module
     by_loss: Selection
-    by_accuracy: Selection
+    by_metric: Selection
     epochs: Tensor
     curves: Tensor
     is_lost: Tensor
@@ -133,8 +153,9 @@ class NodeRuns:
         self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
         self.seconds = torch.zeros((), dtype=torch.float64)
-        self._rule = get_args(Monitor).index(monitor)
-        self._signs = torch.tensor([[1.0], [-1.0]], dtype=task.x.dtype, device=device)
+        self._rule = 0 if monitor == "loss" else 1
+        sign = metric_named(task.metric).score(1.0)
+        self._signs = torch.tensor([[1.0], [sign]], dtype=task.x.dtype, device=device)
         self._nothing = torch.zeros_like(self._signs)
         self.curves = torch.full(
             (schedule.epochs, task.runs, 3), float("nan"), dtype=task.x.dtype, device=device
@@ -156,13 +177,13 @@ class NodeRuns:
 
     @torch.no_grad()
     def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
-        """Take loss and accuracies, ``[runs]`` each, of the weights that the last epoch ended with.
+        """Take loss and figures, ``[runs]`` each, of the weights that the last epoch ended with.
 
         Whoever trains on does so afterwards. Taking them twice is taking them once.
         """
         last = self.epoch - 1
         record = torch.stack([val_loss, val, test])
-        # Where the loss is no number the accuracy, that of a constant guess, is no score either.
+        # Where the loss is no number the figure, that of a constant guess, is no score either.
         scores = (record[:2] * self._signs).addcmul_(self._nothing, val_loss)
         self.best.update(scores, record[1:], self.stopping.active, last)
         self.stopping.update(scores[self._rule], last)
@@ -232,7 +253,7 @@ class NodeRuns:
         if on_progress:
             on_progress(
                 done,
-                float(self.best.accuracy[self._rule, 0].mean()),
+                float(self.best.figure[self._rule, 0].mean()),
                 loss=float(self.curves[done - 1, :, 0].mean()),
                 runs_left=float(self.stopping.active.sum()),
             )
@@ -243,7 +264,7 @@ class NodeRuns:
         return not bool((self.stopping.active & alive).any())
 
     def _selection(self, rule: int) -> Selection:
-        val, test = self.best.accuracy[rule]
+        val, test = self.best.figure[rule]
         return Selection(val, test, self.best.epoch[rule])
 
 
@@ -266,29 +287,30 @@ def fit_nodes(
         operator: what the models take beside the features: a spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept: the lowest validation loss or
-            the highest validation accuracy.
+            the best validation figure, that of the task's metric.
         landmarks: what Specformer's attention looks at instead of every eigenvalue.
         checkpoint: read at the start, if it exists, and written every few hundred epochs. On a CPU
             a resumed run gives what an uninterrupted one gives, to the bit.
-        on_progress: called with the epochs done, the mean validation accuracy at the best epochs,
+        on_progress: called with the epochs done, the mean validation figure at the best epochs,
             the mean training loss (``loss``) and how many runs still train (``runs_left``).
     """
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser, device = runs.model, runs.optimiser, task.x.device
     points = () if landmarks is None else (landmarks,)
-    evaluation = Evaluation(task.y, task.val, task.test, task.x.dtype)
-    targets: Tensor | None = None
+    objective = task.objective
+    evaluation = evaluation_of(objective, task.metric, task.val, task.test, task.x.dtype)
+    weights: Tensor | None = None
 
     def take_gradients() -> None:
-        nonlocal targets
+        nonlocal weights
         runs.begin_epoch()
         optimiser.zero_grad()  # a gradient that is not there need not be added to
-        logs: Tensor = model(task.x, operator, *points).log_softmax(dim=-1)
-        if targets is None:  # in the first epoch, which is never captured
-            targets = training_targets(task.y, task.train, logs.shape[-1], logs.dtype)
-        to_logs = targets  # the gradient of the loss, which is the sum of their product
-        with beside(lambda: runs.take_loss((logs.detach() * to_logs).sum(dim=(-2, -1))), device):
-            differentiate(logs, to_logs)
+        terms = objective.terms(model(task.x, operator, *points))
+        if weights is None:  # in the first epoch, which is never captured
+            weights = objective.weights(terms)
+        to_terms = weights  # the gradient of the loss, which is the sum of their product
+        with beside(lambda: runs.take_loss((terms.detach() * to_terms).sum(dim=(-2, -1))), device):
+            differentiate(terms, to_terms)
 
     @torch.no_grad()
     def evaluate() -> None:
@@ -301,7 +323,7 @@ def fit_nodes(
 
     def one_epoch() -> None:
         """An update, and meanwhile the evaluation of the weights that the last one made."""
-        if targets is None:  # nothing to evaluate yet, or restored and evaluated before
+        if weights is None:  # nothing to evaluate yet, or restored and evaluated before
             take_gradients()
         else:
             with beside(evaluate, device, apart=apart):

@@ -19,7 +19,7 @@ from specformer.training.optim.adam import PiecedAdamW
 from specformer.training.optim.schedule import cosine, prepare_moments, warmed_up
 
 #: Positive where they are given.
-_OPTIONAL = ("clip", "average", "recalibrate")
+_OPTIONAL = ("clip", "average")
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class GraphSchedule:
     At step t of S an epoch, with :math:`e = t/S` epochs behind it, the rate is
 
     .. math::
-        \eta(t) = \min\!\left(1, \frac{t+1}{wS}\right)
-        \left(\eta_{end} + (\eta - \eta_{end})\,\tfrac12(1 + \cos \pi p)\right),
+        \eta(t) = \min\!\left(1, \frac{t+1}{wS}\right) \eta\,\tfrac12(1 + \cos \pi p),
         \qquad p = \max\!\left(0, \frac{e - w}{E - w}\right)
 
     Args:
@@ -38,34 +37,28 @@ class GraphSchedule:
         batch_size: graphs of a batch, over all workers together.
         learning_rate: the highest rate, :math:`\eta`.
         warmup: epochs of linear increase, w.
-        final_rate: the rate at the end, :math:`\eta_{end}`.
         weight_decay: AdamW's, apart from the gradient.
         beta1, beta2: memory of the gradient's mean and square.
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
         average: judge and keep the :class:`~specformer.training.optim.averaging.WeightAverage` of
             about this many epochs; None for the weights themselves.
-        recalibrate: before every validation, take the averages of batch norms anew from so many
-            training graphs (:class:`~specformer.training.evaluation.calibration.Calibration`); None
-            for those that training keeps.
     """
 
     epochs: int = 100
     batch_size: int = 32
     learning_rate: float = 0.001
     warmup: int = 5
-    final_rate: float = 0.0
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
     clip: float | None = None
     average: float | None = None
-    recalibrate: int | None = None
 
     def __post_init__(self) -> None:
         given = asdict(self)
         check_counts(given, "epochs", "batch_size")
         check_positive(given, "learning_rate", *(n for n in _OPTIONAL if given[n] is not None))
-        check_not_negative(given, "warmup", "final_rate", "weight_decay")
+        check_not_negative(given, "warmup", "weight_decay")
         check_numbers(given, "beta1", "beta2")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
@@ -98,5 +91,5 @@ class GraphSchedule:
         done = step.to(torch.float32)
         start = self.warmup * steps_per_epoch
         length = max(1, self.epochs - self.warmup) * steps_per_epoch
-        rate = cosine(done, start, length, self.learning_rate, self.final_rate)
+        rate = cosine(done, start, length, self.learning_rate)
         return warmed_up(rate, done, start)

@@ -13,7 +13,7 @@ from specformer.nn.argument_checks import check_counts, check_not_negative, chec
 from specformer.training.optim.adam import Pieced, PiecedAdam
 
 _POSITIVE = ("learning_rate", "filter_learning_rate")
-_NOT_NEGATIVE = ("warmup", "final_rate", "weight_decay", "filter_weight_decay")
+_NOT_NEGATIVE = ("warmup", "weight_decay", "filter_weight_decay")
 _OPTIONAL = ("filter_learning_rate", "filter_weight_decay")
 
 
@@ -25,9 +25,8 @@ class Schedule:
         epochs: at most this many.
         patience: stop after this many without improvement.
         learning_rate: the highest rate.
-        decay: ``"constant"``, or ``"cosine"`` down to ``final_rate``.
+        decay: ``"constant"``, or ``"cosine"`` down to 0.
         warmup: epochs of linear increase at the start.
-        final_rate: the rate cosine decay ends at.
         weight_decay: L2 penalty.
         filter_learning_rate, filter_weight_decay: those of a filter's own parameters, where a
             model tells them apart (:meth:`specformer.Specformer.filter_parameters`); None for the
@@ -39,7 +38,6 @@ class Schedule:
     learning_rate: float = 0.01
     decay: Literal["constant", "cosine"] = "constant"
     warmup: int = 0
-    final_rate: float = 0.0
     weight_decay: float = 0.0
     filter_learning_rate: float | None = None
     filter_weight_decay: float | None = None
@@ -91,7 +89,7 @@ class Schedule:
         step = epoch.to(torch.float32)
         if self.decay == "cosine":
             length = max(1, self.epochs - self.warmup)
-            rate = cosine(step, self.warmup, length, self.learning_rate, self.final_rate)
+            rate = cosine(step, self.warmup, length, self.learning_rate)
         else:
             rate = torch.full_like(step, self.learning_rate)
         return warmed_up(rate, step, self.warmup)
@@ -105,16 +103,16 @@ class Schedule:
             torch.mul(rate, group["scale"], out=group["lr"])
 
 
-def cosine(step: Tensor, start: int, length: int, high: float, low: float) -> Tensor:
-    """Half a wave from ``high`` at step ``start`` down to ``low``, ``length`` steps later.
+def cosine(step: Tensor, start: int, length: int, high: float) -> Tensor:
+    """Half a wave from ``high`` at step ``start`` down to 0, ``length`` steps later.
 
     Example:
-        >>> cosine(torch.arange(4.0), start=1, length=2, high=1.0, low=0.0)
+        >>> cosine(torch.arange(4.0), start=1, length=2, high=1.0)
         tensor([1.0000, 1.0000, 0.5000, 0.0000])
     """
     progress = ((step - start) / length).clamp(0.0, 1.0)
     wave = 0.5 * (1.0 + torch.cos(torch.pi * progress))
-    return low + (high - low) * wave
+    return high * wave
 
 
 def warmed_up(rate: Tensor, step: Tensor, steps: int) -> Tensor:

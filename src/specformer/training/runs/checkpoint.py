@@ -2,6 +2,7 @@ r"""A loop's whole state on disk, so that a killed run goes on where it was."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from specformer.errors import RunError
 from specformer.files.checked_tensors import read_tensors, write_tensors
+
+logger = logging.getLogger(__name__)
 
 _FORMAT = "specformer.checkpoint/2"
 _RANDOM = "random."
@@ -54,7 +57,9 @@ class Checkpoint:
         if not self.path.is_file():
             return False
         try:
-            saved, words = read_tensors(self.path, "checkpoint", _FORMAT, refused=RunError)
+            saved, words = read_tensors(
+                self.path, "checkpoint", _FORMAT, refused=RunError, mapped=False
+            )
         except RunError as error:
             raise self._refused(str(error).removesuffix(".")) from error
         if words.get("purpose") != self.purpose:
@@ -74,6 +79,8 @@ class Checkpoint:
             raise self._refused(f"{self.path}: holds no state of a random generator") from error
         for name, tensor in tensors.items():
             tensor.copy_(saved[name])
+        for name, limit in most.items():
+            logger.info("%s: goes on after epoch %d of %d", self.path, int(saved[name]), limit)
         torch.set_rng_state(random[f"{_RANDOM}cpu"])
         if f"{_RANDOM}cuda" in random:
             torch.cuda.set_rng_state(random[f"{_RANDOM}cuda"])

@@ -6,9 +6,8 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from specformer.errors import RunError
-from specformer.files import json_text, make_folder, write_json, write_text
+from specformer.errors import RunError, SpecformerError
+from specformer.files import json_text, write_json, write_text
 from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
+from specformer.files.lock import locked
 from specformer.files.manifest import Manifest, State
-from specformer.graphs.formats.npz_archive import DAMAGE, write_arrays
+from specformer.files.sealed import sealed, unsealed
+from specformer.graphs.formats.npz_archive import DAMAGE, opened, write_arrays
 from specformer.nn.pretrained import Pretrained
 from specformer.training.readings import readings
 from specformer.training.runs.environment import environment
+from specformer.training.runs.shown import ShownRun
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
@@ -33,41 +35,20 @@ RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
 FEATURES = "features.json"
+TARGETS = "targets.json"
 CHECKPOINT = "checkpoint.safetensors"
 CHECKSUMS = "checksums.json"
-
-
-#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
-_LOCAL = ("--out", "--data", "--cache")
-_PRINTING = ("--quiet", "-q", "--json")
 #: Settings that may differ when a stopped run goes on.
 _CARRIED_OVER = {"repeat", "device", "lanes", "tensorboard"}
 
 
-def portable_command(arguments: Sequence[str]) -> str:
-    """The command line that repeats a run anywhere.
-
-    Example:
-        >>> portable_command(["table", "1", "--out", "/here", "--seed", "3", "--quiet"])
-        'specformer table 1 --seed 3'
-    """
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        local = argument.partition("=")[0] in _LOCAL
-        if not skip and not local and argument not in _PRINTING:
-            kept.append(argument)
-        skip = local and "=" not in argument
-    return shlex.join(["specformer", *kept])
-
-
-class RunFolder:
+class RunFolder(ShownRun):
     """The files of one run.
 
     ``config.yaml`` (the job), ``metrics.jsonl`` (one line per reading), ``outputs.npz`` (arrays to
     draw), ``model/`` (weights and, of nodes, how features are prepared),
-    ``result.json`` and ``report.html``. Of a finished run ``checksums.json`` has the checksums of
-    all but the report, and what was altered is refused.
+    ``result.json`` and ``report.html``. Documents carry a checksum, and of a finished run
+    ``checksums.json`` has those of all files but the report: what was altered is refused.
 
     Example:
         >>> import tempfile
@@ -88,7 +69,7 @@ class RunFolder:
         run = cls(path)
         run.refuse_taken()
         run._refuse_stopped(config)
-        write_yaml(run.path / CONFIG, dict(config))
+        write_yaml(run.path / CONFIG, sealed(config))
         return run
 
     def _go_on(self) -> str:
@@ -157,18 +138,10 @@ class RunFolder:
 
         The system lets go of the folder when the process ends, however it does.
         """
-        make_folder(self.path)
-        if sys.platform == "win32":  # no such locks
+        with locked(self.path) as free:
+            if not free:
+                raise RunError(f"{self.path}: another process is at work here.")
             yield
-            return
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # a network disk may have no locks
-                if not _locked(handle):
-                    raise RunError(f"{self.path}: another process is at work here.")
-            yield
-        finally:
-            os.close(handle)
 
     @classmethod
     def fresh(cls, parent: str | Path, name: str, config: Mapping[str, Any]) -> RunFolder:
@@ -196,13 +169,13 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         path = self._unaltered(CONFIG)
         try:
-            return dict(read_yaml(path) or {})
+            return dict(unsealed(read_yaml(path)) or {})
         except (OSError, TypeError, ValueError) as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
     def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write all readings, one JSON object per line."""
-        write_text(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows))
+        write_text(self.path / METRICS, "".join(json.dumps(sealed(row)) + "\n" for row in rows))
 
     def append_metrics(self, reading: Mapping[str, Any]) -> None:
         """Add one reading of a run under way; a number that is not finite becomes null."""
@@ -210,15 +183,19 @@ class RunFolder:
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in reading.items()
         }
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(known) + "\n")
+        path = self.path / METRICS
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(sealed(known)) + "\n")
+        except OSError as error:  # a full disk does not say of which file
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     def metrics(self) -> list[dict[str, Any]]:
         path = self._unaltered(METRICS)
         if not path.is_file():
             return []
         try:
-            return read_json_lines(path)
+            return [unsealed(line, needed=True) for line in read_json_lines(path)]
         except ValueError as error:
             raise RunError(f"{path}: damaged ({error}).") from error
 
@@ -229,7 +206,7 @@ class RunFolder:
     def outputs(self) -> dict[str, np.ndarray]:
         path = self._unaltered(OUTPUTS)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with opened(path) as file:
                 return {name: file[name] for name in file.files}
         except DAMAGE as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
@@ -250,7 +227,7 @@ class RunFolder:
             model.save_pretrained(self.model_folder(number))
         for number, documents in enumerate(beside):
             for name, document in documents.items():
-                write_json(self.model_folder(number) / name, document)
+                write_json(self.model_folder(number) / name, sealed(document))
 
     def model_folders(self) -> list[Path]:
         """Those of all runs, in their order."""
@@ -276,6 +253,32 @@ class RunFolder:
             )
         return self.path / name
 
+    @contextmanager
+    def answering_for_files(self, what: str) -> Iterator[None]:
+        """Say ``what`` cannot be done where files of another shape lead to an error.
+
+        Checksums of a finished run answer for its files: then the mistake is ours, and is shown.
+        """
+        try:
+            yield
+        except (SpecformerError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if self._is_intact:
+                raise
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            raise RunError(
+                f"{self.path}: {what}; its files are not as a run wrote them ({why})."
+            ) from error
+
+    @property
+    def _is_intact(self) -> bool:
+        try:
+            states = set(self._manifest.states().values())
+        except (OSError, ValueError):
+            return False
+        return states == {"intact"}
+
     def verified(self) -> dict[str, State]:
         """What became of every file that a finished run wrote, its report left aside."""
         if not self.is_finished:
@@ -290,7 +293,7 @@ class RunFolder:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write ``result.json``: from here on the run counts as finished."""
-        write_json(self.path / RESULT, dict(result))
+        write_json(self.path / RESULT, sealed(result))
 
     def finish(
         self,
@@ -314,11 +317,11 @@ class RunFolder:
             "seed": seed,
             "environment": environment(device),
         }
-        self.write_metrics(readings(arrays))
+        self.write_metrics(readings(arrays, str(result.get("metric") or "accuracy")))
         self.write_outputs(arrays)
         # Before the result, so that no finished run is without them.
         self._manifest.write(
-            {**dict.fromkeys(self._written()), RESULT: json_text(complete).encode()}
+            {**dict.fromkeys(self._written()), RESULT: json_text(sealed(complete)).encode()}
         )
         self.write_result(complete)
         self.discard_checkpoints()
@@ -337,7 +340,7 @@ class RunFolder:
         """What came out; a file without one of the needed keys is damaged."""
         path = self._unaltered(RESULT)
         try:
-            found = dict(read_json(path))
+            found = dict(unsealed(read_json(path)))
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path}: the run is not finished ({RESULT} is missing){self._go_on()}."
@@ -348,14 +351,3 @@ class RunFolder:
             if key not in found:
                 raise RunError(f"{path}: damaged ({key} is missing).")
         return found
-
-
-def _locked(handle: int) -> bool:
-    """Lock an open folder; False where another process has."""
-    import fcntl  # not on every system
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.parts.bonds import Bonds
+from specformer.errors import ConfigError
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_choices, check_counts, check_rates
@@ -17,7 +18,8 @@ from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checke
 from specformer.nn.conv.pooling import POOLINGS, Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum.many.packed_graphs import PackedGraphs, check_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.spectrum.many.pyg_batch import as_packed
 
 
 class GraphBaseline(Pretrained, ABC):
@@ -69,7 +71,12 @@ class GraphBaseline(Pretrained, ABC):
         """One vector per graph, ``[B, hidden_channels]``."""
 
     def forward(self, batch: PackedGraphs) -> Tensor:
-        check_packed(batch)
+        batch = as_packed(batch)
+        if batch.bond_x is not None or batch.num_eigenpairs is not None:
+            raise ConfigError(
+                f"{type(self).__name__} takes categories of edges and complete spectra: leave out "
+                "measured edge_attr, and use AddSpectrum without k."
+            )
         vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
         with torch.autocast(vectors.device.type, enabled=False):  # predictions keep their digits
             return cast(Tensor, self.readout(self.head(vectors)))

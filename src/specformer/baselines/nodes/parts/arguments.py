@@ -1,11 +1,9 @@
-r"""What the arguments of node-level baselines may be, and how a model shows its own."""
+r"""What the arguments of node-level baselines may be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from torch import nn
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import (
@@ -57,9 +55,3 @@ def checked_arguments(scope: Mapping[str, Any], **least: int) -> dict[str, Any]:
     if "self_loops" in scope:
         check_flags(scope, "self_loops")
     return given(scope)
-
-
-def one_line(model: nn.Module, channels: Iterable[int], **settings: object) -> str:
-    """A model's name, channels and some settings, for its ``__repr__``."""
-    named = (f"{name}={value}" for name, value in settings.items())
-    return f"{type(model).__name__}({', '.join([*map(str, channels), *named])})"

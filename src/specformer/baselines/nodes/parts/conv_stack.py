@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from torch import Tensor, nn
 
 from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.parts.single_graph import Assembled
 
 
-class ConvStack(nn.Module):
+class ConvStack(Assembled):
     r"""Layers applied in turn, with dropout before each and an activation between them.
 
     .. math::
@@ -31,10 +32,6 @@ class ConvStack(nn.Module):
         self.convs = nn.ModuleList(layers)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        for conv in self.convs:
-            conv.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)

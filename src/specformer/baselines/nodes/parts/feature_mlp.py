@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import one_line
-from specformer.baselines.nodes.parts.layer_widths import layer_widths
+from specformer.baselines.nodes.parts.single_graph import Assembled, layer_widths
 from specformer.nn.layers.linear import Linear
 
 
-class FeatureMLP(nn.Module):
+class FeatureMLP(Assembled):
     r"""Affine maps with a ReLU between them and dropout before each, node by node.
 
     .. math::
@@ -29,19 +28,13 @@ class FeatureMLP(nn.Module):
         in_channels: int,
         hidden_channels: int,
         out_channels: int,
-        *,
         num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
-        self.channels = in_channels, hidden_channels, out_channels
         self.lins = nn.ModuleList(Linear(*width) for width in widths)
         self.dropout = nn.Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        for lin in self.lins:
-            lin.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor) -> Tensor:
         *others, last = self.lins
@@ -49,6 +42,3 @@ class FeatureMLP(nn.Module):
             x = lin(self.dropout(x)).relu()
         out: Tensor = last(self.dropout(x))
         return out
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, num_layers=len(self.lins))

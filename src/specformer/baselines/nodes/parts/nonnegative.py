@@ -7,15 +7,15 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments, one_line
+from specformer.baselines.nodes.parts.arguments import checked_arguments
 from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
+from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
 from specformer.nn.layers.derived import Derived
-from specformer.nn.pretrained import Pretrained
 
 
-class NonNegativePolynomial(Derived, Pretrained):
+class NonNegativePolynomial(Derived, SingleGraphModel):
     r"""A feature network, then a polynomial of :math:`L - I` given by K + 1 non-negative numbers.
 
     .. math::
@@ -33,6 +33,7 @@ class NonNegativePolynomial(Derived, Pretrained):
         - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
     """
 
+    shown = ("order",)
     conversion: Tensor
 
     def __init__(
@@ -48,10 +49,9 @@ class NonNegativePolynomial(Derived, Pretrained):
     ) -> None:
         super().__init__()
         self.config = checked_arguments(locals())
-        self.channels = in_channels, hidden_channels, out_channels
         self.order = order
         self.polynomials = chebyshev(order)
-        self.mlp = FeatureMLP(*self.channels, num_layers=num_layers, dropout=dropout)
+        self.mlp = FeatureMLP(in_channels, hidden_channels, out_channels, num_layers, dropout)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.coefficients = nn.Parameter(torch.empty(order + 1))
         self.register_derived()
@@ -89,6 +89,3 @@ class NonNegativePolynomial(Derived, Pretrained):
 
     def _chebyshev_weights(self) -> Tensor:
         return self.coefficients.relu() @ self.conversion.to(self.coefficients.dtype)
-
-    def __repr__(self) -> str:
-        return one_line(self, self.channels, order=self.order)

@@ -14,6 +14,8 @@ from specformer.kernels.triton.language import (
     dot_precision,
     jit,
     power_of_two,
+    store_tile,
+    tile,
     tl,
 )
 
@@ -93,24 +95,6 @@ def _block(width: int) -> dict[str, Any]:
         "PRECISION": dot_precision("ieee"),
         "num_stages": 1,  # most sets are one block: nothing to read ahead
     }
-
-
-@jit
-def tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows from ``start`` to before ``end``, ``stride`` apart, zeros beyond."""
-    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    mask = (row < end)[:, None] & (lane < width)[None, :]
-    return tl.load(x + row[:, None] * stride + lane[None, :], mask=mask, other=0.0)
-
-
-@jit
-def store_tile(
-    x, values, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):
-    """Write such rows."""
-    row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    mask = (row < end)[:, None] & (lane < width)[None, :]
-    tl.store(x + row[:, None] * stride + lane[None, :], values, mask=mask)
 
 
 @jit

@@ -8,8 +8,15 @@ import torch
 from torch import Tensor
 
 from specformer.kernels.first_order import first_order
-from specformer.kernels.triton.attention.block_attention import store_tile, tile
-from specformer.kernels.triton.language import blocks, dot_precision, jit, power_of_two, tl
+from specformer.kernels.triton.language import (
+    blocks,
+    dot_precision,
+    jit,
+    power_of_two,
+    store_tile,
+    tile,
+    tl,
+)
 
 #: Queries and keys of a tile.
 _ROWS = 64

@@ -44,59 +44,71 @@ SOURCES = Tile(16, COLUMNS, 2)
 _PROGRAMS = 8192
 
 
-def pair_sum(node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex) -> Tensor:
+def pair_sum(
+    node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex, softmax: bool = False
+) -> Tensor:
     r"""What all nodes of a graph send to each, weighted channel by channel.
 
     .. math::
-        y_i = \sum_j S_{ij} \odot \mathrm{GELU}(a_j + b_{k(i, j)})
+        y_i = \sum_j w_{ij} \odot \mathrm{GELU}(a_j + b_{k(i, j)}), \qquad w_{ij} = S_{ij}
+        \quad\text{or}\quad w_{ij} = e^{S_{ij} - \ell_i}, \; \ell_i = \log \sum_j e^{S_{ij}}
 
-    One pass over ``[P, channels]`` forward and two backward; messages are never held.
+    With ``softmax`` weights are shares that add up to one, of which only the ℓ are kept. One pass
+    over ``[P, channels]`` forward and two backward; messages are never held.
 
     Shapes: node ``[N, channels]`` (a), kind ``[kinds, channels]`` (b), weight ``[P, channels]``
     (S), output as node.
     """
-    return cast(Tensor, _PairSum.apply(node, kind, weight, index))
+    return cast(Tensor, _PairSum.apply(node, kind, weight, index, softmax))
 
 
 class _PairSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex) -> Tensor:
+    def forward(
+        ctx: Any, node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex, softmax: bool
+    ) -> Tensor:
         node, kind, weight = node.contiguous(), kind.contiguous(), weight.contiguous()
-        ctx.save_for_backward(node, kind, weight)
-        ctx.index = index
         out = torch.empty_like(node)
-        unused = out
+        lse = torch.empty_like(node) if softmax else out  # then unused
         passes.forward[FORWARD.grid(node)](
             node,
             kind,
             weight,
             out,
-            unused,
+            lse,
             *index,
             node.shape[1],
-            SOFTMAX=False,
+            SOFTMAX=softmax,
             **FORWARD.options(node),
         )
+        ctx.save_for_backward(node, kind, weight, *((out, lse) if softmax else ()))
+        ctx.index = index
         return out
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        node, kind, weight = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        node, kind, weight, *shares = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         of_weight = torch.empty_like(weight)
+        out, lse = shares or (gradient, None)
         passes.of_weights[BACKWARD.grid(node)](
             node,
             kind,
+            weight,
+            out,
+            gradient if lse is None else lse,
             gradient,
             of_weight,
             *ctx.index,
             len(node),
             len(weight),
             node.shape[1],
+            SOFTMAX=lse is not None,
             **BACKWARD.options(node),
         )
-        return *message_gradients(node, kind, weight, gradient, ctx.index), of_weight, None
+        of_messages = message_gradients(node, kind, weight, gradient, ctx.index, lse)
+        return *of_messages, of_weight, None, None
 
 
 def message_gradients(

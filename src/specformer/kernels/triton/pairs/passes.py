@@ -65,6 +65,9 @@ def forward(
 def of_weights(
     node,
     kind,
+    weight,
+    summed,
+    lse,
     gradient,
     out,
     offsets,
@@ -73,23 +76,38 @@ def of_weights(
     targets,
     pairs,
     channels,
+    SOFTMAX: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Gradients :math:`g_i m_{ij}` of given weights, and zeros for padding."""
+    r"""Gradients in the weights of one target and block of columns, and zeros for padding.
+
+    :math:`g_i m_{ij}` of given weights; of shares, in S, :math:`w_{ij} g_i (m_{ij} - y_i)`, for
+    :math:`y_i` is the mean message.
+    """
     target = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
     begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
     source = tl.load(first + target)
-    g = tl.load(gradient + target * channels + column, mask=inside, other=0.0)
+    place = target * channels + column
+    g = tl.load(gradient + place, mask=inside, other=0.0)
+    if SOFTMAX:
+        mean = tl.load(summed + place, mask=inside, other=0.0)
+        level = tl.load(lse + place, mask=inside, other=0.0)
     for start in range(begin, end, ROWS):
         pair = start + tl.arange(0, ROWS)
         real = pair < end
         mask = real[:, None] & inside[None, :]
         k = tl.load(bond + pair, mask=real, other=0)
         message = messages(node, kind, k, source + pair - begin, column, mask, channels)
-        tl.store(out + pair[:, None] * channels + column[None, :], g[None, :] * message, mask=mask)
+        at = pair[:, None] * channels + column[None, :]
+        if SOFTMAX:
+            x = tl.load(weight + at, mask=mask, other=0.0)
+            share = tl.exp2(x * LOG2_E - level[None, :])
+            tl.store(out + at, share * g[None, :] * (message - mean[None, :]), mask=mask)
+        else:
+            tl.store(out + at, g[None, :] * message, mask=mask)
     clear_padding(out, offsets, target, targets, pairs, column, channels, ROWS)
 
 

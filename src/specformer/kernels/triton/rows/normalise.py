@@ -106,19 +106,18 @@ class _Normalised(torch.autograd.Function):
         smooth = ctx.smooth
         gradient = gradients[0].contiguous()
         of_x = torch.empty_like(x)
-        if len(x) > _ROWS:
+        whole = len(x) <= _ROWS
+        if whole:
+            tiles, block = (1, blocks(x.shape[1], _COLUMNS)), _block(x)
+            sums = x.new_empty(3 * x.shape[1])
+        else:
             tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
             parts = x.new_empty(tiles[0], 2 * x.shape[1])
             _some_sums[tiles](gradient, x, *standard, parts, *x.shape, smooth, **block)
             sums = torch.cat([column_sum(parts), x.new_zeros(x.shape[1])])
-            _some_backward[tiles](
-                gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, **block
-            )
-        else:
-            sums = x.new_empty(3 * x.shape[1])
-            _normalise_backward[(blocks(x.shape[1], _COLUMNS),)](
-                gradient, x, share, number, *standard, of_x, sums, *x.shape, smooth, **_block(x)
-            )
+        _normalise_backward[tiles](
+            gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, whole, **block
+        )
         of_bias, of_weight, of_shift = sums.view(3, -1)
         return of_x, None, None, of_weight, of_bias, of_shift, None, None, None
 
@@ -230,41 +229,6 @@ def _standard(weight, bias, mean, inverse, column, inside):
     return gamma, low, middle, tl.load(inverse + column, mask=inside, other=0.0)
 
 
-@jit
-def _normalise_backward(
-    gradient,
-    x,
-    share,
-    number,
-    weight,
-    bias,
-    mean,
-    inverse,
-    of_x,
-    sums,
-    rows,
-    columns,
-    SMOOTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = column < columns
-    gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
-    g, normal, place, mask = _passed(
-        gradient, x, 0, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
-    )
-    total = tl.sum(g, axis=0)
-    slope = tl.sum(g * normal, axis=0)
-    # Every row that counts adds through the mean, and through the variance.
-    counted = _counted(share, 0, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
-    g -= counted * (total[None, :] + normal * slope[None, :])
-    tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)
-    tl.store(sums + column, total, mask=inside)
-    tl.store(sums + columns + column, slope, mask=inside)
-    tl.store(sums + 2 * columns + column, tl.zeros([COLUMNS], tl.float32), mask=inside)
-
-
 # --- many rows: some of them a program ------------------------------------------------------------
 
 
@@ -318,7 +282,7 @@ def _some_sums(
 
 
 @jit
-def _some_backward(
+def _normalise_backward(
     gradient,
     x,
     share,
@@ -332,18 +296,28 @@ def _some_backward(
     rows,
     columns,
     SMOOTH: tl.constexpr,
+    WHOLE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
+    """Gradients in some rows, with sums over all of them that are given, or worked out if WHOLE."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
-    start = tl.program_id(0).to(tl.int64) * ROWS
+    start = 0 if WHOLE else tl.program_id(0).to(tl.int64) * ROWS
     g, normal, place, mask = _passed(
         gradient, x, start, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
     )
-    total = tl.load(sums + column, mask=inside, other=0.0)
-    slope = tl.load(sums + columns + column, mask=inside, other=0.0)
+    if WHOLE:
+        total = tl.sum(g, axis=0)
+        slope = tl.sum(g * normal, axis=0)
+        tl.store(sums + column, total, mask=inside)
+        tl.store(sums + columns + column, slope, mask=inside)
+        tl.store(sums + 2 * columns + column, tl.zeros([COLUMNS], tl.float32), mask=inside)
+    else:
+        total = tl.load(sums + column, mask=inside, other=0.0)
+        slope = tl.load(sums + columns + column, mask=inside, other=0.0)
+    # Every row that counts adds through the mean, and through the variance.
     counted = _counted(share, start, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
     g -= counted * (total[None, :] + normal * slope[None, :])
     tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specformer.kernels.first_order import first_order
-from specformer.kernels.triton.language import blocks, jit, power_of_two, tl
+from specformer.kernels.triton.language import blocks, jit, power_of_two, store_tile, tile, tl
 from specformer.kernels.triton.rows.columns import column_sum
 
 #: Numbers read at once: four reads of 16 bytes for each of 128 threads.
@@ -112,23 +112,6 @@ def _block(x: Tensor) -> dict[str, int]:
 
 
 @jit
-def _tile(x, start, end, stride, column, inside, ROWS: tl.constexpr):
-    """Rows from ``start`` to before ``end``, ``stride`` apart; zeros beyond."""
-    row = start + tl.arange(0, ROWS)
-    mask = (row < end)[:, None] & inside[None, :]
-    return tl.load(x + row[:, None] * stride + column[None, :], mask=mask, other=0.0)
-
-
-@jit
-def _store_tile(
-    out, values, start, end, column, inside, CHANNELS: tl.constexpr, ROWS: tl.constexpr
-):
-    row = start + tl.arange(0, ROWS)
-    mask = (row < end)[:, None] & inside[None, :]
-    tl.store(out + row[:, None] * CHANNELS + column[None, :], values, mask=mask)
-
-
-@jit
 def _standardised(x, inside, eps, CHANNELS: tl.constexpr):
     """Rows with mean 0 and variance 1, zeros beyond the channels, and the inverse deviations."""
     mean = tl.sum(x, axis=1) / CHANNELS
@@ -159,10 +142,11 @@ def _forward(
     own = (batch % runs) * CHANNELS + column
     w = tl.load(weight + own, mask=inside, other=0.0)
     b = tl.load(bias + own, mask=inside, other=0.0)
-    values = _tile(x + batch * batch_stride, start, rows, row_stride, column, inside, ROWS)
+    values = tile(x + batch * batch_stride, start, rows, row_stride, CHANNELS, ROWS, WIDTH)
     normal, _ = _standardised(values, inside, eps, CHANNELS)
     y = normal * w[None, :] + b[None, :]
-    _store_tile(out + batch * rows * CHANNELS, y, start, rows, column, inside, CHANNELS, ROWS)
+    out += batch * rows * CHANNELS
+    store_tile(out, y, start, rows, CHANNELS, CHANNELS, ROWS, WIDTH)
 
 
 @jit
@@ -197,8 +181,8 @@ def _backward(
     of_bias = tl.zeros([ROWS, WIDTH], tl.float32)
     end = tl.minimum((part + 1) * chunk, rows)
     for start in range(part * chunk, end, ROWS):
-        g = _tile(gradient, start, end, gradient_row_stride, column, inside, ROWS)
-        values = _tile(x, start, end, row_stride, column, inside, ROWS)
+        g = tile(gradient, start, end, gradient_row_stride, CHANNELS, ROWS, WIDTH)
+        values = tile(x, start, end, row_stride, CHANNELS, ROWS, WIDTH)
         normal, inverse = _standardised(values, inside, eps, CHANNELS)
         of_weight += g * normal
         of_bias += g
@@ -206,7 +190,7 @@ def _backward(
         level = tl.sum(h, axis=1) / CHANNELS
         slope = tl.sum(h * normal, axis=1) / CHANNELS
         back = (h - level[:, None] - normal * slope[:, None]) * inverse
-        _store_tile(of_x, back, start, end, column, inside, CHANNELS, ROWS)
+        store_tile(of_x, back, start, end, CHANNELS, CHANNELS, ROWS, WIDTH)
     # All parts' [2, runs, channels] below one another, for sums over columns.
     first = (part * tl.num_programs(1) + batch - run) * 2 + run
     tl.store(sums + first * CHANNELS + column, tl.sum(of_weight, axis=0), mask=inside)

@@ -25,7 +25,7 @@ from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
 from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise
-from specformer.spectrum.solvers.chebyshev.subspace import Search
+from specformer.spectrum.solvers.chebyshev.subspace import SubspaceSearch
 from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile
 from specformer.spectrum.solvers.exact import known_vectors
 
@@ -106,7 +106,7 @@ def solve(
         if not count:
             continue
         files.append(StateFile(_state_path(state, sign), SAVE_EVERY))
-        search = Search(
+        search = SubspaceSearch(
             Operator(sp.csr_array(sign * normalised), device, dtype),
             known_vectors(normalised, sign, degrees),
             count,

@@ -47,7 +47,7 @@ _MAX_STALLS = 4
 _TRUSTING = 2
 
 
-class Search:
+class SubspaceSearch:
     """The largest ``count`` eigenpairs of an operator, and all others equal to the last of them.
 
     The basis holds known and converged vectors first, then the active block, in one allocation.

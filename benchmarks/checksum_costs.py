@@ -1,0 +1,99 @@
+"""What checksums cost: their share of a training's and of a spectrum's loading time.
+
+``python -m benchmarks.checksum_costs`` prints both, in processor time, which a busy machine does
+not change. Loading is compared with reading the file: eigenvectors are mapped, so that without a
+check nothing would be read at all.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specformer import decompose
+from specformer.datasets import csbm
+from specformer.files import checked_tensors, manifest, sealed
+from specformer.graphs import write_npz
+from specformer.spectrum import Spectrum
+from specformer.tasks.job import Request
+from specformer.tasks.resolve import resolve
+from specformer.tasks.train import train
+from specformer.tasks.workplace import Workplace
+from specformer.training.runs.folder import RunFolder
+
+
+class Stopwatch:
+    """Adds up the time that some functions take."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def watch(self, place: Any, name: str) -> None:
+        """Replace a function by one that is timed."""
+        function = getattr(place, name)
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            began = time.process_time()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.seconds += time.process_time() - began
+
+        setattr(place, name, timed)
+
+
+def measured(work: Callable[[], object], repeats: int = 3) -> float:
+    """The least processor time of a few."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+def main() -> None:
+    """Train and load, and print what part of it was spent on checksums."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        graph = csbm(0.6, num_nodes=2708, num_features=100, seed=0)
+        spectrum = decompose(graph, cache=folder / "cache")
+        spectrum.save(folder / "spectrum.safetensors")
+        reading = measured(lambda: (folder / "spectrum.safetensors").read_bytes())
+        loading = measured(lambda: Spectrum.load(folder / "spectrum.safetensors"))
+        watch = Stopwatch()
+        watch.watch(checked_tensors, "checksum")
+        Spectrum.load(folder / "spectrum.safetensors")
+        sys.stdout.write(
+            f"spectrum of {graph.num_nodes:,} nodes: load {1e3 * loading:.1f} ms, its checksum "
+            f"{1e3 * watch.seconds:.1f} ms, reading the file {1e3 * reading:.1f} ms\n"
+        )
+        write_npz(folder / "graph.npz", graph)
+        watch.seconds = 0.0
+        for module in (sealed, manifest):
+            watch.watch(module, "_digest")
+        changes = ("schedule.epochs=200",)
+        job = resolve(Request(str(folder / "graph.npz"), changes=changes), 2, device="cpu")
+        place = Workplace(torch.device("cpu"), cache=folder / "cache")
+        began = time.process_time()
+        trained = train(job, place, lambda: RunFolder.create(folder / "run", job.config))
+        run = RunFolder(folder / "run")
+        run.write_models(trained.outcome.models, trained.outcome.beside)
+        run.finish("nodes", trained.result, trained.outcome.arrays, command="", seed=0,
+                   device=torch.device("cpu"))  # fmt: skip
+        whole = time.process_time() - began
+        sys.stdout.write(
+            f"training of 2 runs, 200 epochs: {whole:.1f} s, "
+            f"checksums {1e3 * watch.seconds:.0f} ms, {100 * watch.seconds / whole:.2f} %\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+r"""What is learned of nodes: classes, several labels, or numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs import Graph
+from specformer.graphs.columns import quoted
+from specformer.graphs.formats.read import holds_only_edges
+
+TargetKind = Literal["classification", "regression"]
+
+#: Columns that an error names.
+_NAMED = 8
+#: With more labels than these, it is asked whether they are classes.
+_MANY_CLASSES = 20
+
+
+def with_targets(graph: Graph, task: TargetKind | None = None, source: str | None = None) -> Graph:
+    """The graph with its labels in the form in which they are learned; refuses useless ones.
+
+    Classes are int64 ``[n]``, several labels or numbers are float32 ``[n, targets]``. What nobody
+    says, the labels say: one whole number or word for each node is a class; numbers with fractions,
+    and whole ones of which most differ, are numbers; several columns of 0 and 1 are labels.
+
+    Args:
+        graph: as it was read.
+        task: what to learn the labels as; None to let them say.
+        source: what to call the graph in errors, if not by its name.
+
+    Example:
+        >>> from specformer.datasets import csbm
+        >>> graph = replace(csbm(0.5, num_nodes=100), y=np.linspace(0.0, 1.0, 100))
+        >>> with_targets(graph).num_targets, with_targets(csbm(0.5, num_nodes=100)).num_classes
+        (1, 2)
+    """
+    source = source or graph.name
+    if not graph.is_labelled.any():
+        raise GraphError(
+            f"{source}: the graph has no labels to learn; {_how_to_label(graph, source)}."
+        )
+    assert graph.y is not None
+    chosen = task or _task_of(graph, source)
+    if chosen == "regression":
+        return _checked_numbers(_as_numbers(graph, source), source)
+    return _as_classes(graph, source)
+
+
+def are_labels(y: NDArray[np.generic]) -> bool:
+    """Whether all known targets are 0 or 1.
+
+    Example:
+        >>> are_labels(np.array([[0.0, 1.0], [np.nan, 0.0]])), are_labels(np.array([0.5]))
+        (True, False)
+    """
+    values = np.asarray(y, dtype=np.float64)
+    return bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
+
+
+def _task_of(graph: Graph, source: str) -> TargetKind:
+    assert graph.y is not None
+    if graph.num_targets > 1:
+        return "classification" if are_labels(graph.y) else "regression"
+    if graph.num_targets:
+        known = np.unique(graph.y[graph.is_labelled])
+        few = len(known) <= _MANY_CLASSES and np.array_equal(known, np.arange(len(known)))
+        return "classification" if few else "regression"
+    names, counted = _names(graph), int(graph.is_labelled.sum())
+    if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and not _has_fraction(names)):
+        return "classification"
+    if all(map(_is_number, names)):
+        return "regression"
+    raise GraphError(
+        f"{source}: {len(names)} different labels on {counted} nodes are no classes to learn; "
+        f"{_how_to_label(graph, source)}."
+    )
+
+
+def _how_to_label(graph: Graph, source: str) -> str:
+    """What to do where a graph has no classes."""
+    if graph.feature_names:
+        listed = quoted(graph.feature_names[:_NAMED])
+        more = "" if len(graph.feature_names) <= _NAMED else ", …"
+        return f"say which column holds them with --label: {listed}{more}"
+    if holds_only_edges(source):
+        return "put this list of edges into a folder, as edges.csv beside a nodes.csv with labels"
+    return "they are y in an npz file, the column label in nodes.csv"
+
+
+def _as_numbers(graph: Graph, source: str) -> Graph:
+    """The graph with targets in place of classes, which must be called by numbers."""
+    assert graph.y is not None
+    if graph.num_targets:
+        return graph
+    names = graph.class_names or tuple(map(str, range(graph.num_classes)))
+    for name in _names(graph):
+        if not _is_number(name):
+            raise GraphError(f"{source}: the label {name!r} is no number; leave out --task.")
+    used = {int(label) for label in np.unique(graph.y)}
+    values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
+    y = np.where(graph.is_labelled, np.array(values)[graph.y], np.nan)
+    return replace(graph, y=y, class_names=None)
+
+
+def _checked_numbers(graph: Graph, source: str) -> Graph:
+    assert graph.y is not None
+    if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in graph.y.T):
+        raise GraphError(f"{source}: every known target is the same; there is nothing to learn.")
+    return graph
+
+
+def _as_classes(graph: Graph, source: str) -> Graph:
+    assert graph.y is not None
+    if graph.num_targets > 1:
+        if not are_labels(graph.y):
+            raise GraphError(
+                f"{source}: several labels of a node are 0 or 1, and some are not; use --task "
+                "regression for numbers."
+            )
+        return graph
+    if graph.num_targets:
+        known, column = graph.is_labelled, graph.y[:, 0]
+        values = column[known]
+        strange = values[(values < 0) | (values != np.floor(values))]
+        if strange.size:
+            raise GraphError(
+                f"{source}: classes are 0, 1, 2, …, and a label is {strange[0]:g}; use --task "
+                "regression for numbers."
+            )
+        y = np.where(known, column, -1.0).astype(np.int64)
+        graph = replace(graph, y=y, class_names=None)
+    names = _names(graph)
+    if len(names) == 1:
+        raise GraphError(f"{source}: every label is {names[0]}; two classes are needed to learn.")
+    return graph
+
+
+def _names(graph: Graph) -> list[str]:
+    """What the classes that some node has are called."""
+    assert graph.y is not None
+    labels = np.unique(graph.y[graph.is_labelled]).tolist()
+    return [graph.class_names[label] if graph.class_names else str(label) for label in labels]
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
+def _has_fraction(names: Sequence[str]) -> bool:
+    """Whether all labels are numbers and some of them no whole ones."""
+    return all(map(_is_number, names)) and not all(float(name).is_integer() for name in names)

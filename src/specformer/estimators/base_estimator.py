@@ -1,0 +1,191 @@
+r"""What all estimators share: parameters, the job they mean, and the folder they are kept in."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from specformer.datasets import Split
+from specformer.errors import RunError
+from specformer.reports import write_report
+from specformer.tasks.job import Job, Request
+from specformer.tasks.resolve import resolve
+from specformer.tasks.source import Kind
+from specformer.tasks.train import Trained
+from specformer.tasks.workplace import Workplace
+from specformer.training.runs.environment import choose_device
+from specformer.training.runs.folder import RunFolder
+
+#: The file that holds the data in a saved estimator's folder.
+DATA = "data.npz"
+#: What an estimator's data are called, which have no name of their own.
+SOURCE = "data"
+
+
+class Estimator(BaseEstimator, ABC):
+    """A model as scikit-learn knows them; see :class:`NodeClassifier` and its like.
+
+    Args:
+        model: ``"specformer"`` or the name of another model, as ``specformer train --model``.
+        recipe: a recipe's name or file; None for the usual one.
+        metric: what the model is judged by on the validation part; None for the usual one.
+        epochs: at most this many; None for the recipe's.
+        learning_rate: None for the recipe's.
+        settings: any other settings of the recipe, by their keys: ``{"model.num_heads": 2}``.
+        runs: how many models are trained, each on a split of its own; predictions are their mean.
+        validation_fraction: the share of the training part that picks the best epoch, where
+            nothing else says which do.
+        random_state: of splits and initial weights.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        cache: the folder that keeps spectra; None for none.
+    """
+
+    kind: ClassVar[Kind]
+    task: ClassVar[str]
+
+    def __init__(
+        self,
+        model: str = "specformer",
+        *,
+        recipe: str | None = None,
+        metric: str | None = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        runs: int = 1,
+        validation_fraction: float = 0.2,
+        random_state: Any = 0,
+        device: str = "auto",
+        cache: str | Path | None = None,
+    ) -> None:
+        self.model = model
+        self.recipe = recipe
+        self.metric = metric
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.settings = settings
+        self.runs = runs
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.cache = cache
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder as ``specformer train`` does, with the data and a report.
+
+        :func:`specformer.load`, ``specformer predict`` and ``specformer report`` read it.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "_trained"):
+            raise RunError(f"{folder}: this estimator was loaded; copy the folder it came from.")
+        target = Path(folder).resolve()
+        job, trained = replace(self._job, source=str(target / DATA)), self._trained
+        run = RunFolder.create(target, job.config)
+        self._write_data(target / DATA)
+        run.write_models(trained.outcome.models, trained.outcome.beside)
+        run.finish(
+            trained.kind,
+            trained.result,
+            trained.outcome.arrays,
+            command=job.repeat,
+            seed=job.seed,
+            device=choose_device(self.device),
+        )
+        return target
+
+    def report(self, folder: str | Path) -> Path:
+        """Save it and write an HTML report; returns the report's path."""
+        return write_report(RunFolder.open(self.save(folder)))
+
+    @classmethod
+    @abstractmethod
+    def from_run(cls, run: RunFolder) -> Estimator:
+        """A fitted estimator from a finished run."""
+
+    @abstractmethod
+    def _write_data(self, path: Path) -> None:
+        """Write what it was fitted on."""
+
+    def _resolve(self) -> Job:
+        """The job that the parameters mean."""
+        given = {"schedule.epochs": self.epochs, "schedule.learning_rate": self.learning_rate}
+        changes = {key: value for key, value in given.items() if value is not None}
+        changes |= dict(self.settings or {})
+        request = Request(
+            source=SOURCE,
+            model=self.model,
+            recipe=self.recipe,
+            changes=tuple(f"{key}={json.dumps(value)}" for key, value in changes.items()),
+            task=self.task,
+            metric=self.metric,
+        )
+        return resolve(
+            request,
+            self.runs,
+            self.kind,
+            seed=_seed(self.random_state),
+            device=str(choose_device(self.device)),
+            repeat=f"specformer.{self!r}.fit(…)".replace("\n", ""),
+        )
+
+    def _place(self) -> Workplace:
+        cache = None if self.cache is None else Path(self.cache)
+        return Workplace(choose_device(self.device), cache=cache)
+
+    def _take(self, job: Job, trained: Trained) -> None:
+        """Keep what training gave."""
+        self._job, self._trained = job, trained
+        self.result_ = trained.result
+        self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
+        self.validation_score_ = trained.result["val"]["mean"]
+
+    @classmethod
+    def _of_result(cls, run: RunFolder) -> Any:
+        """An unfitted estimator with the parameters that a run had."""
+        config = run.config()
+        own = cls(
+            config["model"],
+            recipe=config["recipe"],
+            runs=len(run.model_folders()),
+            random_state=config["seed"],
+        )
+        own.result_ = run.result("settings", "val", "task")
+        own.validation_score_ = own.result_["val"]["mean"]
+        return own
+
+    def _parted(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
+        """Splits of training nodes or graphs ``[n]``, of which some validate, one per run.
+
+        Without any to test on, those that validate stand in their place; ``classes`` ``[n]`` are
+        spread evenly, where each has two at least.
+        """
+        numbers, splits = np.flatnonzero(train), []
+        own = classes[numbers]
+        even = own if np.unique(own, return_counts=True)[1].min() > 1 else None
+        for run in range(self.runs):
+            _, chosen = train_test_split(
+                numbers,
+                test_size=self.validation_fraction,
+                random_state=_seed(self.random_state) + run,
+                stratify=even,
+            )
+            val = np.zeros_like(train)
+            val[chosen] = True
+            splits.append(Split(train & ~val, val, test if test.any() else val))
+        return splits
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,217 @@
+r"""Learning from many graphs, in scikit-learn's words."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from specformer.datasets import Split
+from specformer.errors import GraphError
+from specformer.estimators.base_estimator import Estimator
+from specformer.estimators.labels import as_columns, as_labels, encoded
+from specformer.graphs import GraphSet
+from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
+from specformer.graphs.formats.molecule_table import smiles_column
+from specformer.graphs.formats.smiles import read_smiles
+from specformer.tasks.graphs.fit import predict_graphs
+from specformer.tasks.graphs.models import load_graph_models, same_columns
+from specformer.tasks.graphs.predict import strange_graphs
+from specformer.tasks.graphs.recipe import built_recipe
+from specformer.tasks.graphs.task import GraphLearning
+from specformer.tasks.source import Kind
+from specformer.tasks.train import train_on
+from specformer.training.runs.folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+class GraphEstimator(Estimator):
+    """What classifiers and regressors of whole graphs share."""
+
+    kind: ClassVar[Kind] = "molecules"
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from graphs, of which ``validation_fraction`` picks the best epoch.
+
+        Args:
+            X: a list of PyG ``Data``, a PyG ``Batch`` or data set, a list or a DataFrame's column
+                of SMILES, or a DataFrame with a column of them.
+            y: the targets ``[graphs]`` or ``[graphs, targets]``, NaN where unknown; None for those
+                of ``X``.
+        """
+        graphs = self._targeted(graph_set_of(X), y)
+        if graphs.y is None:
+            raise GraphError("there are no targets to learn; pass y")
+        known = ~np.asarray(np.isnan(graphs.y).all(axis=1))
+        job, place = self._resolve(), self._place()
+        splits = self._splits(graphs, known)
+        work = GraphLearning().work_on(job, place, graphs, splits)
+        trained = train_on(job, work, place)
+        self._take(job, trained)
+        self._graphs = graphs
+        self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
+        return self
+
+    @classmethod
+    def from_run(cls, run: RunFolder) -> Self:
+        own: Self = cls._of_result(run)
+        own.models_ = list(load_graph_models(run))
+        own._name_classes()
+        config: Any = own.models_[0].config
+        own._adopt(len(config["node_cardinalities"]) + int(config["in_channels"]))
+        return own
+
+    def _splits(self, graphs: GraphSet, known: np.ndarray) -> list[Split]:
+        assert graphs.y is not None
+        classes = graphs.y[:, 0] if self._has_classes(graphs) else np.zeros(len(graphs))
+        return self._parted(known, np.zeros_like(known), classes)
+
+    def _has_classes(self, graphs: GraphSet) -> bool:
+        return self.task == "classification" and graphs.num_tasks == 1
+
+    def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
+        """The graphs with these targets, or with their own."""
+        if y is None:
+            return graphs
+        columns = as_columns(y, len(graphs))
+        return replace(graphs, y=columns, task_names=None, class_names=None)
+
+    def _name_classes(self) -> None:
+        """Take the names of classes from a run's result."""
+
+    def _adopt(self, features: int) -> None:
+        settings = self.result_["settings"]
+        self._recipe = built_recipe(self.model, settings, "result.json: settings")
+        self.n_features_in_ = features
+
+    def _write_data(self, path: Path) -> None:
+        write_graph_set(path, self._graphs)
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """The mean prediction of all models, ``[graphs, targets or classes]``."""
+        check_is_fitted(self)
+        graphs, place = graph_set_of(X), self._place()
+        same_columns(graphs, self.models_[0])
+        strange = strange_graphs(graphs, self.result_["seen"])
+        base = np.asarray(self.result_["base"], dtype=np.float64)
+        found = np.tile(base, (len(graphs), 1))
+        known = [number for number in range(len(graphs)) if number not in strange]
+        for number, what in list(strange.items())[:1]:
+            logger.warning(
+                "%d of %d graphs get the training mean for a prediction: %s %s",
+                len(strange), len(graphs),
+                graphs.smiles[number] if graphs.smiles else f"graph {number}", what,
+            )  # fmt: skip
+        if known:
+            each = predict_graphs(
+                self.models_, graphs.subset(known), self._recipe, place.device, place.cache
+            )
+            found[known] = each.mean(dim=0).numpy()
+        return found
+
+
+class GraphClassifier(ClassifierMixin, GraphEstimator):
+    """Classes of graphs, or several labels of 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> x = torch.zeros(4, 1, dtype=torch.long)
+        >>> graphs = [Data(edge_index=ends, x=x) for ends in (ring, path)]
+        >>> clf = GraphClassifier(epochs=2).fit(graphs * 10, ["ring", "path"] * 10)
+        >>> clf.predict_proba(graphs).shape
+        (2, 2)
+    """
+
+    task = "classification"
+    classes_: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of every graph ``[graphs]``, or its labels ``[graphs, labels]``."""
+        chances = self.predict_proba(X)
+        if isinstance(self.classes_, list):
+            return (chances > 0.5).astype(np.int64)
+        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
+        return chosen
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities ``[graphs, classes]`` in the order of ``classes_``.
+
+        Of several labels, those of 1 ``[graphs, labels]``.
+        """
+        found = self._outputs(X)
+        if not isinstance(self.classes_, list) and found.shape[1] == 1:
+            return np.column_stack([1.0 - found[:, 0], found[:, 0]])
+        return found
+
+    def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
+        if y is None and graphs.y is not None and graphs.num_tasks == 1:
+            names = graphs.class_names
+            y = np.where(np.isnan(graphs.y[:, 0]), np.nan, graphs.y[:, 0])
+            if names is not None:
+                y = [None if np.isnan(label) else names[int(label)] for label in y]
+            elif (y[~np.isnan(y)] == np.floor(y[~np.isnan(y)])).all():
+                y = [None if np.isnan(label) else int(label) for label in y]
+        if y is None or np.ndim(y) == 2:
+            graphs = super()._targeted(graphs, y)
+            self.classes_ = [np.array([0, 1])] * graphs.num_tasks
+            return graphs
+        numbers, self.classes_ = encoded(y)
+        if len(numbers) != len(graphs):
+            raise GraphError(f"y has {len(numbers)} labels, and there are {len(graphs)} graphs")
+        targets = np.where(numbers < 0, np.nan, numbers).reshape(-1, 1)
+        names = tuple(map(str, self.classes_))
+        return replace(graphs, y=targets, task_names=None, class_names=names)
+
+    def _name_classes(self) -> None:
+        names, count = self.result_.get("classes"), len(self.result_["targets"])
+        if names is None and count > 1:
+            self.classes_ = [np.array([0, 1])] * count
+        else:
+            self.classes_ = as_labels(names or (0, 1))
+
+
+class GraphRegressor(RegressorMixin, GraphEstimator):
+    """Numbers of graphs, of molecules above all.
+
+    Example:
+        >>> model = GraphRegressor(epochs=5).fit(["CCO", "CC", "CCC", "CO"] * 5, [1, 2, 3, 4] * 5)
+        ... # doctest: +SKIP
+        >>> model.predict(["CCCC"])  # doctest: +SKIP
+    """
+
+    task = "regression"
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The number of every graph ``[graphs]``, or its numbers ``[graphs, targets]``."""
+        found = self._outputs(X)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+
+def graph_set_of(graphs: Any) -> GraphSet:
+    """The graphs that a person holds: PyG's, SMILES, or a table with a column of SMILES."""
+    if isinstance(graphs, GraphSet):
+        return graphs
+    if hasattr(graphs, "columns"):  # a DataFrame
+        named = smiles_column([str(column) for column in graphs.columns])
+        if len(graphs.columns) > 1 and not named:
+            raise GraphError("the table has no column of SMILES; pass that column alone")
+        graphs = graphs[named[0] if named else graphs.columns[0]]
+    if isinstance(graphs, str):
+        raise GraphError(f"{graphs!r} is one text; pass a list of SMILES")
+    listed = list(graphs) if not hasattr(type(graphs), "edge_index") else graphs
+    if isinstance(listed, list) and listed and isinstance(listed[0], str | np.str_):
+        found = read_smiles([str(text) for text in listed])
+        if found.problems:
+            raise GraphError(f"X: {found.problems[0]}")
+        return found.graphs
+    return graph_set_from_pyg(listed)

@@ -1,0 +1,283 @@
+r"""Learning on the nodes of one graph, in scikit-learn's words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from specformer.datasets import Split
+from specformer.datasets.node_targets import with_targets
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
+from specformer.errors import GraphError
+from specformer.estimators.base_estimator import SOURCE, Estimator
+from specformer.estimators.labels import as_columns, as_labels, encoded
+from specformer.graphs import Columns, Graph, as_graph, write_npz
+from specformer.graphs.formats.networkx_file import graph_from_networkx
+from specformer.tasks.nodes.predict import NodePredictor
+from specformer.tasks.nodes.task import NodeLearning
+from specformer.tasks.predictions import PredictionRequest
+from specformer.tasks.source import Kind
+from specformer.tasks.train import train_on
+from specformer.training.runs.folder import RunFolder
+
+
+class NodeEstimator(Estimator):
+    """What classifiers and regressors of nodes share."""
+
+    kind: ClassVar[Kind] = "nodes"
+
+    def fit(self, data: Any, y: Any = None, mask: Any = None) -> Self:
+        """Learn from the labelled nodes of a graph.
+
+        Args:
+            data: a PyG ``Data``, a NetworkX graph whose nodes have attributes, a pair of features
+                ``[n, features]`` and an adjacency matrix or ``edge_index``, or anything else that
+                :func:`specformer.as_graph` takes. Without features those of the structure are used.
+            y: labels of the nodes, None for those of ``data``. None, NaN and, among whole numbers,
+                -1 are no label.
+            mask: which nodes ``[n]`` to learn from, as booleans or numbers; a share of them,
+                ``validation_fraction``, picks the best epoch. None takes the masks of ``data`` or,
+                without any, splits labelled nodes as ``specformer train`` does, 60/20/20.
+        """
+        graph = self._labelled(node_graph_of(data), y)
+        graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
+        graph = graph if graph.x is not None else with_structural_features(graph)
+        splits = None if mask is None else self._splits(graph, mask)
+        job = self._resolve()
+        work = NodeLearning().work_on(job, graph, splits)
+        trained = train_on(job, work, self._place())
+        self._take(job, trained)
+        self._graph = graph
+        self._learned_from = np.logical_or.reduce([part.train | part.val for part in work.splits])
+        self._adopt(NodePredictor.of_outcome(trained.outcome, trained.result))
+        return self
+
+    @classmethod
+    def from_run(cls, run: RunFolder) -> Self:
+        own: Self = cls._of_result(run)
+        predictor = NodePredictor.of_run(run)
+        own.models_ = list(predictor.models)
+        own._name_classes()
+        own._adopt(predictor)
+        return own
+
+    @abstractmethod
+    def _labelled(self, graph: Graph, y: Any) -> Graph:
+        """The graph with these labels, or with its own."""
+
+    def _tested(self, data: Any, y: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+        """True and predicted labels of the nodes that count."""
+        check_is_fitted(self)
+        graph = node_graph_of(data)
+        true = graph.y if y is None else np.asarray(y)
+        if true is None:
+            raise GraphError("there are no labels to compare with; pass y")
+        counted = self._counted(graph, true, mask)
+        predicted = self.predict(data)[counted]
+        return true[counted].reshape(predicted.shape), predicted
+
+    @abstractmethod
+    def predict(self, data: Any) -> np.ndarray:
+        """Predictions for every node."""
+
+    def _name_classes(self) -> None:
+        """Take the names of classes from a run's result."""
+
+    def _write_data(self, path: Path) -> None:
+        write_npz(path, self._graph)
+
+    def _adopt(self, predictor: NodePredictor) -> None:
+        self._predictor = predictor
+        names = predictor.result.get("feature_names")
+        structural = names is not None and tuple(names) == STRUCTURAL
+        self.n_features_in_ = 0 if structural else int(predictor.result["num_features"])
+        if names is not None and not structural:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _outputs(self, data: Any) -> np.ndarray:
+        """The mean prediction of all models, ``[n, classes or targets]``."""
+        check_is_fitted(self)
+        graph = node_graph_of(data)
+        if graph.x is None:
+            graph = with_structural_features(graph)
+        each = self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
+        found: np.ndarray = each.mean(dim=0).numpy()
+        return found
+
+    def _splits(self, graph: Graph, mask: Any) -> list[Split]:
+        chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
+        if chosen.sum() < 2:
+            raise GraphError("mask has fewer than two nodes with a label; mark more")
+        assert graph.y is not None
+        classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
+        return self._parted(chosen, graph.is_labelled & ~chosen, classes)
+
+    def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
+        if mask is not None:
+            return as_mask(mask, graph.num_nodes)
+        known = np.ones(len(values), dtype=bool)
+        if values.dtype.kind == "f":
+            known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+        elif values.dtype.kind == "i" and self.task == "classification" and values.ndim == 1:
+            known = values >= 0
+        if graph.test_mask is not None:
+            return known & graph.test_mask.any(axis=1)
+        if self._is_fitted_on(graph):
+            left = known & ~self._learned_from
+            return left if left.any() else known
+        return known
+
+    def _is_fitted_on(self, graph: Graph) -> bool:
+        fitted = getattr(self, "_graph", None)
+        return (
+            fitted is not None
+            and fitted.num_nodes == graph.num_nodes
+            and (fitted.adjacency != graph.adjacency).nnz == 0
+        )
+
+
+class NodeClassifier(ClassifierMixin, NodeEstimator):
+    """Classes of a graph's nodes, or several labels of 0 and 1.
+
+    The same job as ``specformer train``: on a CPU the model is the same to the bit.
+
+    Example:
+        >>> from specformer.datasets import csbm
+        >>> graph = csbm(0.7, num_nodes=200, signal=12.0)
+        >>> clf = NodeClassifier("gcn", epochs=50).fit(graph)
+        >>> clf.predict(graph).shape, clf.predict_proba(graph).shape, clf.score(graph) > 0.8
+        ((200,), (200, 2), True)
+    """
+
+    task = "classification"
+    classes_: Any
+
+    def predict(self, data: Any) -> np.ndarray:
+        """The class of every node ``[n]``, or its labels ``[n, labels]``."""
+        chances = self.predict_proba(data)
+        if isinstance(self.classes_, list):
+            return (chances > 0.5).astype(np.int64)
+        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
+        return chosen
+
+    def predict_proba(self, data: Any) -> np.ndarray:
+        """Probabilities ``[n, classes]`` in the order of ``classes_``, or ``[n, labels]`` of 1."""
+        return self._outputs(data)
+
+    def _labelled(self, graph: Graph, y: Any) -> Graph:
+        if y is not None and np.ndim(y) == 1:
+            numbers, self.classes_ = encoded(y)
+            return replace(graph, y=numbers, class_names=tuple(map(str, self.classes_)))
+        if y is not None:
+            graph = replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
+        graph = with_targets(graph, "classification")
+        if graph.num_targets:
+            self.classes_ = [np.array([0, 1])] * graph.num_targets
+        else:
+            self.classes_ = as_labels(graph.class_names or range(graph.num_classes))
+        return graph
+
+    def _name_classes(self) -> None:
+        names = self.result_.get("classes")
+        labels = [np.array([0, 1])] * len(self.result_.get("targets", ()))
+        self.classes_ = labels if names is None else as_labels(names)
+
+    def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
+        """The accuracy; of several labels, the share of nodes with all of them right.
+
+        Args:
+            data: as in :meth:`fit`.
+            y: the true labels; None for those of ``data``.
+            mask: the nodes that count. By default those of the ``test_mask`` of ``data``, else, on
+                the graph fitted on, those that were not learned from, else all with a label.
+        """
+        return float(accuracy_score(*self._tested(data, y, mask)))
+
+
+class NodeRegressor(RegressorMixin, NodeEstimator):
+    """Numbers of a graph's nodes.
+
+    Example:
+        >>> from specformer.datasets import csbm
+        >>> graph = csbm(0.7, num_nodes=200)
+        >>> sums = graph.adjacency @ graph.x[:, 0]
+        >>> NodeRegressor(epochs=20).fit(graph, sums).predict(graph).shape
+        (200,)
+    """
+
+    task = "regression"
+
+    def predict(self, data: Any) -> np.ndarray:
+        """The number of every node ``[n]``, or its numbers ``[n, targets]``."""
+        found = self._outputs(data)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def _labelled(self, graph: Graph, y: Any) -> Graph:
+        if y is None:
+            return graph
+        return replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
+
+    def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
+        """The coefficient of determination R².
+
+        Args:
+            data: as in :meth:`fit`.
+            y: the true labels; None for those of ``data``.
+            mask: the nodes that count. By default those of the ``test_mask`` of ``data``, else, on
+                the graph fitted on, those that were not learned from, else all with a label.
+        """
+        return float(r2_score(*self._tested(data, y, mask)))
+
+
+def node_graph_of(data: Any) -> Graph:
+    """The graph that a person holds, with features and labels where it has any.
+
+    Example:
+        >>> node_graph_of((np.eye(3), np.array([[0, 1], [1, 2]])))
+        Graph('graph', nodes=3, edges=2, features=3)
+    """
+    if isinstance(data, tuple) and len(data) == 2:
+        return _of_pair(*data)
+    if all(hasattr(data, name) for name in ("nodes", "edges", "is_multigraph")):
+        return graph_from_networkx(data, Path(data.name or "graph"), Columns())
+    return as_graph(data)
+
+
+def _of_pair(x: Any, adjacency: Any) -> Graph:
+    names = tuple(map(str, x.columns)) if hasattr(x, "columns") else None
+    features = x if hasattr(x, "tocsr") else np.asarray(x)
+    count = features.shape[0]
+    if isinstance(adjacency, np.ndarray) and adjacency.shape == (count, count) != (2, 2):
+        adjacency = csr_array(adjacency)
+    edges = np.ndim(adjacency) == 2 and not hasattr(adjacency, "tocsr")
+    graph = as_graph(adjacency, num_nodes=count if edges else None)
+    if graph.num_nodes != count:
+        raise GraphError(f"there are {count} rows of features and {graph.num_nodes} nodes")
+    return replace(graph, x=features, feature_names=names)
+
+
+def as_mask(mask: Any, count: int) -> np.ndarray:
+    """Booleans ``[n]`` of a mask, or of a list of nodes.
+
+    Example:
+        >>> as_mask([0, 2], 3).tolist()
+        [True, False, True]
+    """
+    given = np.asarray(mask)
+    if given.dtype == bool:
+        if given.shape != (count,):
+            raise GraphError(f"mask must have shape [{count}], not {list(given.shape)}")
+        return given
+    if given.dtype.kind not in "iu" or given.ndim != 1 or (given >= count).any():
+        raise GraphError(f"mask must hold booleans, or numbers of nodes below {count}")
+    found = np.zeros(count, dtype=bool)
+    found[given] = True
+    return found

@@ -1,0 +1,130 @@
+"""Which column of a table is what: as a person says, else as its name tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+#: Names of the two ends of an edge; those of the second list count where none of the first is.
+ENDS = (
+    (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("startid", "endid")),
+    (
+        ("src", "tgt"), ("src", "trg"), ("sourceid", "targetid"), ("fromid", "toid"),
+        ("fromnodeid", "tonodeid"), ("node1", "node2"), ("id1", "id2"), ("start", "end"),
+    ),
+)  # fmt: skip
+#: Names of the nodes' ids, the likeliest first.
+IDS = ("id", "nodeid", "node")
+#: Names of labels; those of the second list count where none is called label.
+LABEL = "label"
+OTHER_LABELS = ("labels", "class", "classes", "y", "target", "nodelabel", "classlabel")
+WEIGHTS = ("weight", "weights", "edgeweight")
+SPLIT = "split"
+#: Columns of these names are a split too if every cell is the name of a part.
+OTHER_SPLITS = ("set", "subset", "partition", "fold", "datasetsplit")
+#: Numbers of molecules in catalogues, which are no targets.
+MOLECULE_IDS = (
+    "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid",
+    "index", "idx", "row", "no", "nr",
+)  # fmt: skip
+#: What pandas calls an index that it wrote without a name, in Parquet, or read again.
+UNNAMED = ("", "unnamed0", "indexlevel0")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a person says of the columns of a file; None leaves one to be recognised.
+
+    Columns without names, of lists of edges without a header, are called 1, 2, ….
+
+    Attributes:
+        id: of a table of nodes or molecules, the ids.
+        label: the classes of the nodes.
+        source: one end of each edge.
+        target: the other end.
+        weight: the edges' weights; ``"none"`` where a column of that name is none.
+        features: the nodes' features.
+        split: the part of the split that a node or molecule is in.
+        smiles: the molecules.
+        targets: what to learn of them.
+
+    Example:
+        >>> Columns(label="club").said
+        {'label': 'club'}
+    """
+
+    id: str | None = None
+    label: str | None = None
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    features: tuple[str, ...] | None = None
+    split: str | None = None
+    smiles: str | None = None
+    targets: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Columns:
+        """What plain values say, as :attr:`said` gives them."""
+        fields: dict[str, Any] = {
+            key: tuple(each) if key in ("features", "targets") else each
+            for key, each in said.items()
+        }
+        return cls(**fields)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What was said, as plain values."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {key: list(each) if isinstance(each, tuple) else each for key, each in told.items()}
+        return {key: each for key, each in plain.items() if each is not None}
+
+    @property
+    def options(self) -> list[str]:
+        """The command line's names of what was said.
+
+        Example:
+            >>> Columns(split="part", id="name").options
+            ['id', 'split-column']
+        """
+        named = {"split": "split-column", "smiles": "smiles-column"}
+        return [named.get(field, field) for field in self.said]
+
+    @property
+    def words(self) -> list[str]:
+        """The words that say it on the command line.
+
+        Example:
+            >>> Columns(label="club", features=("age", "size")).words
+            ['--label', 'club', '--features', 'age,size']
+        """
+        texts = [each if isinstance(each, str) else ",".join(each) for each in self.said.values()]
+        pairs = zip(self.options, texts, strict=True)
+        return [word for option, text in pairs for word in (f"--{option}", text)]
+
+    def over(self, other: Columns) -> Columns:
+        """These, and where they say nothing the other's."""
+        return Columns.of({**other.said, **self.said})
+
+
+def plain_name(name: str) -> str:
+    """A column's name in small letters and digits alone; of Neo4j's, what follows the colon.
+
+    Example:
+        >>> plain_name("Node ID"), plain_name("personId:ID(Person)"), plain_name(":START_ID")
+        ('nodeid', 'id', 'startid')
+    """
+    role = name.rpartition(":")[2].partition("(")[0]
+    text = role if role in ("ID", "START_ID", "END_ID") else name
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names in quotes, with commas.
+
+    Example:
+        >>> quoted(["a", "b"])
+        "'a', 'b'"
+    """
+    return ", ".join(map(repr, names))

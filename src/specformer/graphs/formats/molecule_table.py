@@ -1,0 +1,240 @@
+"""A user's molecules: a table with a column of SMILES and columns of targets, ``.smi`` or SDF."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs.columns import MOLECULE_IDS, UNNAMED, Columns, plain_name, quoted
+from specformer.graphs.formats.molecule_file import MOLECULE_FILES, read_molecule_file
+from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.table import Table, is_missing
+from specformer.graphs.formats.table_file import bare_name, is_table, read_table
+
+logger = logging.getLogger(__name__)
+
+_SMILES = "smiles"
+#: Names of a column of molecules that do not say what it holds.
+_MOLECULES = ("mol", "molecule", "structure")
+#: Classes as other programs write them.
+_CLASSES = {"true": 1.0, "false": 0.0}
+
+
+def is_of_molecules(path: str | Path) -> bool:
+    """Whether a file's name is one that holds molecules: a table, ``.smi`` or ``.sdf``.
+
+    Example:
+        >>> is_of_molecules("mine.csv"), is_of_molecules("mine.smi"), is_of_molecules("mine.npz")
+        (True, True, False)
+    """
+    return is_table(path) or str(path).lower().endswith(MOLECULE_FILES)
+
+
+def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecules:
+    r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
+
+    Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
+    a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules, and a
+    column ``split`` says which of them train, validate and test. A column without a name, as pandas
+    writes its index, is left out.
+
+    Args:
+        path: a table (``.csv``, ``.csv.gz``, ``.parquet``, …), ``.smi`` or ``.sdf``; its name
+            becomes the set's.
+        columns: which column is what. By default the molecules are in the one called smiles, in any
+            case, else in the only one with smiles in its name; targets are all other named columns
+            that hold a number. Targets that are named may be a single column of words, which are
+            then the names of classes.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "own.csv"
+        >>> _ = path.write_text("SMILES,name,logS,toxic\nCCO,ethanol,1.1,0\nC1CC,?,2,1\nN,,,1\n")
+        >>> found = read_molecules(path)  # doctest: +SKIP
+        >>> found.graphs.task_names, found.graphs.y.tolist(), found.rows  # doctest: +SKIP
+        (('logS', 'toxic'), [[1.1, 0.0], [nan, 1.0]], (2, 4))
+        >>> print(found.problems[0])  # doctest: +SKIP
+        row 3: 'C1CC' is not valid SMILES
+    """
+    path, columns = Path(path), columns or Columns()
+    table = read_table(path) if is_table(path) else read_molecule_file(path)
+    if not table.lines:
+        told = "rows below the header" if is_table(path) else "molecules in the file"
+        raise GraphError(f"{path}: there are no {told}")
+    column = _smiles_column(table, columns.smiles)
+    ids = table.named(*MOLECULE_IDS) if columns.id is None else table.said(columns.id)
+    split = table.split() if columns.split is None else table.said(columns.split)
+    targets, class_names = _targets(table, (column, ids, split), columns.targets)
+    position = {line: i for i, line in enumerate(table.lines)}
+
+    def identified(problems: Sequence[BadMolecule]) -> tuple[BadMolecule, ...]:
+        if ids is None:
+            return tuple(problems)
+        names = table.columns[ids]
+        return tuple(each._replace(id=names[position[each.row]]) for each in problems)
+
+    try:
+        found = read_smiles(table.column(column), rows=table.lines, name=bare_name(path))
+    except NoMoleculeError as error:
+        message = f"{path}: column {column!r}: {error}"
+        raise NoMoleculeError(message, identified(error.problems)) from None
+    kept = [position[row] for row in found.rows]
+    y = np.stack(list(targets.values()), axis=1)[kept] if targets else None
+    if y is not None and class_names is not None:
+        y, class_names = _in_use(y, class_names)
+    train, valid, test = _split(table, split, targets, kept)
+    graphs = replace(
+        found.graphs,
+        y=y,
+        task_names=tuple(targets) or None,
+        class_names=class_names,
+        ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
+        train_idx=train,
+        valid_idx=valid,
+        test_idx=test,
+    )
+    return replace(found, graphs=graphs, problems=identified(found.problems))
+
+
+def smiles_column(names: Collection[str]) -> list[str]:
+    """Return the columns that may hold SMILES by their names; one alone if one is called so.
+
+    Example:
+        >>> smiles_column(["Canonical SMILES", "name"]), smiles_column(["y", "Smiles", "smiles_2"])
+        (['Canonical SMILES'], ['Smiles'])
+    """
+    plain = {name: plain_name(name) for name in names}
+    called = [name for name in plain if plain[name] == _SMILES]
+    return (
+        ([_SMILES] if _SMILES in called else called)
+        or [name for name in plain if _SMILES in plain[name]]
+        or [name for name in plain if plain[name] in _MOLECULES]
+    )
+
+
+def _smiles_column(table: Table, asked: str | None) -> str:
+    if asked is not None:
+        return table.said(asked)
+    found = smiles_column(table.columns)
+    if len(found) > 1:
+        raise GraphError(
+            f"{table.path}: {quoted(found)} may hold the SMILES; say which with --smiles-column"
+        )
+    if found:
+        if plain_name(found[0]) != _SMILES:
+            logger.info("%s: column %r is read as SMILES", table.path, found[0])
+        return found[0]
+    ends = table.endpoints()
+    if ends:
+        raise GraphError(
+            f"{table.path}: is a list of edges, by its columns {ends[0]!r} and {ends[1]!r}; "
+            "put it into a folder as edges.csv, beside a nodes.csv with the labels"
+        )
+    raise GraphError(
+        f"{table.path}: there is no column 'smiles', only {quoted(table.columns)}; say which one "
+        "holds SMILES with --smiles-column"
+    )
+
+
+def _targets(
+    table: Table, others: Collection[str | None], asked: Sequence[str] | None
+) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
+    """Return the targets by name and, if the only one is of words, its classes."""
+    if asked is None:
+        names = [
+            name
+            for name in table.columns
+            if name not in others
+            and plain_name(name) not in (*UNNAMED, *MOLECULE_IDS)
+            and _SMILES not in plain_name(name)
+        ]
+        asked = [name for name in names if _has_number(table, table.columns[name])]
+    else:
+        asked = [table.said(name) for name in asked]
+    words = next((name for name in asked if _is_of_words(table, table.column(name))), None)
+    if words is None:
+        return {name: _numbers(table, name) for name in asked}, None
+    if len(asked) > 1:
+        alone = f"its words are classes, which are learned alone: --targets {words}"
+        raise GraphError(f"{table.path}: column {words!r}: {alone}")
+    numbers, class_names = _classes(table, words)
+    return {words: numbers}, class_names
+
+
+def _split(
+    table: Table, column: str | None, targets: Collection[str], kept: Sequence[int]
+) -> tuple[NDArray[np.int64], ...] | tuple[None, ...]:
+    """Return the parts of the split that a column holds, as numbers of molecules that were read."""
+    if column is None or column in targets:
+        return (None,) * 3
+    parts = tuple(np.flatnonzero(table.parts(column)[kept] == part) for part in range(3))
+    told = "%s: column %r is a split: %d train, %d valid, %d test"
+    logger.info(told, table.path, column, *map(len, parts))
+    return parts
+
+
+def _has_number(table: Table, cells: Sequence[str]) -> bool:
+    return any(_is_number(table, cell) for cell in cells)
+
+
+def _is_of_words(table: Table, cells: Sequence[str]) -> bool:
+    return not all(map(is_missing, cells)) and not _has_number(table, cells)
+
+
+def _classes(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """Return the number of every cell's word, NaN where there is none, and the words by number."""
+    cells = table.column(name)
+    table.refuse_none(name)
+    written = [cell for cell in cells if not is_missing(cell)]
+    words = sorted(set(written))
+    if 2 * len(words) > len(written):
+        different = f"{len(words)} different words in {len(written)} rows are no classes"
+        raise GraphError(f"{table.path}: column {name!r}: {different}")
+    table.refuse_alike(name, words)
+    number = {word: float(place) for place, word in enumerate(words)}
+    return np.array([number.get(cell, np.nan) for cell in cells], dtype=np.float32), tuple(words)
+
+
+def _in_use(
+    y: NDArray[np.float32], names: tuple[str, ...]
+) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """Number the classes that some molecule has; rows that are none may have had the others."""
+    used = [number for number in range(len(names)) if (y == number).any()]
+    numbered = np.full_like(y, np.nan)
+    for place, number in enumerate(used):
+        numbered[y == number] = place
+    return numbered, tuple(names[number] for number in used)
+
+
+def _is_number(table: Table, cell: str) -> bool:
+    try:
+        _number(table, cell)
+    except ValueError:
+        return False
+    return not is_missing(cell)
+
+
+def _number(table: Table, cell: str) -> float:
+    found = _CLASSES.get(cell.casefold())
+    return table.number(cell) if found is None else found
+
+
+def _numbers(table: Table, name: str) -> NDArray[np.float32]:
+    """Return a column's numbers, NaN where a cell says that there is none."""
+    cells = table.column(name)
+    values = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        if is_missing(cell):
+            continue
+        try:
+            values[row] = _number(table, cell)
+        except ValueError:
+            hint = "leave it empty if it is missing, write classes as 0 and 1, or use --targets"
+            raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
+    return table.finite(name, values, np.float32, missing=True)

@@ -1,0 +1,260 @@
+"""A table in memory, whatever file it comes from; errors name its rows as a spreadsheet does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.errors import GraphError
+from specformer.graphs.columns import (
+    ENDS,
+    OTHER_SPLITS,
+    SPLIT,
+    plain_name,
+    quoted,
+)
+
+#: Cells that say "not known", in any case.
+_MISSING = {"", "nan", "na", "n/a", "#n/a", "<na>", "nat", "null", "none", "-", "?"}
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+#: The words for the parts of a split, in any case.
+_PARTS = {
+    **dict.fromkeys(("train", "training"), 0),
+    **dict.fromkeys(("valid", "val", "validation", "dev"), 1),
+    **dict.fromkeys(("test", "testing"), 2),
+}
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that its value is not known.
+
+    Example:
+        >>> is_missing(""), is_missing("NA"), is_missing("0")
+        (True, True, False)
+    """
+    return cell.casefold() in _MISSING
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of text by name.
+
+    Columns, not rows: a list for each of a million rows keeps the garbage collector busy.
+
+    Attributes:
+        path: the file.
+        columns: the cells by the column's name.
+        lines: the number of each row in the file.
+        decimal_commas: whether numbers are written as 0,5.
+        row: what a row is called in errors.
+    """
+
+    path: Path
+    columns: dict[str, list[str]]
+    lines: Sequence[int]
+    decimal_commas: bool = False
+    row: str = "row"
+
+    def named(self, *names: str) -> str | None:
+        """Return the column of one of these names, as :func:`plain_name` has them; None without.
+
+        The first name that there is counts.
+        """
+        for name in names:
+            alike = [column for column in self.columns if plain_name(column) == name]
+            if len(alike) > 1 and name not in alike:
+                raise GraphError(f"{self.path}: columns {quoted(alike)} differ only in case")
+            if alike:
+                return name if name in alike else alike[0]
+        return None
+
+    def said(self, name: str) -> str:
+        """Return the column that a person named, in any case; refuse one that is not there."""
+        if name in self.columns:
+            return name
+        alike = [column for column in self.columns if column.casefold() == name.casefold()]
+        if len(alike) != 1:
+            raise GraphError(
+                f"{self.path}: there is no column {name!r}, only {quoted(self.columns)}"
+            )
+        return alike[0]
+
+    def endpoints(self) -> tuple[str, str] | None:
+        """Return the columns of an edge's two ends, None if it has none; refuse two such pairs."""
+        for pairs in ENDS:
+            found = [(self.named(one), self.named(other)) for one, other in pairs]
+            whole = [(one, other) for one, other in found if one is not None and other is not None]
+            if len(whole) > 1:
+                either = " or ".join(f"{one!r} and {other!r}" for one, other in whole)
+                raise GraphError(
+                    f"{self.path}: the ends of an edge may be {either}; say which with "
+                    "--source and --target"
+                )
+            if whole:
+                return whole[0]
+        return None
+
+    def split(self) -> str | None:
+        """Return the column of a split: one called so, or one of parts' names by another name."""
+        found = self.named(SPLIT)
+        if found is not None:
+            return found
+        other = self.named(*OTHER_SPLITS)
+        if other is None or not all(map(_is_part, self.columns[other])):
+            return None
+        return other if any(cell.casefold() in _PARTS for cell in self.columns[other]) else None
+
+    def column(self, name: str) -> list[str]:
+        if name not in self.columns:
+            raise GraphError(
+                f"{self.path}: there is no column {name!r}, only {quoted(self.columns)}"
+            )
+        return self.columns[name]
+
+    def error(self, column: str, row: int, problem: str) -> GraphError:
+        where = f"column {column!r}, {self.row} {self.lines[row]}"
+        return GraphError(f"{self.path}: {where}: {problem}")
+
+    def number(self, cell: str) -> float:
+        """Return the number in a cell; a ValueError if there is none."""
+        if "_" in cell:  # Python would read 1_2 as 12
+            raise ValueError(cell)
+        return float(cell.replace(",", ".") if self.decimal_commas else cell)
+
+    def numbers(
+        self,
+        name: str,
+        dtype: type[Any] = np.float64,
+        *,
+        missing: bool = False,
+        hint: str = "",
+    ) -> NDArray[Any]:
+        """Return a column's numbers, NaN where one may be missing; ``hint`` is said of a word."""
+        cells = self.column(name)
+        values = np.full(len(cells), np.nan)
+        for row, cell in enumerate(cells):
+            if missing and is_missing(cell):
+                continue
+            try:
+                values[row] = self.number(cell)
+            except ValueError:
+                problem = f"{cell!r} is not a number{hint if cell else ''}"
+                raise self.error(name, row, problem) from None
+        return self.finite(name, values, dtype, missing=missing)
+
+    def finite(
+        self, name: str, values: NDArray[np.float64], dtype: type[Any], *, missing: bool = False
+    ) -> NDArray[Any]:
+        """Return a column's numbers in ``dtype``, finite there or, where some may be, missing."""
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            numbers: NDArray[Any] = values.astype(dtype)
+        bad = np.isinf(numbers) if missing else ~np.isfinite(numbers)
+        if bad.any():
+            row = int(bad.argmax())
+            raise self.error(name, row, f"{self.columns[name][row]!r} is not a finite number")
+        return numbers
+
+    def weights(self, name: str) -> NDArray[np.float64]:
+        weights = self.numbers(name)
+        negative = weights < 0
+        if negative.any():
+            row = int(negative.argmax())
+            raise self.error(name, row, f"the weight {weights[row]} is negative")
+        return weights
+
+    def booleans(self, name: str) -> NDArray[np.bool_]:
+        cells = self.column(name)
+        for row, cell in enumerate(cells):
+            if cell.lower() not in _BOOLEANS:
+                raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
+        return np.array([_BOOLEANS[cell.lower()] for cell in cells], dtype=np.bool_)
+
+    def index(self, name: str) -> dict[str, int]:
+        """Return the position of each id, refusing an id that is empty or appears twice."""
+        index: dict[str, int] = {}
+        for row, cell in enumerate(self.column(name)):
+            if not cell:
+                raise self.error(name, row, "the id is empty")
+            if cell in index:
+                before = f"{self.row} {self.lines[index[cell]]}"
+                raise self.error(name, row, f"the id {cell!r} is also in {before}")
+            index[cell] = row
+        return index
+
+    def positions(self, name: str, index: Mapping[str, int], among: str) -> NDArray[np.int64]:
+        """Return the position of each node that a column names; ``among`` is where nodes are."""
+        cells = self.column(name)
+        try:
+            return np.fromiter(map(index.__getitem__, cells), np.int64, len(cells))
+        except KeyError as error:
+            cell = error.args[0]
+            problem = f"there is no node {cell!r} in {among}" if cell else "the id is empty"
+            alike = next((node for node in index if _same_number(node, cell)), None)
+            hint = "" if alike is None else f"; write it as {alike!r}, as there"
+            raise self.error(name, cells.index(cell), problem + hint) from None
+
+    def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the class of every row, -1 where it is not known, and the classes' names."""
+        cells = self.column(name)
+        names = in_order({cell for cell in cells if not is_missing(cell)})
+        if not all(map(is_number, names)):
+            self.refuse_none(name)
+        self.refuse_alike(name, names)
+        number = {each: i for i, each in enumerate(names)}
+        return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
+
+    def refuse_none(self, name: str) -> None:
+        """Refuse the word none among the words of a column, where it may be one of them."""
+        for row, cell in enumerate(self.column(name)):
+            if cell.casefold() == "none":
+                either = "may be a class or a missing one; write another word, or leave it empty"
+                raise self.error(name, row, f"{cell!r} {either}")
+
+    def refuse_alike(self, name: str, words: Iterable[str]) -> None:
+        """Refuse words of a column that differ only in case."""
+        first: dict[str, str] = {}
+        for word in words:
+            if (other := first.setdefault(word.casefold(), word)) != word:
+                alike = f"the classes {other!r} and {word!r} differ only in case; write one of them"
+                raise GraphError(f"{self.path}: column {name!r}: {alike}")
+
+    def parts(self, name: str) -> NDArray[np.int64]:
+        """Return the part of a split that every row is in: 0 train, 1 valid, 2 test, -1 none."""
+        cells = self.column(name)
+        for row, cell in enumerate(cells):
+            if not is_missing(cell) and cell.casefold() not in _PARTS:
+                known = "write train, valid or test, or give the column another name"
+                raise self.error(name, row, f"{cell!r} is no part of a split; {known}")
+        return np.array([_PARTS.get(cell.casefold(), -1) for cell in cells], dtype=np.int64)
+
+
+def _is_part(cell: str) -> bool:
+    return is_missing(cell) or cell.casefold() in _PARTS
+
+
+def _same_number(one: str, other: str) -> bool:
+    """Whether two ids are one number in two spellings, as 7, 007 and 7.0 are."""
+    return is_number(one) and is_number(other) and float(one) == float(other)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number with a decimal point, or without."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort by number if every name is an integer, else by the alphabet."""
+    names = list(names)
+    try:
+        return sorted(names, key=lambda name: (int(name), name))
+    except ValueError:
+        return sorted(names)

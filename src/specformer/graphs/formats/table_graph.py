@@ -1,0 +1,218 @@
+"""A graph from a table of its edges and, if there is one, a table of its nodes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specformer.errors import GraphError
+from specformer.graphs.columns import (
+    IDS,
+    LABEL,
+    OTHER_LABELS,
+    UNNAMED,
+    WEIGHTS,
+    Columns,
+    plain_name,
+    quoted,
+)
+from specformer.graphs.edges import adjacency_from_edges
+from specformer.graphs.formats.feature_cells import feature_column
+from specformer.graphs.formats.table import Table, in_order, is_missing, is_number
+from specformer.graphs.graph import Graph
+
+logger = logging.getLogger(__name__)
+
+_MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def graph_of_tables(
+    edges: Table, nodes: Table | None, columns: Columns, name: str, *, labels: bool = True
+) -> Graph:
+    """Join edges and nodes.
+
+    Args:
+        edges: one edge in a row.
+        nodes: one node in a row; None for the nodes that the edges name.
+        columns: which column is what, as far as someone says.
+        name: the graph's.
+        labels: whether labels and a split that someone names have to be there.
+    """
+    source, target = _ends(edges, columns)
+    if nodes is None:
+        _refuse_without_nodes(edges, columns, labels)
+        named = {*edges.column(source), *edges.column(target)} - {""}
+        fields: dict[str, Any] = {"node_ids": tuple(in_order(named))}
+    else:
+        fields = _of_nodes(nodes, columns, labels)
+    index = {node: i for i, node in enumerate(fields["node_ids"])}
+    if not index:
+        raise GraphError(f"{(nodes or edges).path}: the graph has no nodes")
+    among = "the file" if nodes is None else nodes.path.name
+    ends = [edges.positions(end, index, among) for end in (source, target)]
+    weight = _weight(edges, columns, (source, target))
+    adjacency = adjacency_from_edges(
+        np.stack(ends), len(index), None if weight is None else edges.weights(weight)
+    )
+    return Graph(adjacency, **fields, name=name)
+
+
+def _ends(edges: Table, columns: Columns) -> tuple[str, str]:
+    if columns.source is not None and columns.target is not None:
+        return edges.said(columns.source), edges.said(columns.target)
+    if columns.source is not None or columns.target is not None:
+        raise GraphError(f"{edges.path}: --source and --target go together; name both columns")
+    ends = edges.endpoints()
+    if ends is None:
+        raise GraphError(
+            f"{edges.path}: needs the columns 'source' and 'target', but has "
+            f"{quoted(edges.columns)}; say which they are with --source and --target"
+        )
+    return ends
+
+
+def _weight(edges: Table, columns: Columns, ends: tuple[str, str]) -> str | None:
+    """Return the column of weights; say which columns of numbers are none."""
+    if columns.weight == "none" and "none" not in edges.columns:
+        return None
+    if columns.weight is not None:
+        return edges.said(columns.weight)
+    found = edges.named(*WEIGHTS)
+    others = [
+        column
+        for column, cells in edges.columns.items()
+        if column not in (found, *ends)
+        and plain_name(column) not in (*UNNAMED, *IDS)
+        and cells
+        and all(map(is_number, cells))
+    ]
+    if others and found is None:
+        left = "are" if len(others) > 1 else "is"
+        told = "%s: %s %s left out; --weight takes a column as the edges' weights"
+        logger.info(told, edges.path, quoted(others), left)
+    return found
+
+
+def _refuse_without_nodes(edges: Table, columns: Columns, labels: bool) -> None:
+    asked = columns.said.keys() - {"source", "target", "weight"}
+    if not labels:
+        asked -= {"label", "split", "features", "id"}
+    if asked:
+        raise GraphError(
+            f"{edges.path}: there are only edges, and no table of nodes to read "
+            f"{quoted(sorted(asked))} from"
+        )
+
+
+def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
+    """Return the fields of :class:`Graph` that a table of nodes fills."""
+    _refuse_no_header(table)
+    ids = _ids(table, columns)
+    label, names = _label(table, columns, labels)
+    split = _split(table, columns, labels)
+    masks = [mask for mask in _MASKS if mask in table.columns]
+    features: Sequence[str]
+    if columns.features is None:
+        spoken_for = (ids, label, names, split, *masks)
+        features = [
+            column
+            for column in table.columns
+            if column not in spoken_for and plain_name(column) not in UNNAMED
+        ]
+    else:
+        features = [table.said(column) for column in columns.features]
+    nodes: dict[str, Any] = {"node_ids": tuple(table.index(ids))}
+    if label is not None:
+        nodes["y"], nodes["class_names"] = table.classes(label)
+        _say_minus_one(table, label, nodes["class_names"])
+    nodes |= _features(table, features)
+    if split is not None and split not in features:
+        if masks:
+            raise GraphError(f"{table.path}: columns {split!r} and {masks[0]!r} both tell a split")
+        return nodes | _parts(table, split)
+    return nodes | {mask: table.booleans(mask) for mask in masks}
+
+
+def _refuse_no_header(table: Table) -> None:
+    """Refuse a first row of values; columns may be called 0, 1, 2, … after the first."""
+    header = list(table.columns)
+    numbers = [name for name in header if is_number(name)]
+    counted = {str(place) for place in range(len(header) + 1)}
+    strange = next((name for name in numbers if name not in counted), None)
+    if strange is None and header and is_number(header[0]):
+        strange = header[0]
+    if strange is not None:
+        raise GraphError(
+            f"{table.path}: the first row must name the columns, and {strange!r} looks like a value"
+        )
+
+
+def _ids(table: Table, columns: Columns) -> str:
+    if columns.id is not None:
+        return table.said(columns.id)
+    found = table.named(*IDS)
+    if found is None:
+        found = next(iter(table.columns))
+        logger.info("%s: the first column, %r, is read as the ids", table.path, found)
+    return found
+
+
+def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, str | None]:
+    """Return the column of labels, and one called label that holds the nodes' names instead."""
+    found, names = table.named(LABEL), None
+    if found is not None and found != columns.label and _is_of_names(table, found):
+        logger.info("%s: %r names the nodes, as each is different", table.path, found)
+        found, names = None, found
+    if columns.label is not None:
+        absent = not labels and columns.label not in table.columns
+        return None if absent else table.said(columns.label), names
+    if found is not None:
+        return found, names
+    others = [name for name in table.columns if plain_name(name) in OTHER_LABELS]
+    if len(others) > 1:
+        raise GraphError(f"{table.path}: {quoted(others)} may be the label; say which with --label")
+    if others:
+        logger.info("%s: column %r is read as the label", table.path, others[0])
+    return (others[0] if others else None), names
+
+
+def _is_of_names(table: Table, column: str) -> bool:
+    """Whether every node has a word of its own, as Gephi's and others' labels are."""
+    cells = [cell for cell in table.columns[column] if not is_missing(cell)]
+    labels_are_names = table.named("timeset", "interval") is not None or table.row != "row"
+    return labels_are_names and len(cells) > 2 and len(set(cells)) == len(cells)
+
+
+def _say_minus_one(table: Table, label: str, names: Sequence[str]) -> None:
+    """Say that -1 is a class where it may be meant as none."""
+    if "-1" in names and "0" in names:
+        told = "%s: -1 in column %r is a class; leave cells empty where there is no label"
+        logger.warning(told, table.path, label)
+
+
+def _split(table: Table, columns: Columns, labels: bool) -> str | None:
+    if columns.split is None:
+        return table.split()
+    if not labels and columns.split not in table.columns:
+        return None
+    return table.said(columns.split)
+
+
+def _features(table: Table, names: Sequence[str]) -> dict[str, Any]:
+    if not names:
+        return {}
+    read = {name: feature_column(table, name) for name in names}
+    words = {name: own for name, (_, own) in read.items() if own is not None}
+    x = np.stack([numbers for numbers, _ in read.values()], axis=1)
+    return {"x": x, "feature_names": tuple(read), "feature_words": words or None}
+
+
+def _parts(table: Table, column: str) -> dict[str, Any]:
+    parts = table.parts(column)
+    masks = {mask: parts == number for number, mask in enumerate(_MASKS)}
+    told = "%s: column %r is a split: %d train, %d valid, %d test"
+    logger.info(told, table.path, column, *(int(mask.sum()) for mask in masks.values()))
+    return masks

@@ -1,0 +1,155 @@
+r"""A graph as an SVG whose nodes a page can paint by anything that is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+#: Width and height of a drawing, and the room around it.
+_SIZE, _MARGIN = (520.0, 400.0), 12.0
+_STEPS = 60
+#: How much edges pull, and from how many on they are drawn fainter.
+_PULL, _MANY_EDGES = 3.0, 800
+#: Hues of classes, in order; more classes than hues share them.
+HUES = ("blue", "vermilion", "green", "pink", "olive", "sky", "plum", "slate")
+
+
+@dataclass(frozen=True)
+class Paint:
+    """What nodes can be coloured by.
+
+    Args:
+        name: what a reader chooses it by.
+        told: what the colours mean.
+        at: of each node ``[n]`` the number of a hue; or, without ``hues``, a strength from -1 to 1.
+        hues: the hues that numbers stand for.
+    """
+
+    name: str
+    told: str
+    at: np.ndarray
+    hues: Sequence[str] = ()
+
+    def style(self, node: int) -> str:
+        """The colour of a node."""
+        if self.hues:
+            return f"fill:var(--plot-{self.hues[int(self.at[node]) % len(self.hues)]})"
+        hue = "vermilion" if self.at[node] >= 0 else "blue"
+        return f"fill:var(--plot-{hue});fill-opacity:{abs(self.at[node]):.2f}"
+
+
+def spectral_layout(num_nodes: int, edges: np.ndarray) -> np.ndarray:
+    """Places of nodes in the unit square ``[n, 2]``.
+
+    The second and third eigenvector of the normalised adjacency matrix, with a little weight
+    between all nodes, so that several components have one layout. Springs (Fruchterman and
+    Reingold, 1991) then spread out nodes that lie on one another.
+
+    Example:
+        >>> ring = np.column_stack([np.arange(8), (np.arange(8) + 1) % 8])
+        >>> places = spectral_layout(8, ring) - 0.5
+        >>> float(np.linalg.norm(places, axis=1).std()) < 0.01
+        True
+    """
+    matrix = np.full((num_nodes, num_nodes), 1e-3 / max(1, num_nodes))
+    matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = 1.0
+    scale = matrix.sum(axis=1) ** -0.5
+    normalised = scale[:, None] * matrix * scale
+    _, vectors = np.linalg.eigh(normalised)
+    places = (vectors[:, ::-1] * scale[:, None])[:, 1:3]
+    if num_nodes < 3:
+        return np.column_stack([np.arange(num_nodes, dtype=float), np.full(num_nodes, 0.5)])
+    # Ranks pull in the far ends that eigenvectors of sparse graphs have.
+    places = 0.5 * _unit(places) + 0.5 * _unit(places.argsort(axis=0).argsort(axis=0).astype(float))
+    return _unit(_spread(_unit(places), np.where(matrix == 1.0, _PULL * normalised, 0.0)))
+
+
+def _spread(places: np.ndarray, pulls: np.ndarray) -> np.ndarray:
+    """Nodes push one another away, edges pull their ends together, ever more gently.
+
+    Edges pull by the normalised adjacency matrix: hubs would else collapse into a point.
+    """
+    length = len(places) ** -0.5
+    for step in range(_STEPS):
+        apart = places[:, None, :] - places[None, :, :]
+        distance = np.sqrt((apart**2).sum(axis=-1)).clip(1e-3)
+        force = (length / distance) ** 2 - pulls * distance / length
+        move = (apart * force[..., None]).sum(axis=1) - 0.6 * (places - 0.5)
+        size = np.linalg.norm(move, axis=1, keepdims=True).clip(1e-9)
+        places = places + move / size * np.minimum(size, 0.06 * (1 - step / _STEPS))
+    return places
+
+
+def _unit(places: np.ndarray) -> np.ndarray:
+    low, span = places.min(axis=0), np.ptp(places, axis=0)
+    scaled: np.ndarray = (places - low) / np.where(span > 0, span, 1.0)
+    return scaled
+
+
+def graph_svg(
+    places: np.ndarray,
+    edges: np.ndarray,
+    paints: Sequence[Paint],
+    groups: Sequence[str],
+    notes: Sequence[str],
+    alt: str,
+) -> tuple[str, dict[str, Any]]:
+    """The drawing, in its first paint, and what a page needs to paint and to explain it.
+
+    Args:
+        places: in the unit square ``[n, 2]``.
+        edges: pairs of nodes ``[e, 2]``.
+        paints: what nodes can be coloured by.
+        groups: of each node the name that a key hides and shows it by.
+        notes: what to tell of each node.
+        alt: what the picture shows.
+    """
+    width, height = _SIZE
+    room = np.array(_SIZE) - 2 * _MARGIN
+    x, y = (_MARGIN + places * room).round(1).T
+    lines = "".join(f"M{x[a]:g} {y[a]:g}L{x[b]:g} {y[b]:g}" for a, b in edges)
+    radius = 5.0 if len(places) <= 120 else 3.6
+    circles = [
+        f'<circle cx="{x[node]:g}" cy="{y[node]:g}" r="{radius}" '
+        f'data-series="{escape(groups[node])}" style="{paints[0].style(node)}"/>'
+        for node in range(len(places))
+    ]
+    faint = min(1.0, max(0.15, _MANY_EDGES / max(1, len(edges))))
+    natural = f"--natural:{1.35 * width:.0f}px"
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{escape(alt)}" class="graph" style="{natural}">'
+        f'<path d="{lines}" stroke-opacity="{faint:.2f}"/>{"".join(circles)}</svg>'
+    )
+    series = [
+        {
+            "name": group,
+            "x": x[own].tolist(),
+            "y": y[own].tolist(),
+            "notes": [notes[node] for node in own.tolist()],
+        }
+        for group in dict.fromkeys(groups)
+        if (own := np.flatnonzero(np.array(groups) == group)).size
+    ]
+    panel = {
+        "box": [0, 0, width, height],
+        "x": [0, width],
+        "y": [height, 0],
+        "log": [False, False],
+        "names": ["", ""],
+        "series": series,
+    }
+    colours = [
+        {
+            "name": paint.name,
+            "told": paint.told,
+            "at": [round(float(value), 3) for value in paint.at],
+            "hues": list(paint.hues),
+        }
+        for paint in paints
+    ]
+    return svg, {"panels": [panel], "paints": colours}

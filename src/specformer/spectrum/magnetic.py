@@ -1,0 +1,165 @@
+r"""Spectra of directed graphs: the magnetic Laplacian, which is Hermitian.
+
+Its eigenvectors are complex, and models are real. So a real signal stands for a complex one: the
+first half of its channels are real parts, the second half imaginary parts. A filter turns
+:math:`z = a + i b` into :math:`U g(\Lambda) U^* z` and gives real and imaginary parts back, side by
+side. Phases of eigenvectors do not matter, as signs do not matter to a real spectrum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.spectrum.distinct import EQUAL_TOLERANCE, distinct, snap
+from specformer.spectrum.eigenpairs import check_eigenpairs
+from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
+from specformer.spectrum.solvers import dense
+from specformer.spectrum.spectrum import SolveReport, Spectrum
+
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+@dataclass(frozen=True, eq=False)
+class MagneticSpectrum(Spectrum):
+    r"""Eigenvalues λ in [0, 2] and unitary eigenvectors U of a magnetic Laplacian.
+
+    Shapes:
+        - eigenvalues: ``[q]``, real
+        - eigenvectors: ``[n, q]``, complex
+
+    Example:
+        >>> import specformer as sf
+        >>> spectrum = sf.decompose(torch.tensor([[0, 1, 2], [1, 2, 0]]), charge=0.25)
+        >>> spectrum.eigenvalues  # 1 − cos(2π(k/3 + 1/4))
+        tensor([0.1340, 1.0000, 1.8660])
+        >>> spectrum.filter(torch.eye(3, 2), torch.ones(3)).round(decimals=3) + 0.0
+        tensor([[1., 0.],
+                [0., 1.],
+                [0., 0.]])
+    """
+
+    def __post_init__(self) -> None:
+        values, vectors = self.eigenvalues, self.eigenvectors
+        fits = values.dim() == 1 and vectors.dim() == 2 and vectors.shape[1] == len(values)
+        if not (fits and _COMPLEX.get(values.dtype) == vectors.dtype):
+            raise SpectrumError(
+                f"eigenvalues {values.dtype} {list(values.shape)} and eigenvectors {vectors.dtype} "
+                f"{list(vectors.shape)} do not match: expected real [q] and complex [n, q]."
+            )
+        object.__setattr__(self, "distinct", distinct(values))
+
+    def to(
+        self,
+        device: torch.device | str | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        *,
+        storage: torch.dtype | None = None,
+    ) -> MagneticSpectrum:
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if storage is not None:
+            _refuse("storage=…")
+        work = dtype or self.dtype
+        if work not in _COMPLEX:
+            raise SpectrumError(f"dtype={work}: choose torch.float32 or torch.float64.")
+        return replace(
+            self,
+            eigenvalues=self.eigenvalues.to(device, work, non_blocking=non_blocking),
+            eigenvectors=self.eigenvectors.to(device, _COMPLEX[work], non_blocking=non_blocking),
+        )
+
+    def gft(self, x: Tensor) -> Tensor:
+        r"""Coefficients :math:`U^* x` of ``[n]`` or ``[..., n, channels]``, real or complex."""
+        columns = as_columns(x).to(self.eigenvectors.dtype)
+        out: Tensor = self.eigenvectors.mH @ columns
+        return out if x.dim() > 1 else out.squeeze(-1)
+
+    def igft(self, coefficients: Tensor) -> Tensor:
+        r"""The complex signal :math:`U \hat x` of ``[q]`` or ``[..., q, channels]``."""
+        out: Tensor = self.eigenvectors @ as_columns(coefficients).to(self.eigenvectors.dtype)
+        return out if coefficients.dim() > 1 else out.squeeze(-1)
+
+    def filter(self, x: Tensor, response: Tensor) -> Tensor:
+        r"""Filter a complex signal :math:`a + i b` given as ``[a, b]``, half of its channels each.
+
+        Args:
+            x: ``[n]``, which is real, or ``[..., n, channels]``. Of an odd number of channels the
+                middle one has no imaginary part, and that of its output is left out.
+            response: real g at every eigenvalue, ``[q]``, or ``[..., q, channels]``.
+        """
+        columns, gains = as_columns(x), as_columns(response)
+        check_signal(columns, self.num_nodes, self.dtype)
+        check_response(gains, self.num_eigenpairs, columns.shape[-1], self.dtype)
+        out = _apart(self.igft(_paired(gains * self.gft(columns))), columns.shape[-1])
+        return out if columns is x or gains is response else out.squeeze(-1)
+
+    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
+        """Every channel through each of M filters.
+
+        Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
+        """
+        check_signal(x, self.num_nodes, self.dtype)
+        check_response(responses, self.num_eigenpairs, 1, self.dtype)
+        coefficients = _paired(self.gft(x)).unsqueeze(-2) * responses.unsqueeze(-1)
+        filtered = self.igft(coefficients.flatten(-2)).unflatten(-1, coefficients.shape[-2:])
+        return _apart(filtered, x.shape[-1])
+
+    def streamed(self, *_: Any, **__: Any) -> NoReturn:
+        _refuse("streaming")
+
+    def save(self, path: Any) -> NoReturn:  # noqa: ARG002
+        _refuse("saving")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise SpectrumError(f"{what} is for real spectra; this one is complex (charge=…).")
+
+
+def _paired(coefficients: Tensor) -> Tensor:
+    """Transforms of the real and the imaginary parts ``[..., c]`` as those of ``[..., ⌈c/2⌉]``."""
+    half = (coefficients.shape[-1] + 1) // 2
+    real, imaginary = coefficients[..., :half], coefficients[..., half:]
+    padded = torch.nn.functional.pad(imaginary, (0, half - imaginary.shape[-1]))
+    return real + 1j * padded
+
+
+def _apart(signal: Tensor, channels: int) -> Tensor:
+    """Real and imaginary parts side by side."""
+    return torch.cat([signal.real, signal.imag], dim=-1)[..., :channels]
+
+
+def solve_magnetic(laplacian: sp.csr_array, device: torch.device) -> tuple[np.ndarray, Tensor]:
+    """All eigenvalues ``[n]`` ascending and eigenvectors ``[n, n]``, in double precision."""
+    reason = dense.refusal(laplacian.shape[0], device, torch.complex128)
+    if reason:
+        raise SpectrumError(f"{reason}; a directed graph is decomposed densely.")
+    values, vectors = torch.linalg.eigh(torch.as_tensor(laplacian.toarray()).to(device))
+    size = vectors.abs()
+    first = (size >= size.amax(dim=0) * (1.0 - 1e-4)).to(torch.uint8).argmax(dim=0, keepdim=True)
+    return values.cpu().numpy(), vectors * vectors.gather(0, first).sgn().conj()
+
+
+def checked_spectrum(
+    laplacian: sp.csr_array,
+    values: np.ndarray,
+    vectors: Tensor,
+    dtype: torch.dtype,
+    report: SolveReport,
+) -> MagneticSpectrum:
+    """The pairs in this precision, after the checks that every solve goes through."""
+    snapped = torch.as_tensor(snap(values, EQUAL_TOLERANCE)).to(vectors.device)
+    matrix = torch.as_tensor(laplacian.toarray()).to(vectors.device)
+    residual = float((matrix @ vectors - vectors * snapped).norm(dim=0).max())
+    gram = vectors.mH @ vectors
+    orthogonality = float((gram - torch.eye(len(gram), device=gram.device)).abs().max())
+    check_eigenpairs("the dense solver", residual, orthogonality)
+    report = replace(report, max_residual=residual, max_orthogonality_error=orthogonality)
+    return MagneticSpectrum(snapped.to(dtype), vectors.to(_COMPLEX[dtype]), report)

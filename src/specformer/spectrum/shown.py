@@ -1,0 +1,56 @@
+r"""How things show themselves in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Bins of a density, and the width and height it is drawn in.
+_BINS, _SIZE = 64, (320, 70)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A small table of two columns.
+
+    Example:
+        >>> html_table("A & B", [("nodes", "4")])
+        '<table><caption>A &amp; B</caption><tr><th>nodes</th><td>4</td></tr></table>'
+    """
+    body = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption>{body}</table>"
+
+
+def density_svg(eigenvalues: np.ndarray) -> str:
+    """Where eigenvalues lie in [0, 2], as bars."""
+    counts, _ = np.histogram(eigenvalues, _BINS, range=(0.0, 2.0))
+    width, height = _SIZE
+    step, scale = width / _BINS, height / max(1, int(counts.max(initial=0)))
+    bars = "".join(
+        f'<rect x="{step * place:.1f}" y="{height - scale * count:.1f}" width="{step - 1:.1f}" '
+        f'height="{scale * count:.1f}"/>'
+        for place, count in enumerate(counts.tolist())
+        if count
+    )
+    return (
+        f'<svg width="{width}" height="{height}" role="img" fill="#4ba3dd" '
+        f'aria-label="eigenvalues from 0 to 2">{bars}</svg>'
+    )
+
+
+def density_axes(eigenvalues: np.ndarray, axes: Axes | None, **how: Any) -> Axes:
+    """Draw a histogram of eigenvalues over [0, 2] on these axes, or on new ones."""
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(5, 3), layout="constrained").subplots()
+    axes.hist(eigenvalues, **{"bins": _BINS, "range": (0.0, 2.0), **how})
+    axes.set(xlabel="eigenvalue λ", ylabel="eigenvalues in a bin")
+    return axes

@@ -1,0 +1,349 @@
+r"""Compare models on the same splits: ``specformer compare``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specformer.datasets import Split
+from specformer.errors import ConfigError, RunError, SpecformerError, check_known, system_sentence
+from specformer.files import user_cache
+from specformer.graphs import Columns, as_graph, write_npz
+from specformer.reports import write_report
+from specformer.reports.variants import array_name
+from specformer.tasks.comparison import Comparison
+from specformer.tasks.contest import Contest, check_folder, check_kept, contest, folder_name, go_on
+from specformer.tasks.estimate import Estimate
+from specformer.tasks.job import Job, Request
+from specformer.tasks.overview import in_words, warnings_of
+from specformer.tasks.resolve import TASKS
+from specformer.tasks.source import source_name
+from specformer.tasks.timed_search import searched, spent
+from specformer.tasks.train import train
+from specformer.tasks.workplace import Workplace
+from specformer.training.engine.capture import release_memory
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.paired import paired_differences
+from specformer.training.runs.environment import choose_device
+from specformer.training.runs.folder import REPORT, RunFolder
+from specformer.training.runs.progress import Progress, Silent
+from specformer.training.runs.recording import Recorded
+
+logger = logging.getLogger(__name__)
+
+#: In a comparison's folder, that of all searches, and a graph that was no file.
+_SEARCH, _DATA = "search", "data.npz"
+#: What a model's own report shows, not that of a comparison.
+_OWN = ("worst", "features", "test_by_target")
+
+
+def compare(
+    source: Any,
+    models: Sequence[str] | None = None,
+    *,
+    seconds: float | None = None,
+    runs: int | None = None,
+    seed: int = 0,
+    against: str | None = None,
+    changes: Sequence[str] = (),
+    task: str | None = None,
+    metric: str | None = None,
+    columns: Columns | None = None,
+    device: str = "auto",
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Train several models on the same splits of a graph or of molecules, and test who is better.
+
+    Args:
+        source: a data set's name, a file or a folder, as ``specformer train`` takes them, or a
+            graph with labels that :func:`specformer.as_graph` takes, a PyG ``Data`` say.
+        models: names, each perhaps with a recipe: ``"specformer:best"``; None for the usual ones.
+        seconds: search for each model's settings that long, on validation data; None to train
+            each by its recipe.
+        runs: splits; None for ten, or those of the file, and three of molecules.
+        seed: of everything drawn at random.
+        against: who the rows' differences are to; None for the best.
+        changes: ``key=value`` changes of all recipes.
+        task: ``"regression"`` or ``"classification"``; None to let the targets say.
+        metric: what models are judged by, as ``specformer train`` has it; None for the usual one.
+        columns: which column of a file is what, where their names do not tell.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        data: the folder with data files.
+        cache: the folder that keeps spectra; None for the one in the user's cache.
+        out: the folder to write; what it holds already is not trained again. None for a new one
+            in ``runs/``. A graph that is not a file is kept in it too, so it needs one.
+        progress: who is told how far it is.
+
+    Example:
+        >>> import os, tempfile
+        >>> os.chdir(tempfile.mkdtemp())
+        >>> found = compare("csbm", ["gcn", "mlp"], runs=3, changes=["schedule.epochs=20"])
+        >>> [row["model"] for row in found.rows]
+        ['gcn', 'mlp']
+    """
+    request = Request(
+        _file_of(source, out),
+        changes=tuple(changes),
+        task=task,
+        metric=metric,
+        columns=columns or Columns(),
+    )
+    target = choose_device(device)
+    made = contest(request, models, seconds=seconds, runs=runs, seed=seed, device=str(target))
+    folder = None if out is None else Path(out)
+    place = Workplace(
+        target,
+        None if data is None else Path(data),
+        user_cache("spectra") if cache is None else Path(cache),
+        progress or Silent(),
+    )
+    return compare_models(made, place, folder, against)
+
+
+def _file_of(source: Any, out: str | Path | None) -> str:
+    """A source as jobs name it; a graph that is not a file becomes one."""
+    if isinstance(source, str | Path):
+        return str(source)
+    graph = as_graph(source)
+    if out is None:
+        raise ConfigError("out: name a folder, as the graph is kept in it.")
+    path = Path(out) / _DATA
+    write_npz(path, graph)
+    return str(path)
+
+
+def compare_models(
+    made: Contest,
+    place: Workplace,
+    folder: Path | None = None,
+    against: str | None = None,
+    on_begin: Callable[[RunFolder], object] = lambda _: None,
+) -> Comparison:
+    """Train all models that the folder does not hold yet, and compare them.
+
+    A model that cannot be trained is told of and left out. ``on_begin`` is told the folder once
+    the input has been found good.
+    """
+    if against is not None:
+        check_known("model", list(made.jobs), against)
+    if folder:
+        check_folder(folder, made.config)
+    data = _loaded(made, place)
+    started = time.perf_counter()
+    with _opened(made, folder) as run:
+        on_begin(run)
+        found, arrays, failures = _train_all(made, run, data, place)
+        result = {
+            **_judged(found, data.splits, against),
+            "seconds": time.perf_counter() - started,
+            "failures": [{"model": name, "error": why} for name, why in failures.items()],
+        }
+        job = made.first
+        complete = run.finish(
+            job.kind, result, arrays, command=made.repeat, seed=job.seed, device=place.device
+        )
+        return Comparison(complete, run.path, write_report(run))
+
+
+@contextmanager
+def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
+    """The comparison's folder for this process alone; gone again where nothing is in it."""
+    name = f"compare-{source_name(made.first.source)}"
+    run = RunFolder(folder) if folder else RunFolder.fresh("runs", name, made.config)
+    with run.held():
+        if folder:
+            go_on(folder, made.config)
+        try:
+            yield run
+        except SpecformerError:
+            run.withdraw()
+            raise
+
+
+def _loaded(made: Contest, place: Workplace) -> Any:
+    """The data of all models, told of once; refuses what cannot be trained on."""
+    task = TASKS[made.first.kind]
+    data = task.load(made.first, place)
+    overview = task.overview(data)
+    needs = asdict(_estimate(made, data, place))
+    place.progress.say(in_words({**overview, "device": str(place.device), "estimate": needs}))
+    for warning in warnings_of(overview):
+        logger.warning("%s", warning)
+    return data
+
+
+def _estimate(made: Contest, data: Any, place: Workplace) -> Estimate:
+    """About what all models take, one after the other."""
+    task, found = TASKS[made.first.kind], []
+    for job in made.jobs.values():
+        with suppress(SpecformerError):  # told when it is that model's turn
+            found.append(task.estimate(task.load_beside(data, job, place), place.device))
+    each = [needs for needs in found if needs is not None]
+    search = len(made.jobs) * (made.seconds or 0.0)
+    return Estimate(
+        search + sum(needs.seconds for needs in each),
+        max((needs.memory for needs in each), default=0),
+    )
+
+
+def _train_all(
+    made: Contest, run: RunFolder, data: Any, place: Workplace
+) -> tuple[dict[str, dict[str, Any]], dict[str, np.ndarray], dict[str, str]]:
+    """By name the results of all models, their curves, and why others have none."""
+    found: dict[str, dict[str, Any]] = {}
+    arrays: dict[str, np.ndarray] = {}
+    failures: dict[str, str] = {}
+    for name, job in made.jobs.items():
+        own = RunFolder(run.path / folder_name(name))
+        try:
+            with own.held():
+                result = _trained(job, own, made.seconds, data, place)
+        except Exception as error:  # the others are worth having
+            why = _sentence(error)
+            failures[name] = why or f"{type(error).__name__}: {error}"
+            logger.warning("%s is left out: %s", name, failures[name], exc_info=why is None)
+            continue
+        finally:
+            release_memory()
+        found[name] = result
+        arrays |= _curves(own, job, result)
+    if not found:
+        why = "; ".join(f"{name}: {text}" for name, text in failures.items())
+        raise RunError(f"no model could be trained. {why}")
+    return found, arrays, failures
+
+
+def _sentence(error: Exception) -> str | None:
+    """Why a model cannot be trained; None of what should not happen."""
+    if isinstance(error, SpecformerError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "not enough memory; free some, or ask for less."
+    return system_sentence(error) if isinstance(error, OSError) else None
+
+
+def _trained(
+    job: Job, run: RunFolder, seconds: float | None, data: Any, place: Workplace
+) -> dict[str, Any]:
+    """The result of a model in its folder, trained unless it is there already."""
+    search = run.path.parent / _SEARCH / run.path.name
+    if run.is_finished:
+        check_kept(run, job, searched=seconds is not None)
+    else:
+        try:
+            if seconds is not None:
+                job = searched(job, seconds, len(data.splits), search, place)
+            _train_in(run, job, data, place)
+        except Exception:
+            with suppress(OSError):
+                run.path.rmdir()  # only where there is nothing in it
+            raise
+    if not (run.path / REPORT).exists():
+        write_report(run)
+    result = run.result("dataset", "metric", "test", "val", "parameters", "seconds", job.kind)
+    if result[job.kind][0]["splits"] != [split.fingerprint for split in data.splits]:
+        raise RunError(
+            f"{run.path}: was trained on other splits than those of today: its recipe has others, "
+            "or the data have changed; choose another --out."
+        )
+    return result if seconds is None else {**result, "search": spent(search)}
+
+
+def _train_in(run: RunFolder, job: Job, data: Any, place: Workplace) -> None:
+    """Train a model in a folder of its own, as ``specformer train`` does."""
+    started: list[RunFolder] = []
+
+    def begin() -> RunFolder:
+        started.append(RunFolder.create(run.path, job.config))
+        return run
+
+    shown = Recorded(place.progress, lambda: run if started else None)
+    try:
+        trained = train(job, replace(place, progress=shown), begin, beside=data)
+    except Exception:
+        if started:
+            run.withdraw()
+        raise
+    run.write_models(trained.outcome.models, trained.outcome.beside)
+    run.finish(
+        trained.kind,
+        trained.result,
+        trained.outcome.arrays,
+        command=job.repeat,
+        seed=job.seed,
+        device=place.device,
+    )
+
+
+def _curves(run: RunFolder, job: Job, result: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The curve of a model, under the name that reports look for."""
+    where = f"{job.kind}/{result['dataset']}"
+    curve = run.outputs().get(f"{where}/{job.model}/curve")
+    name = array_name(job.model, str(result["recipe"]))
+    return {} if curve is None else {f"{where}/{name}/curve": curve}
+
+
+def _judged(
+    found: Mapping[str, Mapping[str, Any]], splits: Sequence[Split], against: str | None
+) -> dict[str, Any]:
+    """The rows of all models, the best first, and the differences of all pairs."""
+    first = next(iter(found.values()))
+    kind, metric = first["kind"], metric_named(first["metric"])
+    entries = {name: result[kind][0] for name, result in found.items()}
+    is_fixed = len({split.fingerprint for split in splits}) == 1
+    overlap = 0.0 if is_fixed else float(splits[0].test.sum() / splits[0].train.sum())
+    differences = paired_differences(
+        {name: result["test"]["values"] for name, result in found.items()},
+        lower=metric.lower,
+        overlap=overlap,
+    )
+    names = sorted(found, key=lambda name: metric.score(found[name]["test"]["mean"]))
+    chosen = names[0] if against is None or against not in found else against
+    return {
+        "title": f"Models compared on {first['dataset']}",
+        "dataset": first["dataset"],
+        "metric": metric.name,
+        "split": first["split"],
+        "runs": first["runs"],
+        "is_one_split": is_fixed,
+        "overlap": overlap,
+        "against": chosen,
+        "rows": [_row(name, found[name], differences, chosen) for name in names],
+        "differences": differences,
+        kind: [
+            {key: value for key, value in entry.items() if key not in _OWN}
+            for entry in entries.values()
+        ],
+    }
+
+
+def _row(
+    name: str,
+    result: Mapping[str, Any],
+    differences: Sequence[Mapping[str, Any]],
+    against: str,
+) -> dict[str, Any]:
+    """One model's figures, and its difference to another's."""
+    keys = ("model", "recipe", "form", "test", "val", "parameters", "seconds", "search")
+    row = {"name": name, **{key: result[key] for key in keys if key in result}}
+    return {**row, "folder": folder_name(name), "difference": _to(name, against, differences)}
+
+
+def _to(name: str, against: str, differences: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """How much more a model's figure is than another's; None to itself."""
+    for each in differences:
+        if {each["model"], each["against"]} == {name, against}:
+            sign = 1.0 if each["model"] == name else -1.0
+            return {**each, "model": name, "against": against, "mean": sign * each["mean"]}
+    return None

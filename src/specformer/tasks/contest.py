@@ -1,0 +1,167 @@
+r"""Who is compared: several models on one source, each a job of its own, in one folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from specformer.errors import ConfigError, RunError
+from specformer.tasks.job import Job, Request
+from specformer.tasks.resolve import TASKS, full_changes, resolve
+from specformer.tasks.source import Kind, source_kind
+from specformer.training.runs.folder import CONFIG, RESULT, RunFolder
+
+#: Who is compared unless someone says, and on how many splits where a task's own number is one.
+_USUAL: dict[Kind, tuple[str, ...]] = {
+    "nodes": ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii"),
+    "molecules": ("specformer", "gin", "gps"),
+}
+_RUNS: dict[Kind, int] = {"molecules": 3}
+#: Settings of a comparison that may differ when it goes on.
+_CARRIED_OVER = {"models", "device", "repeat"}
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Models to compare on the same splits.
+
+    Args:
+        request: what all of them are asked; its model and recipe do not count.
+        jobs: one per model, by the name it was given: ``gcn``, or ``specformer:best`` for a recipe
+            of its own.
+        seconds: how long each model's settings are searched for; None to train each by its recipe.
+        repeat: the command that repeats the comparison.
+    """
+
+    request: Request
+    jobs: Mapping[str, Job]
+    seconds: float | None = None
+    repeat: str = ""
+
+    @property
+    def first(self) -> Job:
+        """Any of the jobs, for what all of them share."""
+        return next(iter(self.jobs.values()))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The comparison as ``config.yaml`` holds it."""
+        job = self.first
+        return {
+            "command": "compare",
+            "source": job.source,
+            "kind": job.kind,
+            "models": list(self.jobs),
+            "seconds": self.seconds,
+            "runs": job.runs,
+            **self.request.learned,
+            "columns": self.request.columns.said,
+            "set": list(self.request.changes),
+            "seed": job.seed,
+            "device": job.device,
+            "repeat": self.repeat,
+        }
+
+
+def contest(
+    request: Request,
+    models: Sequence[str] | None = None,
+    *,
+    seconds: float | None = None,
+    runs: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    repeat: str = "",
+) -> Contest:
+    """The comparison that is asked for; refuses names and settings that one model cannot have.
+
+    Example:
+        >>> jobs = contest(Request("cora"), ["specformer", "specformer:best", "gcn"]).jobs
+        >>> [f"{name}: {job.recipe}" for name, job in jobs.items()]
+        ['specformer: paper', 'specformer:best: best', 'gcn: default']
+    """
+    kind = source_kind(request.source, request.columns)
+    if kind not in _USUAL:
+        raise ConfigError(f"{request.source}: models are compared on nodes and on molecules only.")
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"--seconds {seconds:g}: it must be more than 0.")
+    names = list(dict.fromkeys(models or _USUAL[kind]))
+    if len(names) < 2:
+        raise ConfigError(f"--models {names[0]}: a comparison needs at least two.")
+    if len({folder_name(name) for name in names}) < len(names):
+        raise ConfigError(f"--models {','.join(names)}: two of them would share a folder.")
+    runs = _RUNS.get(kind) if runs is None else runs
+    request = replace(request, changes=full_changes(kind, None, request.changes))
+    jobs = {}
+    for name in names:
+        model, _, recipe = name.partition(":")
+        changes = tuple(TASKS[kind].concerning(model, request.changes))
+        own = replace(request, model=model, recipe=recipe or None, changes=changes)
+        job = resolve(own, runs, seed=seed, device=device)
+        jobs[name] = replace(job, repeat=_train_command(own, job))
+    return Contest(request, jobs, seconds, repeat)
+
+
+def _train_command(request: Request, job: Job) -> str:
+    """The command that trains one of the models alone."""
+    words = ["specformer", "train", job.source, "--model", job.model, "--recipe", job.recipe]
+    words += [] if job.runs is None else ["--runs", str(job.runs)]
+    words += [word for key, text in request.learned.items() for word in (f"--{key}", text)]
+    words += request.columns.words
+    words += [word for change in request.changes for word in ("--set", change)]
+    return shlex.join([*words, "--seed", str(job.seed)])
+
+
+def folder_name(name: str) -> str:
+    """The folder of a model in that of its comparison.
+
+    Example:
+        >>> folder_name("gcn"), folder_name("specformer:mine/deep.yaml")
+        ('gcn', 'specformer-deep')
+    """
+    model, _, recipe = name.partition(":")
+    return f"{model}-{Path(recipe).stem}" if recipe else model
+
+
+def check_folder(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a folder of something else, or of a comparison of other settings.
+
+    Other models may join one that is there.
+    """
+    run = RunFolder(path)
+    run.refuse_unwritable()
+    if not (path / CONFIG).exists():
+        return
+    known = run.config()
+    if known.get("command") != "compare":
+        raise RunError(f"{path}: is not a comparison's folder; choose another --out.")
+    every = dict.fromkeys([*known, *config])
+    keys = [key for key in every if key not in _CARRIED_OVER and known.get(key) != config.get(key)]
+    if keys:
+        told = ", ".join(f"{key} {known.get(key)}" for key in keys)
+        raise RunError(
+            f"{path}: holds a comparison of other settings ({told}); choose another --out."
+        )
+
+
+def go_on(path: Path, config: Mapping[str, Any]) -> None:
+    """Begin a comparison in a folder, or go on with it; for who holds the folder."""
+    check_folder(path, config)
+    (path / RESULT).unlink(missing_ok=True)  # until it has all the models
+    RunFolder.create(path, config)
+
+
+def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:
+    """Refuse a finished run of a model that is not of this comparison's job.
+
+    Where settings are ``searched`` for, they are what was found.
+    """
+    known, wanted = run.config(), job.config
+    keys = {"source", "kind", "model", "runs", "seed"} | (set() if searched else {"settings"})
+    if any(known.get(key) != wanted[key] for key in keys):
+        raise RunError(
+            f"{run.path}: holds a run of other settings; move it away, or choose another --out."
+        )

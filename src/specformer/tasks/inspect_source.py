@@ -1,0 +1,75 @@
+r"""What ``specformer inspect`` says of a source: what ``train`` would read of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from specformer.datasets import graph_set, make_splits
+from specformer.datasets.features import preparation_lines
+from specformer.datasets.graph_source import graph_source
+from specformer.datasets.node_targets import with_targets
+from specformer.datasets.structural_features import with_structural_features
+from specformer.errors import ConfigError, GraphError
+from specformer.graphs import Columns
+from specformer.tasks import estimate
+from specformer.tasks.estimate import Estimate
+from specformer.tasks.graphs.fit import check_parts
+from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.tasks.graphs.work import graph_splits
+from specformer.tasks.nodes.fit import check_parts as check_node_parts
+from specformer.tasks.nodes.recipe import node_recipe
+from specformer.tasks.nodes.work import node_features
+from specformer.tasks.overview import of_graphs, of_nodes, of_signals, warnings_of
+from specformer.tasks.signals.task import signal_source
+from specformer.tasks.source import source_kind
+from specformer.training.runs.environment import choose_device
+
+
+def inspect_source(
+    source: str, data: Path | None = None, columns: Columns | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """What ``train`` would read of a source with its usual recipe.
+
+    ``columns`` says which column is what, where their names do not tell. ``problem`` says why it
+    could not train on it, if so; ``warnings`` what to know before; ``estimate`` what it takes on
+    this machine.
+
+    Example:
+        >>> inspect_source("csbm")["classes"]
+        {'0': 500, '1': 500}
+    """
+    columns, device = columns or Columns(), choose_device("auto")
+    kind = source_kind(source, columns)
+    if kind == "filters":
+        return of_signals(signal_source(source, data))
+    if kind == "nodes":
+        name, nodes = node_recipe(None, source)
+        graph = graph_source(source, data, columns)[0]
+        try:
+            graph = with_targets(graph, source=source)
+            nodes = nodes.settled(graph)
+            splits = make_splits(graph, nodes.split, None, seed)
+            check_node_parts(graph, nodes, splits)
+            featured = graph if graph.x is not None else with_structural_features(graph)
+            prepared = node_features(featured, splits[:1], nodes)[0]
+        except (ConfigError, GraphError) as error:
+            return {**of_nodes(graph, nodes, []), "problem": str(error)}
+        told = {"recipe": name, "prepared": preparation_lines(prepared)}
+        needs = estimate.of_nodes(featured, nodes, "specformer", len(splits), device)
+        return _warned({**of_nodes(graph, nodes, splits), **told}, needs)
+    name, recipe = graph_recipe(None, source)
+    graphs = graph_set(source, data, columns)
+    try:
+        recipe = recipe.settled(graphs)
+        parts = graph_splits(graphs, recipe, 1, seed)
+        check_parts(graphs, recipe, parts)
+    except ConfigError as error:
+        return {**of_graphs(graphs, recipe, []), "problem": str(error)}
+    needs = estimate.of_graphs(graphs, recipe, 1, device)
+    return _warned({**of_graphs(graphs, recipe, parts), "recipe": name}, needs)
+
+
+def _warned(found: dict[str, Any], needs: Estimate) -> dict[str, Any]:
+    return {**found, "estimate": asdict(needs), "warnings": warnings_of(found)}

@@ -1,0 +1,166 @@
+r"""What training on nodes makes small, and what it is judged by, for all runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from specformer.training.evaluation import node_metrics
+from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.evaluation.nodes import Evaluation, training_targets
+
+
+class NodeObjective:
+    """The loss of many runs on one graph.
+
+    Args:
+        loss: ``"ce"`` of classes, ``"bce"`` of several labels, ``"mse"`` or ``"l1"`` of numbers,
+            which are learned with mean 0 and variance 1 over the training nodes of each run.
+        y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
+        train: masks ``[R, n]``.
+        dtype: of the outputs.
+
+    Example:
+        >>> y, train = torch.tensor([[1.0], [3.0], [torch.nan]]), torch.ones(1, 3, dtype=torch.bool)
+        >>> objective = NodeObjective("mse", y, train, torch.float32)
+        >>> objective.errors(torch.zeros(1, 3, 1)).squeeze().tolist()
+        [1.0, 1.0, 0.0]
+        >>> objective.predictions(torch.ones(1, 3, 1)).squeeze().tolist()
+        [3.0, 3.0, 3.0]
+    """
+
+    def __init__(self, loss: Loss, y: Tensor, train: Tensor, dtype: torch.dtype) -> None:
+        self.loss, self.y, self._train = loss, y, train
+        #: Which targets ``[n, t]`` are known; a node without a class is in no mask.
+        self.known = torch.ones_like(y, dtype=torch.bool).unsqueeze(-1)
+        self.scale: Scale | None = None
+        if loss == "ce":
+            return
+        self.known = ~y.isnan()
+        wanted = y.to(dtype)
+        if loss in ("mse", "l1"):
+            scales = [Scale.of(wanted.where(mask.unsqueeze(-1), torch.nan)) for mask in train]
+            mean, std = (torch.stack(parts).unsqueeze(1) for parts in zip(*scales, strict=True))
+            self.scale = Scale(mean, std)
+            wanted = self.scale.standardised(wanted)
+        #: Targets as they are learned, ``[n, t]`` or ``[R, n, t]``.
+        self.wanted = wanted.nan_to_num()
+
+    def terms(self, outputs: Tensor) -> Tensor:
+        """What is multiplied by the :meth:`weights` and summed for the losses."""
+        return outputs.log_softmax(dim=-1) if self.loss == "ce" else self.errors(outputs)
+
+    def weights(self, outputs: Tensor) -> Tensor:
+        """The gradient of the losses with respect to the :meth:`terms`."""
+        if self.loss == "ce":
+            return training_targets(self.y, self._train, outputs.shape[-1], outputs.dtype)
+        counted = self.counted(self._train).to(outputs.dtype)
+        return counted / counted.sum(dim=(-2, -1), keepdim=True).clamp_min(1.0)
+
+    def errors(self, outputs: Tensor, nodes: Tensor | None = None) -> Tensor:
+        """The error of every target ``[R, b, t]`` of the nodes; 0 where it is not known."""
+        if self.loss == "ce":
+            y = self.y if nodes is None else self.y.index_select(0, nodes)
+            labels = y.expand(outputs.shape[:-1]).unsqueeze(-1)
+            return -outputs.log_softmax(dim=-1).gather(-1, labels)
+        wanted, known = self.wanted, self.known
+        if nodes is not None:
+            wanted, known = wanted.index_select(-2, nodes), known.index_select(0, nodes)
+        if self.loss == "bce":
+            wanted = wanted.expand_as(outputs)
+            return known * nn.functional.binary_cross_entropy_with_logits(
+                outputs, wanted, reduction="none"
+            )
+        errors = outputs - wanted
+        return known * (errors.abs() if self.loss == "l1" else errors.square())
+
+    def counted(self, mask: Tensor, nodes: Tensor | None = None) -> Tensor:
+        """Which targets ``[R, b, t]`` of the nodes in a mask ``[R, n]`` are known."""
+        known = self.known
+        if nodes is not None:
+            mask, known = mask.index_select(1, nodes), known.index_select(0, nodes)
+        return mask.unsqueeze(-1) & known
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Outputs as people read them: probabilities, or numbers in their own units."""
+        if self.loss == "ce":
+            return outputs.softmax(dim=-1)
+        return outputs.sigmoid() if self.scale is None else self.scale.original(outputs)
+
+
+class NodeEvaluation:
+    """Mean losses and figures over the validation and the test nodes.
+
+    ``metric`` is a name of :data:`~specformer.training.evaluation.graph_metrics.METRICS` that goes
+    with the loss. Shapes: masks ``[R, n]``; outputs ``[R, n, channels]`` to
+    ``[loss and figure, validation and test, R]``.
+
+    Example:
+        >>> y, train = torch.tensor([[1.0], [3.0]]), torch.ones(1, 2, dtype=torch.bool)
+        >>> objective = NodeObjective("mse", y, train, torch.float32)
+        >>> judge = NodeEvaluation(objective, "mae", train, train, torch.float32)
+        >>> judge(torch.zeros(1, 2, 1))[:, 0].tolist()
+        [[1.0], [1.0]]
+    """
+
+    def __init__(
+        self, objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
+    ) -> None:
+        self._objective, self._metric, self._dtype = objective, metric, dtype
+        parts = torch.stack([objective.counted(mask) for mask in (val, test)])
+        #: ``[parts, R, t, n]``, and how many count in all.
+        self._weights = parts.mT.to(dtype).contiguous()
+        self._counts = self._weights.sum(dim=(-2, -1)).clamp_min(1.0)
+        if objective.scale is not None:
+            wanted = objective.wanted.mT
+            centred = wanted - node_metrics.mean_over(self._weights, wanted).unsqueeze(-1)
+            self._spread = (self._weights * centred.square()).sum(dim=-1)
+
+    @torch.no_grad()
+    def __call__(self, outputs: Tensor) -> Tensor:
+        errors = self._objective.errors(outputs).mT
+        losses = (self._weights * errors).sum(dim=(-2, -1)) / self._counts
+        figures = node_metrics.mean_known(self._figures(outputs))
+        return torch.stack([losses, figures.to(self._dtype)])
+
+    def _figures(self, outputs: Tensor) -> Tensor:
+        """One for each target, ``[parts, R, t]``."""
+        if self._objective.scale is not None:
+            return self._of_numbers((outputs - self._objective.wanted).mT, self._objective.scale)
+        if self._objective.loss == "bce":
+            return self._of_labels(outputs.mT, self._objective.wanted.mT)
+        true = self._objective.y.unsqueeze(0)
+        if self._metric == "f1":
+            predicted = outputs.argmax(dim=-1).unsqueeze(1)
+            return node_metrics.macro_f1(predicted, true, self._weights, outputs.shape[-1])
+        return self._of_labels((outputs[..., 1] - outputs[..., 0]).unsqueeze(1), true)
+
+    def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Scores ``[R, t, n]`` against labels of 0 and 1 ``[t, n]``."""
+        if self._metric == "accuracy":
+            right = (scores > 0) == (labels == 1)
+            return node_metrics.mean_over(self._weights, right.to(scores.dtype))
+        ap = self._metric == "ap"
+        judge = node_metrics.average_precision if ap else node_metrics.rocauc
+        return judge(scores, self._weights * (labels == 1), self._weights * (labels == 0))
+
+    def _of_numbers(self, errors: Tensor, scale: Scale) -> Tensor:
+        """Errors ``[R, t, n]`` of the targets as they are learned."""
+        if self._metric == "mae":
+            return scale.std.mT.squeeze(-1) * node_metrics.mean_over(self._weights, errors.abs())
+        if self._metric == "rmse":
+            mean = node_metrics.mean_over(self._weights, errors.square())
+            return scale.std.mT.squeeze(-1) * mean.sqrt()
+        left = (self._weights * errors.square()).sum(dim=-1)
+        return (1 - left / self._spread).where(self._spread > 0, torch.nan)
+
+
+def evaluation_of(
+    objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
+) -> Callable[[Tensor], Tensor]:
+    """Losses and figures of all runs; accuracy of classes in the fewest kernels."""
+    if objective.loss == "ce" and metric == "accuracy":
+        return Evaluation(objective.y, val, test, dtype)
+    return NodeEvaluation(objective, metric, val, test, dtype)

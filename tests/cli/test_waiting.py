@@ -1,0 +1,55 @@
+"""What is under way is said at once, and again until there is progress to see."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from specformer.cli import waiting
+from specformer.cli.waiting import first_words, own_progress, waited_for
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_EVERY", 0.01)
+
+
+def heard(capfd: pytest.CaptureFixture[str], lines: int) -> list[str]:
+    """Wait until so many lines were written, however long that takes."""
+    found: list[str] = []
+    while len(found) < lines:
+        time.sleep(0.01)
+        found += capfd.readouterr().err.splitlines()
+    return found
+
+
+def test_words_are_said_again_until_the_command_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    with waited_for():
+        first_words("Reading mine.", silent=False)
+        first, second, *_ = heard(capfd, 2)
+    assert first == "Reading mine."
+    assert second[8:] == " Reading mine · 0 s"
+    capfd.readouterr()
+    time.sleep(0.05)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_stage_tells_its_own_progress(capfd: pytest.CaptureFixture[str]) -> None:
+    with waited_for():
+        first_words("Reading mine.", silent=False)
+        with own_progress():
+            time.sleep(0.03)  # a line that was on its way
+            capfd.readouterr()
+            time.sleep(0.05)
+            assert capfd.readouterr().err == ""
+        assert heard(capfd, 1)[0][8:].startswith(" Going on · ")
+
+
+def test_silence_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    with waited_for():
+        first_words("Reading mine.", silent=True)
+        time.sleep(0.05)
+    with own_progress():  # outside of a command too
+        pass
+    assert capfd.readouterr().err == ""

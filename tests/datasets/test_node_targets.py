@@ -1,0 +1,84 @@
+"""Labels as they are learned: what they say themselves, and what can be asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specformer.datasets import csbm
+from specformer.datasets.node_targets import with_targets
+from specformer.errors import GraphError
+from specformer.graphs import Graph
+from specformer.tasks.nodes.recipe import NodeRecipe
+
+NODES = 60
+BASE = csbm(0.5, num_nodes=NODES)
+HALF = (np.arange(NODES * 2) % 3 == 0).reshape(NODES, 2).astype(int)
+
+
+def labelled(y: object, names: tuple[str, ...] | None = None) -> Graph:
+    return replace(BASE, y=np.asarray(y), class_names=names)
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "loss", "metric"),
+    [
+        (np.arange(NODES) % 3, "classification", "ce", "accuracy"),
+        (np.arange(NODES) % 3 * 1.0, "classification", "ce", "accuracy"),
+        (np.linspace(0, 1, NODES), "regression", "mse", "rmse"),
+        (np.arange(NODES), "regression", "mse", "rmse"),
+        (np.arange(NODES) % 5 + 1.0, "regression", "mse", "rmse"),
+        (HALF, "classification", "bce", "rocauc"),
+        (HALF * 1.0, "classification", "bce", "rocauc"),
+        (HALF * 2.5, "regression", "mse", "rmse"),
+    ],
+)
+def test_labels_say_what_they_are(y, task, loss, metric):
+    recipe = NodeRecipe().settled(with_targets(labelled(y)))
+    assert (recipe.task, recipe.loss, recipe.metric) == (task, loss, metric)
+
+
+def test_what_is_asked_for_is_done():
+    numbers = with_targets(labelled(np.arange(NODES) % 3), "regression")
+    assert numbers.num_targets == 1
+    assert numbers.num_classes == 0
+    assert NodeRecipe(task="regression", metric="mae").settled(numbers).loss == "l1"
+    both = with_targets(labelled(HALF), "regression")
+    assert NodeRecipe(task="regression").settled(both).loss == "mse"
+    named = labelled(np.arange(NODES) % 2, ("10", "12.5"))
+    found = with_targets(named, "regression")
+    assert found.y is not None
+    assert found.y[:2, 0].tolist() == [10.0, 12.5]
+    rated = labelled(np.arange(NODES) % 5 + 1.0)
+    assert with_targets(rated, "classification").num_classes == 6
+
+
+def test_unknown_ones_stay_unknown():
+    y = np.arange(NODES) % 2
+    y[:5] = -1
+    found = with_targets(labelled(y), "regression")
+    assert np.isnan(found.y[:5]).all()
+    assert found.is_labelled.sum() == NODES - 5
+    floats = np.where(y < 0, np.nan, y)
+    assert with_targets(labelled(floats)).y.tolist() == y.tolist()
+    several = HALF.copy()
+    several[0] = -1
+    assert np.isnan(with_targets(labelled(several)).y[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "message"),
+    [
+        (np.full(NODES, -1), None, "no labels to learn"),
+        (np.full(NODES, np.nan), None, "no labels to learn"),
+        (np.zeros(NODES, int), None, "every label is 0; two classes are needed"),
+        (np.full(NODES, 2.5), None, "every known target is the same"),
+        (np.linspace(0, 1, NODES), "classification", "a label is 0.0169492; use --task regression"),
+        (HALF * 2.5, "classification", "several labels of a node are 0 or 1"),
+    ],
+)
+def test_what_cannot_be_learned_is_named(y, task, message):
+    with pytest.raises(GraphError, match=message):
+        with_targets(labelled(y), task)

@@ -1,0 +1,205 @@
+"""Nodes in scikit-learn's words: the same models as the command line's, and the same manners."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import estimator_checks
+from tests.cli.command_line import only_json
+from torch_geometric.data import Data
+
+import specformer as sf
+from specformer.datasets import csbm, make_splits
+from specformer.errors import ConfigError, GraphError, RunError
+from specformer.graphs import Graph, write_npz
+
+NODES = 120
+GRAPH = csbm(0.7, num_nodes=NODES, num_features=6, degree=6.0, signal=12.0, seed=1)
+QUICK = {"epochs": 30, "learning_rate": 0.02, "device": "cpu"}
+#: One form of Specformer, where the recipe tries several.
+OURS = {**QUICK, "settings": {"form": "paper"}}
+#: The checks of scikit-learn that hand no table of numbers to ``fit``.
+CHECKS = (
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+)
+ESTIMATORS = (sf.NodeClassifier, sf.NodeRegressor, sf.GraphClassifier, sf.GraphRegressor)
+
+
+def pyg() -> Data:
+    ends = torch.as_tensor(np.stack(GRAPH.adjacency.nonzero()).astype(np.int64))
+    return Data(x=torch.as_tensor(GRAPH.x), edge_index=ends, y=torch.as_tensor(GRAPH.y))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("name", CHECKS)
+def test_scikit_learns_own_checks(kind, name):
+    getattr(estimator_checks, name)(kind.__name__, kind())
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_what_is_not_fitted_says_so(kind):
+    with pytest.raises(NotFittedError):
+        kind().predict([])
+    assert "<style>" in kind()._repr_html_()
+
+
+@pytest.mark.parametrize("model", ["specformer", "gcn"])
+def test_equals_the_command_line_to_the_bit(call, model):
+    write_npz("graph.npz", GRAPH)
+    only_json(
+        call(
+            "train", "graph.npz", "--model", model, "--runs", "2", "--seed", "5", "--out", "run",
+            "--set", "schedule.epochs=30", "--set", "schedule.learning_rate=0.02", "--json",
+            "--device", "cpu", *(("--set", "form=paper") if model == "specformer" else ()),
+        )
+    )  # fmt: skip
+    own = sf.NodeClassifier(
+        model, runs=2, random_state=5, **(OURS if model == "specformer" else QUICK)
+    )
+    own.fit(pyg())
+    theirs = sf.load("run")
+    for one, other in zip(own.models_, theirs.models_, strict=True):
+        for name, tensor in one.state_dict().items():
+            assert torch.equal(tensor, other.state_dict()[name])
+    assert np.array_equal(own.predict_proba(pyg()), theirs.predict_proba(pyg()))
+    assert theirs.classes_.tolist() == [0, 1]
+
+
+def test_every_form_of_a_graph_is_the_same_graph():
+    usual = sf.NodeClassifier(**OURS).fit(GRAPH)
+    chances = usual.predict_proba(GRAPH)
+    network = nx.from_scipy_sparse_array(GRAPH.adjacency)
+    for node, (row, label) in enumerate(zip(GRAPH.x, GRAPH.y, strict=True)):
+        names = {f"f{column}": float(value) for column, value in enumerate(row)}
+        network.nodes[node].update(names | {"label": "cat" if label else "ant"})
+    for edge in network.edges:
+        del network.edges[edge]["weight"]
+    dense = GRAPH.adjacency.toarray()
+    ends = np.stack(GRAPH.adjacency.nonzero())
+    words = np.array(["ant", "cat"])[GRAPH.y]
+    for data, y in (
+        (pyg(), None),
+        (network, None),
+        ((GRAPH.x, GRAPH.adjacency), words),
+        ((GRAPH.x, dense), words),
+        ((GRAPH.x, ends), words.tolist()),
+        ((csr_array(GRAPH.x), ends), words),
+    ):
+        own = sf.NodeClassifier(**OURS).fit(data, y)
+        assert own.predict_proba(data) == pytest.approx(chances, abs=2e-3)
+        assert set(own.predict(data)) <= set(own.classes_.tolist())
+        assert own.n_features_in_ == 6
+
+
+def test_classes_labels_and_unknown_ones():
+    y = np.array(["ant", "cat"], dtype=object)[GRAPH.y]
+    y[:10] = None
+    longer = {**OURS, "epochs": 100}
+    own = sf.NodeClassifier(**longer).fit((GRAPH.x, GRAPH.adjacency), y)
+    assert own.classes_.tolist() == ["ant", "cat"]
+    assert own.score(GRAPH, np.array(["ant", "cat"])[GRAPH.y]) > 0.8
+    several = np.stack([GRAPH.y, 1 - GRAPH.y], axis=1)
+    labels = sf.NodeClassifier(**longer).fit(GRAPH, several)
+    assert labels.predict(GRAPH).shape == (NODES, 2)
+    assert labels.score(GRAPH, several) > 0.8
+
+
+def test_a_mask_decides_what_is_learned_from():
+    mask = np.arange(NODES) < 80
+    own = sf.NodeClassifier(**OURS).fit(GRAPH, mask=mask)
+    assert own.score(GRAPH) == accuracy_score(GRAPH.y[80:], own.predict(GRAPH)[80:])
+    hidden = GRAPH.y.copy()
+    hidden[80:] = 1 - hidden[80:]  # what is not learned from does not matter
+    other = sf.NodeClassifier(**OURS).fit(GRAPH, hidden, mask=np.flatnonzero(mask))
+    assert np.array_equal(own.predict_proba(GRAPH), other.predict_proba(GRAPH))
+    everything = sf.NodeClassifier(**OURS).fit(GRAPH, mask=np.ones(NODES, bool))
+    assert everything.score(GRAPH) > 0.8
+
+
+def test_masks_of_the_data_are_taken():
+    (split,) = make_splits(GRAPH, "random-60-20-20", 1, seed=3)
+    data = pyg()
+    data.train_mask, data.val_mask, data.test_mask = (
+        torch.as_tensor(part) for part in (split.train, split.val, split.test)
+    )
+    own = sf.NodeClassifier(**OURS).fit(data)
+    assert own.result_["nodes"][0]["splits"] == [split.fingerprint]
+    assert own.score(data) == pytest.approx(own.result_["test"]["mean"], abs=1e-6)
+
+
+def test_numbers():
+    y = 2.0 + 30.0 * GRAPH.x[:, 0]
+    own = sf.NodeRegressor("mlp", epochs=150, device="cpu", metric="mae").fit(GRAPH, y)
+    assert own.result_["metric"] == "mae"
+    left = ~own._learned_from
+    assert own.score(GRAPH, y) == pytest.approx(r2_score(y[left], own.predict(GRAPH)[left]))
+    assert own.score(GRAPH, y) > 0.3
+    both = sf.NodeRegressor(**OURS).fit(GRAPH, np.stack([y, -y], axis=1))
+    assert both.predict(GRAPH).shape == (NODES, 2)
+
+
+def test_saved_loaded_copied_and_reported(tmp_path):
+    own = sf.NodeClassifier(**{**QUICK, "settings": {"form": "paper", "model.num_heads": 2}}).fit(
+        GRAPH
+    )
+    page = own.report(tmp_path / "run")
+    assert "Classifying nodes" in page.read_text()
+    for other in (sf.load(tmp_path / "run"), copy.deepcopy(own)):
+        assert np.array_equal(other.predict_proba(GRAPH), own.predict_proba(GRAPH))
+        assert other.n_features_in_ == 6
+    fresh = clone(own)
+    assert fresh.get_params() == own.get_params()
+    with pytest.raises(NotFittedError):
+        fresh.predict(GRAPH)
+    with pytest.raises(RunError, match="finished run"):
+        own.save(tmp_path / "run")
+    with pytest.raises(RunError, match="was loaded; copy the folder"):
+        sf.load(tmp_path / "run").save(tmp_path / "other")
+
+
+def test_without_features_those_of_the_structure_are_used():
+    bare = Graph(GRAPH.adjacency, y=GRAPH.y)
+    own = sf.NodeClassifier(**OURS).fit(bare)
+    assert own.n_features_in_ == 0
+    assert own.predict(Graph(GRAPH.adjacency)).shape == (NODES,)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: sf.NodeClassifier("gnc").fit(GRAPH), "unknown model 'gnc'"),
+        (lambda: sf.NodeClassifier(settings={"no": 1}).fit(GRAPH), "unknown key 'no'"),
+        (lambda: sf.NodeClassifier().fit(replace(GRAPH, y=None)), "no labels to learn"),
+        (lambda: sf.NodeClassifier().fit((GRAPH.x[:5], GRAPH.adjacency)), "5 rows of features"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, mask=[True]), r"mask must have shape \[120\]"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, mask=[200]), "numbers of nodes below 120"),
+        (lambda: sf.NodeRegressor().fit(GRAPH, ["a"] * NODES), "y must hold numbers"),
+        (lambda: sf.NodeRegressor().fit(GRAPH, [1.0, 2.0]), "y must have 120 rows"),
+    ],
+)
+def test_what_cannot_be_is_said(act, message):
+    with pytest.raises((ConfigError, GraphError), match=message):
+        act()
+
+
+def test_other_features_are_refused():
+    own = sf.NodeClassifier("mlp", epochs=2, device="cpu").fit(GRAPH)
+    with pytest.raises(RunError, match="3 features where the model was trained on 6"):
+        own.predict((GRAPH.x[:, :3], GRAPH.adjacency))

@@ -1,0 +1,315 @@
+"""Files in the styles real people have, with what each of them means."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from specformer.graphs import Columns
+
+#: A file's text, its bytes, or what writes it.
+Content = str | bytes | Callable[[Path], None]
+CHAIN = {("ann", "bob"): 1.0, ("bob", "cy"): 1.0}
+PEOPLE = ("ann", "bob", "cy")
+EDGES = "source,target\nann,bob\nbob,cy\n"
+NODES = "id,age,label\nann,30,dog\nbob,41,cat\ncy,29,\n"
+
+
+@dataclass(frozen=True)
+class Meant:
+    """A graph as people think of it: by names. None of ``features`` is a missing value."""
+
+    ids: Sequence[str] = PEOPLE
+    edges: Mapping[tuple[str, str], float] = field(default_factory=lambda: CHAIN)
+    features: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    labels: Sequence[str | None] | None = None
+    parts: Sequence[str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """Molecules as people think of them; those that cannot be read are left out."""
+
+    smiles: Sequence[str]
+    targets: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    ids: Sequence[str] | None = None
+    parts: Sequence[str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Strange:
+    """Files by name, what is said of their columns, and what they mean, or why they are refused."""
+
+    name: str
+    files: Mapping[str, Content]
+    meant: Meant | Molecules | str
+    said: Columns = field(default_factory=Columns)
+    #: The file to read; None for the folder.
+    read: str | None = None
+
+    def write(self, folder: Path) -> Path:
+        for name, content in self.files.items():
+            if callable(content):
+                content(folder / name)
+            else:
+                data = content.encode() if isinstance(content, str) else content
+                (folder / name).write_bytes(data)
+        return folder if self.read is None else folder / self.read
+
+
+def edges(name: str, content: Content, meant: Meant | str, **said: Any) -> Strange:
+    """Edges in a folder."""
+    return Strange(f"edges: {name}", {"edges.csv": content}, meant, Columns(**said))
+
+
+def nodes(name: str, content: Content, meant: Meant | str, **said: Any) -> Strange:
+    """Nodes in a folder, beside plain edges."""
+    files = {"edges.csv": EDGES, "nodes.csv": content}
+    return Strange(f"nodes: {name}", files, meant, Columns(**said))
+
+
+def alone(file: str, content: Content, meant: Meant | Molecules | str, **said: Any) -> Strange:
+    """One file."""
+    shown = content[:24] if isinstance(content, str) else ""
+    return Strange(f"{file}: {shown!r} {said or ''}", {file: content}, meant, Columns(**said), file)
+
+
+NUMBERED = Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 1.0})
+AGES = {"age": [30, 41, 29]}
+PETS = ("dog", "cat", None)
+LABELLED = Meant(features=AGES, labels=PETS)
+
+EDGE_FILES = [
+    edges("plain", EDGES, Meant()),
+    edges("CRLF", EDGES.replace("\n", "\r\n"), Meant()),
+    edges("old Mac line ends", EDGES.replace("\n", "\r"), Meant()),
+    edges("a mark at the start", b"\xef\xbb\xbf" + EDGES.encode(), Meant()),
+    edges("UTF-16", EDGES.replace(",", "\t").encode("utf-16"), Meant()),
+    edges("no line end at the end", EDGES.rstrip(), Meant()),
+    edges("blank lines", "\n\nsource,target\n\nann,bob\n   \nbob,cy\n\n\n", Meant()),
+    edges("quotes", '"source","target"\n"ann","bob"\n"bob","cy"\n', Meant()),
+    edges("semicolons", EDGES.replace(",", ";"), Meant()),
+    edges("tabs", EDGES.replace(",", "\t"), Meant()),
+    edges("bars", EDGES.replace(",", "|"), Meant()),
+    edges("spaces", EDGES.replace(",", "  "), Meant()),
+    edges("a line for Excel", "sep=;\nsource;target\nann;bob\nbob;cy\n", Meant()),
+    edges("comments on top", "# my graph, of 2024\n# by me\n" + EDGES, Meant()),
+    edges("the header as a comment", "# source,target\nann,bob\nbob,cy\n", Meant()),
+    edges("SNAP", "# Directed graph\n# FromNodeId\tToNodeId\n1\t2\n2\t3\n", NUMBERED),
+    edges("separators at the ends of rows", "source,target,\nann,bob,\nbob,cy,\n", Meant()),
+    edges("more of them than in the header", "source,target\nann,bob,\nbob,cy,,\n", Meant()),
+    edges("spaces in the header", " Source , Target \nann,bob\nbob,cy\n", Meant()),
+    edges("from, to", "From,To\nann,bob\nbob,cy\n", Meant()),
+    edges("other names", "Source ID,Target ID\nann,bob\nbob,cy\n", Meant()),
+    edges("node1, node2", "node_1,node_2\nann,bob\nbob,cy\n", Meant()),
+    edges(
+        "Gephi",
+        "Source,Target,Type,Id,Label,timeset,Weight\nann,bob,Undirected,0,,,1.0\n"
+        "bob,cy,Undirected,1,,,2.5\n",
+        Meant(edges={("ann", "bob"): 1.0, ("bob", "cy"): 2.5}),
+    ),
+    edges("Neo4j", ":START_ID,:END_ID,:TYPE\nann,bob,KNOWS\nbob,cy,KNOWS\n", Meant()),
+    edges(
+        "Neo4j with spaces of ids",
+        ":START_ID(Person),:END_ID(Person)\nann,bob\nbob,cy\n",
+        Meant(),
+    ),
+    edges(
+        "Cytoscape",
+        "SUID,interaction,name,shared name\n88,pp,ann (pp) bob,ann (pp) bob\n",
+        "edges.csv: needs the columns 'source' and 'target', but has 'SUID', 'interaction', "
+        "'name', 'shared name'; say which they are with --source and --target",
+    ),
+    edges("numbers without a header", "1,2\n2,3\n", NUMBERED),
+    edges(
+        "numbers and weights without a header",
+        "1;2;0,5\n2;3;2\n",
+        "edges.csv: column '3', row 1: '0,5' is not a weight; say which are the ends of an edge, "
+        "such as --source 1 --target 2 --weight 3",
+    ),
+    edges(
+        "words without a header",
+        "ann,bob\nbob,cy\n",
+        "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; say which they "
+        "are with --source and --target",
+    ),
+    edges("words without a header, as said", "ann,bob\nbob,cy\n", Meant(), source="1", target="2"),
+    edges("columns as said", "a,b\nann,bob\nbob,cy\n", Meant(), source="a", target="b"),
+    edges(
+        "two pairs of ends",
+        "source,target,from,to\nann,bob,x,y\n",
+        "edges.csv: the ends of an edge may be 'source' and 'target' or 'from' and 'to'; say which "
+        "with --source and --target",
+    ),
+    edges(
+        "one end said",
+        EDGES,
+        "edges.csv: --source and --target go together; name both columns",
+        source="source",
+    ),
+    edges("loops and twice the same", EDGES + "bob,ann\nann,bob\ncy,cy\n", Meant(
+        edges={**CHAIN, ("cy", "cy"): 1.0})),
+    edges("weights twice", "source,target,weight\nann,bob,1\nann,bob,2\nbob,ann,2\nbob,cy,1\n",
+          Meant(edges={("ann", "bob"): 3.0, ("bob", "cy"): 1.0})),
+    edges("decimal commas", "source;target;weight\nann;bob;0,5\nbob;cy;2\n",
+          Meant(edges={("ann", "bob"): 0.5, ("bob", "cy"): 2.0})),
+    edges("weights by another name", "source,target,score\nann,bob,3\nbob,cy,2\n",
+          Meant(edges={("ann", "bob"): 3.0, ("bob", "cy"): 2.0}), weight="score"),
+    edges("weights that are none", "source,target,weight\nann,bob,3\nbob,cy,2\n", Meant(),
+          weight="none"),
+    edges("numbers that are no weights", "source,target,year\nann,bob,1999\nbob,cy,2001\n",
+          Meant()),
+    edges("leading zeros", "source,target\n007,08\n08,9\n",
+          Meant(("007", "08", "9"), {("007", "08"): 1.0, ("08", "9"): 1.0})),
+    edges("Latin-1", "source,target\nZoë,Bär\n".encode("latin-1"),
+          Meant(("Bär", "Zoë"), {("Bär", "Zoë"): 1.0})),
+    edges("a short row", "source,target\nann\n",
+          "edges.csv: row 2 has 1 cell where the header has 2"),
+    edges("an empty end", "source,target\nann,\n",
+          "edges.csv: column 'target', row 2: the id is empty"),
+    edges("a negative weight", "source,target,weight\nann,bob,-1\n",
+          "edges.csv: column 'weight', row 2: the weight -1.0 is negative"),
+    edges("a spreadsheet", b"PK\x03\x04\x14\x00", "edges.csv: is no text; export it as CSV"),
+    Strange("compressed", {"edges.csv.gz": gzip.compress(EDGES.encode(), mtime=0)}, Meant()),
+    Strange("links.tsv", {"links.tsv": EDGES.replace(",", "\t")}, Meant()),
+    Strange(
+        "Gephi's names of files",
+        {"karate [Edges].csv": EDGES, "karate [Nodes].csv": NODES},
+        LABELLED,
+    ),
+    Strange(
+        "two lists of edges",
+        {"old_edges.csv": EDGES, "new_edges.csv": EDGES},
+        ".: holds both new_edges.csv and old_edges.csv; remove one of them",
+    ),
+    Strange("no edges", {"knowledge.csv": EDGES}, "edges.csv: there is no such file"),
+]  # fmt: skip
+
+NODE_FILES = [
+    nodes("plain", NODES, LABELLED),
+    nodes("in another order", "id,age,label\ncy,29,\nann,30,dog\nbob,41,cat\n",
+          Meant(("cy", "ann", "bob"), CHAIN, {"age": [29, 30, 41]}, (None, "dog", "cat"))),
+    nodes("a node without edges", NODES + "di,5,cat\n",
+          Meant((*PEOPLE, "di"), CHAIN, {"age": [30, 41, 29, 5]}, (*PETS, "cat"))),
+    nodes("the index of pandas", ",node_id,age,class\n0,ann,30,dog\n1,bob,41,cat\n2,cy,29,\n",
+          LABELLED),
+    nodes("that index read again",
+          "Unnamed: 0,id,age,label\n0,ann,30,dog\n1,bob,41,cat\n2,cy,29,NA\n", LABELLED),
+    nodes("the first column", "name,age,y\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
+    nodes("Gephi", "Id,Label,timeset,age\nann,Ann A.,,30\nbob,Bob B.,,41\ncy,Cy C.,,29\n",
+          Meant(features={"timeset": [None] * 3, "age": [30, 41, 29]})),
+    nodes("Neo4j", "name:ID,age,:LABEL\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
+    nodes("labels of numbers", "id,label\nann,10\nbob,9\ncy,\n", Meant(labels=("10", "9", None))),
+    nodes("labels of truth", "id,label\nann,True\nbob,False\ncy,nan\n",
+          Meant(labels=("True", "False", None))),
+    nodes("labels of fractions", "id,label\nann,1.0\nbob,2.0\ncy,NaN\n",
+          Meant(labels=("1.0", "2.0", None))),
+    nodes("labels that a spreadsheet lost", "id,label\nann,dog\nbob,#N/A\ncy,cat\n",
+          Meant(labels=("dog", None, "cat"))),
+    nodes("labels that differ in case", "id,label\nann,Dog\nbob,dog\ncy,cat\n",
+          "nodes.csv: column 'label': the classes 'Dog' and 'dog' differ only in case; write one "
+          "of them"),
+    nodes("commas in the header", "id\tsize, cm\nann\t3\nbob\t4\ncy\t5\n",
+          Meant(features={"size, cm": [3, 4, 5]})),
+    nodes("labels with none", "id,label\nann,dog\nbob,none\ncy,cat\n",
+          "nodes.csv: column 'label', row 3: 'none' may be a class or a missing one; write another "
+          "word, or leave it empty"),
+    nodes("two labels", "id,class,y\nann,a,b\nbob,a,b\ncy,a,b\n",
+          "nodes.csv: 'class', 'y' may be the label; say which with --label"),
+    nodes("one of two labels", "id,class,y\nann,a,7\nbob,a,8\ncy,b,9\n",
+          Meant(features={"y": [7, 8, 9]}, labels=("a", "a", "b")), label="class"),
+    nodes("features as said", "id,age,zip,label\nann,30,1,dog\nbob,41,2,cat\ncy,29,3,\n",
+          LABELLED, features=("age",)),
+    nodes("ids as said", "id,key,label\n1,ann,dog\n2,bob,cat\n3,cy,\n",
+          Meant(features={"id": [1, 2, 3]}, labels=PETS), id="key"),
+    nodes("what is not there", NODES,
+          "nodes.csv: there is no column 'pet', only 'id', 'age', 'label'", label="pet"),
+    nodes("words, truth, dates and gaps",
+          "id,city,paid,born\nann,Wels,yes,1970-01-03\nbob,Graz,no,\ncy,?,,1970-01-01\n",
+          Meant(features={"city": ["Wels", "Graz", None], "paid": [1, 0, None],
+                          "born": [2, None, 0]})),
+    nodes("underscores are no numbers", "id,room\nann,1_2\nbob,3_4\ncy,1_2\n",
+          Meant(features={"room": ["1_2", "3_4", "1_2"]})),
+    nodes("thousands", 'id,pay\nann,"1,200"\nbob,"3,400"\ncy,"1,200"\n',
+          "nodes.csv: column 'pay', row 2: '1,200' has a sign between thousands; write numbers "
+          "without it"),
+    nodes("decimal commas", "id;size\nann;1,5\nbob;2\ncy;0,25\n",
+          Meant(features={"size": [1.5, 2, 0.25]})),
+    nodes("columns called 0 and 1", "id,0,1\nann,1,2\nbob,3,4\ncy,5,6\n",
+          Meant(features={"0": [1, 3, 5], "1": [2, 4, 6]})),
+    nodes("a split", "id,split\nann,Train\nbob,val\ncy,TEST\n",
+          Meant(parts=("train", "val", "test"))),
+    nodes("a split by another name", "id,subset\nann,train\nbob,dev\ncy,testing\n",
+          Meant(parts=("train", "val", "test"))),
+    nodes("a split as said", "id,half,label\nann,train,dog\nbob,valid,cat\ncy,test,\n",
+          Meant(labels=PETS, parts=("train", "val", "test")), split="half"),
+    nodes("a set that is none", "id,set\nann,7\nbob,8\ncy,9\n", Meant(features={"set": [7, 8, 9]})),
+    nodes("no header", "ann,30,dog\nbob,41,cat\ncy,29,\n",
+          "nodes.csv: the first row must name the columns, and '30' looks like a value"),
+    nodes("no header, numbers", "1,0,0,cat\n2,1,0,dog\n",
+          "nodes.csv: column '0' appears more than once"),
+    nodes("twice the same id", "id\nann\nbob\nann\n",
+          "nodes.csv: column 'id', row 4: the id 'ann' is also in row 2"),
+    nodes("twice the same column", "id,age,age\nann,1,2\n",
+          "nodes.csv: column 'age' appears more than once"),
+    nodes("a node that is missing", "id\nann\nbob\n",
+          "edges.csv: column 'target', row 3: there is no node 'cy' in nodes.csv"),
+    Strange("leading zeros lost", {"edges.csv": "source,target\n7,8\n",
+                                   "nodes.csv": "id\n007\n008\n"},
+            "edges.csv: column 'source', row 2: there is no node '7' in nodes.csv; write it as "
+            "'007', as there"),
+    Strange("ids as fractions", {"edges.csv": "source,target\n1.0,2.0\n",
+                                 "nodes.csv": "id\n1\n2\n"},
+            "edges.csv: column 'source', row 2: there is no node '1.0' in nodes.csv; write it as "
+            "'1', as there"),
+    nodes("mixed words and numbers", "id,age\nann,30\nbob,old\ncy,29\n",
+          "nodes.csv: column 'age', row 3: 'old' is not a number, as others of its column are; "
+          "correct it, or leave the cell empty"),
+]  # fmt: skip
+SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
+WEIGHTED = Meant(("1", "2", "3"), {("1", "2"): 0.5, ("2", "3"): 2.0})
+
+TEXT_FILES = [
+    alone("a.edges", "1 2\n2 3\n", NUMBERED),
+    alone("a.txt", "1\t2\n2\t3\n", NUMBERED),
+    alone("b.txt", "1, 2\n2, 3\n", NUMBERED),
+    alone("a.edgelist", "1 2 {}\n2 3 {}\n", NUMBERED),
+    alone("b.edgelist", "1 2 {'weight': 0.5}\n2 3 {'weight': 2}\n", WEIGHTED),
+    alone("b.edges", "% sym weighted\n% 2 3 3\n1 2 0.5\n2 3 2\n", WEIGHTED),
+    alone("c.txt", "# Nodes: 3\n\n  1   2\n2 3  \n", NUMBERED),
+    alone("d.txt", "ann bob\nbob cy\n", Meant()),
+    alone("e.txt", "source target\nann bob\nbob cy\n", Meant()),
+    alone("f.txt", '"ann" "bob"\n"bob" "cy"\n', Meant()),
+    alone("g.txt.gz", gzip.compress(b"1 2\n2 3\n", mtime=0), NUMBERED),
+    alone("h.txt", "here there\n1 2\n2 3\n",
+          "h.txt: needs the columns 'source' and 'target', but has 'here', 'there'; say which they "
+          "are with --source and --target"),
+    alone("h.txt", "here there\n1 2\n2 3\n", NUMBERED, source="here", target="there"),
+    alone("counts.txt", "3 2\n1 2\n2 3\n",
+          "counts.txt: row 1, '3 2', looks like counts, as 2 edges follow; remove it, or put the "
+          "header 'source target' above it if it is an edge"),
+    alone("sif.txt", "ann pp bob\nbob pp cy\n", f"sif.txt: column '3', row 1: 'bob' is not a "
+          f"weight; {SAY}"),
+    alone("sif.txt", "ann pp bob\nbob pp cy\n", Meant(), source="1", target="3"),
+    alone("times.txt", "1 2 1082040961\n2 3 1082155839\n",
+          f"times.txt: column 3 holds times rather than weights; {SAY}"),
+    alone("times.txt", "1 2 1082040961\n2 3 1082155839\n", NUMBERED, source="1", target="2",
+          weight="none"),
+    alone("out.txt", "1 2 1 99\n2 3 1 99\n", f"out.txt: has 4 columns without names; {SAY}"),
+    alone("adjacent.txt", "1 2 3\n2 3\n", "adjacent.txt: row 2 has 2 cells where row 1 has 3"),
+    alone("empty.txt", "# nothing\n", "empty.txt: there are no edges in the file"),
+    alone("one.txt", "1\n2\n", "one.txt: row 1 has 1 cell; an edge has two ends"),
+    alone("signed.txt", "1 2 -1\n", "signed.txt: column '3', row 1: the weight -1.0 is negative"),
+    alone("k.csv", "0,3\n3,1\n", Meant(("0", "1", "3"), {("0", "3"): 1.0, ("1", "3"): 1.0})),
+    alone("k.csv", "0,1\n5,7\n", "k.csv: the first row, '0 1', may be an edge or the columns' "
+          "names; put the header source,target above it, or in its place"),
+    alone("k.csv", "0,1\n5,7\n", Meant(("5", "7"), {("5", "7"): 1.0}), source="0", target="1"),
+    alone("k.csv", "0,1\n5,7\n", Meant(("0", "1", "5", "7"), {("0", "1"): 1.0, ("5", "7"): 1.0}),
+          source="1", target="2"),
+    alone("k.graph", "1 2\n", "k.graph: cannot read a graph from a '.graph' file; pass a folder "
+          "with edges.csv, a table of edges, or one of .graphml, .gml, .gexf, .edges, .edgelist, "
+          ".el, .txt, .npz, .pt, .mtx"),
+]  # fmt: skip

@@ -1,0 +1,205 @@
+"""Files that other programs write, made with the libraries that know them, and molecules."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+import torch
+from tests.graphs.formats.strange_files import (
+    AGES,
+    CHAIN,
+    EDGES,
+    LABELLED,
+    NODES,
+    PETS,
+    Meant,
+    Molecules,
+    Strange,
+    alone,
+)
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+
+
+def people(label: str = "pet", **more: Any) -> nx.Graph:
+    graph = nx.Graph(**more)
+    for name, age, pet in (("ann", 30, "dog"), ("bob", 41, "cat"), ("cy", 29, "")):
+        graph.add_node(name, age=age, **({label: pet} if pet else {}))
+    graph.add_edges_from(CHAIN)
+    return graph
+
+
+def weighted() -> nx.Graph:
+    graph = people()
+    graph.add_edge("ann", "bob", weight=2.5)
+    return graph
+
+
+MATRIX = sp.csr_array(np.array([[0, 1, 0], [1, 0, 2.5], [0, 2.5, 0]]))
+FIRST = ("0", "1", "2")
+
+
+def data() -> Data:
+    ends = torch.tensor([[0, 1], [1, 2]])
+    return Data(x=torch.tensor([[30.0], [41], [29]]), edge_index=ends, y=torch.tensor([0, 1, -1]))
+
+
+def saving(content: Any) -> Callable[[Path], None]:
+    return lambda path: torch.save(content, path)  # noqa: TID251 - as users have them
+
+
+def in_memory(count: int) -> Any:
+    joined, slices = InMemoryDataset.collate([data()] * count)
+    return joined.to_dict(), slices, Data
+
+
+def parquet(**columns: Any) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table(columns), path)
+
+    return write
+
+
+GML = """Creator "Mark Newman"
+graph [ directed 0
+  node [ id 1 label "Ann" value "dog" ] node [ id 2 label "Bob" value "cat" ]
+  node [ id 3 label "Cy" value "cat" ]
+  edge [ source 1 target 2 ] edge [ source 2 target 3 ] edge [ source 2 target 1 ]
+]
+"""
+NEWMAN = Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 1.0}, {}, ("dog", "cat", "cat"))
+PLAIN = Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 2.5})
+OBJECTS = (
+    "{}: holds Python objects other than tensors and PyG's Data, which are not loaded, as they may "
+    "run code; pass a Data, a list of them, or the data.pt of a data set in memory"
+)
+
+FORMATS = [
+    alone("a.graphml", lambda path: nx.write_graphml(people(), path), LABELLED, label="pet"),
+    alone("b.graphml", lambda path: nx.write_graphml(people("label"), path), LABELLED),
+    alone("b.graphml.gz", lambda path: nx.write_graphml(people("label"), path), LABELLED),
+    alone("c.graphml", lambda path: nx.write_graphml(weighted(), path),
+          Meant(edges={("ann", "bob"): 2.5, ("bob", "cy"): 1.0}, features=AGES, labels=PETS),
+          label="pet"),
+    alone("d.graphml", lambda path: nx.write_graphml(people(), path),
+          Meant(features={"pet": list(PETS)}, labels=("30", "41", "29")), label="age"),
+    alone("e.graphml", "<graphml><graph>", "e.graphml: cannot be read as GraphML: no element "
+          "found: line 1, column 16"),
+    alone("f.graphml", lambda path: nx.write_graphml(people(), path),
+          "f.graphml: says itself what its nodes are; leave --id out", id="age"),
+    alone("a.gexf", lambda path: nx.write_gexf(people("class"), path), LABELLED),
+    alone("a.gml", lambda path: nx.write_gml(people(), path),
+          Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0}, AGES, PETS), label="pet"),
+    alone("b.gml", GML, NEWMAN, label="value"),
+    alone("c.gml", "graph [ node [ id 1 ]", "c.gml: cannot be read as GML: expected ']', found "
+          "EOF at (2, 1)"),
+    alone("a.mtx", lambda path: scipy.io.mmwrite(path, MATRIX),
+          Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 2.5})),
+    alone("b.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 2\n",
+          Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 1.0})),
+    alone("c.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 1\n",
+          "c.mtx: a matrix of 2 × 3 is not square, as adjacency matrices are"),
+    alone("d.mtx", "1 2\n", "d.mtx: cannot be read as MatrixMarket: Line 1: Not a Matrix Market "
+          "file. Missing banner"),
+    alone("a.npz", lambda path: sp.save_npz(path, MATRIX), PLAIN),
+    alone("b.npz", lambda path: sp.save_npz(path, sp.coo_array(MATRIX)), PLAIN),
+    alone("c.npz", lambda path: np.savez(path, adj=MATRIX.toarray()),
+          "c.npz: has no 'edge_index'; a file of one graph needs edge_index and num_nodes"),
+    alone("d.npz", lambda path: np.savez(path, edge_index=[[1, 2], [2, 3]], num_nodes=3),
+          "d.npz: edge_index[1, 1] is 3, outside 0..2"),
+    alone("a.pt", saving(data()), Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0},
+                                        {"0": [30, 41, 29]}, ("0", "1", None))),
+    alone("b.pt", saving(in_memory(1)), Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0},
+                                              {"0": [30, 41, 29]}, ("0", "1", None))),
+    alone("c.pt", saving(data().edge_index), Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0})),
+    alone("d.pt", saving(in_memory(4)), "d.pt: holds 4 graphs, where a single graph is needed"),
+    alone("e.pt", saving(HeteroData()), OBJECTS.format("e.pt")),
+    alone("f.pt", saving(np.zeros(3)), OBJECTS.format("f.pt")),
+    alone("g.pt", saving({"weight": torch.ones(3)}), "g.pt: holds no graph but dict; pass a Data, "
+          "a list of them, or the data.pt of a data set in memory"),
+    alone("h.pt", saving(data()), "h.pt: has no columns with names; leave --label out", label="y"),
+]  # fmt: skip
+
+PARQUET = [
+    Strange("Parquet", {
+        "edges.parquet": parquet(source=["ann", "bob"], target=["bob", "cy"]),
+        "nodes.parquet": parquet(id=["ann", "bob", "cy"], age=[30, 41, 29],
+                                 label=["dog", "cat", None]),
+    }, LABELLED),
+    alone("k.parquet", parquet(source=[1, 2], target=[2, 3], weight=[0.5, 2.0]),
+          Meant(("1", "2", "3"), {("1", "2"): 0.5, ("2", "3"): 2.0})),
+    Strange("Parquet of lists", {
+        "edges.csv": EDGES, "nodes.parquet": parquet(id=["ann"], vector=[[1.0, 2.0]]),
+    }, "nodes.parquet: column 'vector' holds several values in a cell; write one column for each"),
+    Strange("both forms", {"edges.csv": EDGES, "nodes.csv": NODES,
+                           "nodes.parquet": parquet(id=["ann"])},
+            ".: holds both nodes.csv and nodes.parquet; remove one of them"),
+    alone("m.parquet", parquet(smiles=["CCO", "N"], y=[1.5, None]),
+          Molecules(("CCO", "N"), {"y": [1.5, None]})),
+]  # fmt: skip
+
+SDF = """ethanol
+     RDKit
+
+  3  2  0  0  0  0  0  0  0  0999 V2000
+    0.0000    0.0000    0.0000 C   0  0
+    1.0000    0.0000    0.0000 C   0  0
+    2.0000    0.0000    0.0000 O   0  0
+  1  2  1  0
+  2  3  1  0
+M  END
+>  <logS>
+1.5
+
+$$$$
+"""
+TARGETS = {"logS": [1.5, 2.0]}
+TWO = Molecules(("CCO", "N"), TARGETS)
+
+MOLECULES = [
+    alone("a.csv", "smiles,logS\nCCO,1.5\nN,2\n", TWO),
+    alone("b.csv", "Canonical SMILES;logS\nCCO;1,5\nN;2\n", TWO),
+    alone("c.csv", "logS,canonical_smiles\n1.5,CCO\n2,N\n", TWO),
+    alone("d.csv", "mol,logS\nCCO,1.5\nN,2\n", TWO),
+    alone("e.csv", "Drug,logS\nCCO,1.5\nN,2\n", TWO, smiles="Drug"),
+    alone("e.csv", "Drug,logS\nCCO,1.5\nN,2\n", "e.csv: there is no column 'smiles', only 'Drug', "
+          "'logS'; say which one holds SMILES with --smiles-column"),
+    alone("f.csv", "CanonicalSMILES,IsomericSMILES,logS\nCCO,CCO,1.5\n",
+          "f.csv: 'CanonicalSMILES', 'IsomericSMILES' may hold the SMILES; say which with "
+          "--smiles-column"),
+    alone("g.csv", "CID,smiles,logS\n702,CCO,1.5\n222,N,2\n",
+          Molecules(("CCO", "N"), TARGETS, ("702", "222"))),
+    alone("o.csv", "index,smiles,logS\n0,CCO,1.5\n1,N,2\n",
+          Molecules(("CCO", "N"), TARGETS, ("0", "1"))),
+    alone("h.csv", "smiles,a,b\nCCO,1,x\nN,0,y\n", Molecules(("CCO", "N"), {"a": [1, 0]})),
+    alone("i.csv", "smiles,a,b\nCCO,1,3\nN,0,4\n", Molecules(("CCO", "N"), {"b": [3, 4]}),
+          targets=("b",)),
+    alone("j.csv", "smiles,y,Split\nCCO,1,train\nN,2,valid\nO,3,test\n",
+          Molecules(("CCO", "N", "O"), {"y": [1, 2, 3]}, parts=("train", "val", "test"))),
+    alone("k.csv.gz", gzip.compress(b"smiles,logS\nCCO,1.5\nN,2\n", mtime=0), TWO),
+    alone("l.csv", "smiles,y\nCCO,1 kg\nN,2\n", "l.csv: column 'y', row 2: '1 kg' is not a number; "
+          "leave it empty if it is missing, write classes as 0 and 1, or use --targets"),
+    alone("m.csv", "CCO,1.5\nN,2\n", "m.csv: there is no column 'smiles', only 'CCO', '1.5'; say "
+          "which one holds SMILES with --smiles-column"),
+    alone("n.csv", "a,b\n1,2\n", "n.csv: there is no column 'smiles', only 'a', 'b'; say which one "
+          "holds SMILES with --smiles-column"),
+    alone("a.smi", "CCO ethanol\nN ammonia water\n",
+          Molecules(("CCO", "N"), {}, ("ethanol", "ammonia water"))),
+    alone("b.smi", "CCO\nN\n", Molecules(("CCO", "N"))),
+    alone("c.smi", "CCO\te\t1.5\nN\ta\t2\n", Molecules(("CCO", "N"), {"3": [1.5, 2]}, ("e", "a"))),
+    alone("d.smi", "smiles\tlogS\nCCO\t1.5\nN\t2\n", TWO),
+    alone("e.smi", "CCO\nno molecule\nN\n", Molecules(("CCO", "N"), {}, ("", ""))),
+    alone("a.sdf", SDF, Molecules(("CCO",), {"logS": [1.5]}, ("ethanol",))),
+    alone("b.sdf.gz", gzip.compress(SDF.encode(), mtime=0),
+          Molecules(("CCO",), {"logS": [1.5]}, ("ethanol",))),
+    alone("c.sdf", "", "c.sdf: there are no molecules in the file"),
+]  # fmt: skip

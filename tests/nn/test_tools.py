@@ -1,0 +1,150 @@
+"""Both models in the hands of PyTorch's and PyG's tools."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
+
+import specformer as sf
+from specformer.datasets import pack
+
+RING = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]])
+PAIR = torch.tensor([[0, 1], [1, 0]])
+SPECTRUM = sf.decompose(RING)
+GRAPHS = [
+    sf.AddSpectrum()(Data(torch.arange(5.0).sin().view(5, 1), RING)),
+    sf.AddSpectrum()(Data(torch.ones(2, 1), PAIR)),
+]
+
+#: A model without dropout, and its arguments.
+Case = tuple[nn.Module, tuple[Any, ...]]
+
+
+def of_nodes() -> Case:
+    torch.manual_seed(0)
+    off = dict.fromkeys(("transformer_dropout", "feature_dropout", "propagation_dropout"), 0.0)
+    return sf.Specformer(3, 8, 2, num_heads=2, **off), (torch.randn(5, 3), SPECTRUM)
+
+
+def of_graphs() -> Case:
+    torch.manual_seed(0)
+    model = sf.GraphSpecformer([1], [1], 8, 2, 2, 2, in_channels=1, bases_norm="batch")
+    return model, (pack(Batch.from_data_list(GRAPHS)),)
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("case", [of_nodes, of_graphs])
+def test_compiled_as_one_graph_forward_and_backward(case: Callable[[], Case]) -> None:
+    model, arguments = case()
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    expected = model(*arguments)
+    expected.square().sum().backward()
+    wanted = gradients(model)
+    out = compiled(*arguments)
+    torch.testing.assert_close(out, expected)
+    out.square().sum().backward()
+    for one, other in zip(gradients(model), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [of_nodes, of_graphs])
+def test_copies_and_foreign_parameters(case: Callable[[], Case]) -> None:
+    model, arguments = case()
+    model.eval()
+    expected = model(*arguments)
+    assert torch.equal(copy.deepcopy(model)(*arguments), expected)
+    halves = {name: tensor / 2 for name, tensor in model.named_parameters()}
+    out = functional_call(model, halves, arguments)
+    model.load_state_dict(halves, strict=False)
+    assert not torch.equal(out, expected)
+    torch.testing.assert_close(out, model(*arguments))
+
+
+@pytest.mark.parametrize("case", [of_nodes, of_graphs])
+def test_autocast_stays_close(case: Callable[[], Case]) -> None:
+    model, arguments = case()
+    model.eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(*arguments)
+    torch.testing.assert_close(out.float(), model(*arguments), rtol=0.1, atol=0.05)
+
+
+@pytest.mark.parametrize("case", [of_nodes, of_graphs])
+def test_tools_find_every_linear_layer(case: Callable[[], Case]) -> None:
+    """What LoRA, quantisation and counters of parameters look for."""
+    model, _ = case()
+    matrices = {
+        name for name, parameter in model.named_parameters()
+        if parameter.dim() == 2 and "weight" in name
+    }  # fmt: skip
+    linear = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    rest = {name.rpartition(".")[0].split(".")[-1] for name in matrices - linear}
+    assert rest <= {"bases", "atoms", "bonds"}
+    assert len(linear) > 8
+
+
+class ByEdges(nn.Module):
+    """The form of docs/pyg.md: PyG explains models of ``x`` and ``edge_index``."""
+
+    def __init__(self, model: sf.Specformer, spectrum: sf.Spectrum) -> None:
+        super().__init__()
+        self.model, self.spectrum = model, spectrum
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.model(x, self.spectrum)
+
+
+class ByBatch(nn.Module):
+    def __init__(self, model: sf.GraphSpecformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Batch) -> Tensor:
+        return self.model(batch.clone().update({"x": x}))
+
+
+def explainer(model: nn.Module, level: str) -> Explainer:
+    return Explainer(
+        model,
+        GNNExplainer(epochs=100, lr=0.1),
+        explanation_type="model",
+        node_mask_type="attributes",
+        model_config=ModelConfig("regression", level),
+    )
+
+
+def test_pyg_explains_a_node_model() -> None:
+    """Of two features the model reads one, and the mask says which."""
+    torch.manual_seed(0)
+    model = sf.Specformer(2, 8, 1, num_heads=2).eval()
+    with torch.no_grad():
+        model.lift.weight[:, 1] = 0.0
+    found = explainer(ByEdges(model, SPECTRUM), "node")(torch.rand(5, 2) + 0.5, RING)
+    mask = found.node_mask
+    assert mask.shape == (5, 2)
+    assert mask[:, 0].mean() > 2 * mask[:, 1].mean()
+
+
+def test_pyg_explains_a_graph_model() -> None:
+    torch.manual_seed(0)
+    model = sf.GraphSpecformer([1], [1], 8, 1, 1, 2, in_channels=2).eval()
+    with torch.no_grad():
+        model.atoms.numbers.weight[:, 1] = 0.0
+    graphs = [sf.AddSpectrum()(Data(torch.rand(5, 2) + 0.5, RING)) for _ in range(2)]
+    batch = Batch.from_data_list(graphs)
+    found = explainer(ByBatch(model), "graph")(batch.x, batch.edge_index, batch=batch)
+    assert found.node_mask[:, 0].mean() > 2 * found.node_mask[:, 1].mean()

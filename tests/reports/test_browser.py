@@ -1,0 +1,261 @@
+"""What a person does with a report, in Chromium: point, tap, choose, sort, copy, print, or read."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from tests.reports.browser import WIDTHS, opened, start_browser
+from typer.testing import CliRunner
+
+from specformer.cli import app
+from specformer.reports import write_report
+
+
+@pytest.fixture(scope="module")
+def browser():
+    yield from start_browser()
+
+
+@pytest.fixture(scope="module")
+def report(run):
+    return write_report(run)
+
+
+@pytest.fixture(scope="module")
+def node_report(tmp_path_factory):
+    """The report of a run on nodes."""
+    folder = tmp_path_factory.mktemp("nodes") / "run"
+    few = ("--set", "schedule.epochs=30", "--runs", "2", "--quiet")
+    assert CliRunner().invoke(app, ["train", "csbm", *few, "--out", str(folder)]).exit_code == 0
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def molecule_report(tmp_path_factory):
+    """The report of a run on molecules."""
+    pytest.importorskip("rdkit")
+    folder = tmp_path_factory.mktemp("molecules")
+    chains = ["C" * carbons + end for carbons in range(1, 13) for end in ("O", "N", "Cl", "")]
+    rows = [f"{smiles},{len(smiles)}" for smiles in chains]
+    (folder / "chains.csv").write_text("\n".join(["smiles,length", *rows]), encoding="utf-8")
+    few = ("--set", "schedule.epochs=3", "--quiet", "--out", str(folder / "run"))
+    assert CliRunner().invoke(app, ["train", str(folder / "chains.csv"), *few]).exit_code == 0
+    return folder / "run" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def comparison(node_report, tmp_path_factory):
+    """The page of two runs on the same splits."""
+    folder = tmp_path_factory.mktemp("comparison")
+    few = ("--set", "schedule.epochs=30", "--runs", "2", "--quiet", "--model", "mlp")
+    train = ["train", "csbm", *few, "--out", str(folder / "mlp")]
+    assert CliRunner().invoke(app, train).exit_code == 0
+    page = folder / "both.html"
+    report = ["report", str(node_report.parent), str(folder / "mlp"), "--out", str(page)]
+    assert CliRunner().invoke(app, report).exit_code == 0
+    return page
+
+
+def figure_of(page, title):
+    return page.locator("figure").filter(has=page.get_by_role("heading", name=title, exact=True))
+
+
+def inside(chart, share=0.5):
+    """A place in a chart's first panel, so far from its left, in pixels of the window."""
+    chart.scroll_into_view_if_needed()
+    return chart.evaluate(
+        """(picture, share) => {
+            const [left, top, width, height] = JSON.parse(picture.dataset.values).panels[0].box;
+            const at = new DOMPoint(left + share * width, top + height / 2);
+            const spot = at.matrixTransform(picture.querySelector("svg").getScreenCTM());
+            return [spot.x, spot.y];
+        }""",
+        share,
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_a_report_fits_its_window_and_asks_for_nothing(browser, report, width, theme):
+    with opened(browser, report, width=width, theme=theme) as page:
+        assert page.locator("h1").is_visible()
+        assert page.locator("figure svg[role=img]").first.is_visible()
+
+
+def test_without_javascript_all_main_content_is_there(browser, report):
+    with opened(browser, report, script=False) as page:
+        assert page.get_by_text("Specformer has the smallest error").first.is_visible()
+        for title in ("Learned filters", "Filtered images", "Training", "Accuracy"):
+            assert figure_of(page, title).locator("svg[role=img]").first.is_visible()
+        assert page.locator("table").first.is_visible()
+        assert page.locator("button, select").count() == 0
+
+
+def test_values_stand_under_the_pointer(browser, report, contents):
+    _, arrays = contents
+    with opened(browser, report) as page:
+        chart = figure_of(page, "Learned filters").first.locator(".picture[data-values]").first
+        page.mouse.move(*inside(chart, 0.25))
+        lines = page.locator(".tip").inner_text().splitlines()
+        told = {line.rsplit(" ", 1)[0]: line.rsplit(" ", 1)[1] for line in lines}
+        at = float(told.pop("eigenvalue λ"))
+        nearest = abs(arrays["filters/eigenvalues"] - at).argmin()
+        assert set(told) == {"true filter", "GCN", "GPR-GNN", "BernNet", "Specformer"}
+        true = arrays["filters/low-pass/target"][nearest]
+        assert float(told["true filter"]) == pytest.approx(true, abs=1e-3)
+        page.mouse.move(2, 2)
+        assert page.locator(".tip").is_hidden()
+
+
+def test_a_tap_shows_values_too(browser, report):
+    with opened(browser, report, width=WIDTHS["phone"]) as page:
+        chart = figure_of(page, "Accuracy").locator(".picture").first
+        page.touchscreen.tap(*inside(chart))
+        assert "%" in page.locator(".tip").inner_text()
+
+
+def test_a_chart_is_read_with_the_keyboard(browser, report):
+    with opened(browser, report) as page:
+        chart = figure_of(page, "Training").first.locator(".picture").first
+        chart.focus()
+        page.keyboard.press("ArrowRight")
+        first = page.get_by_role("status").inner_text()
+        page.keyboard.press("End")
+        last = page.get_by_role("status").inner_text()
+        assert first.startswith("epoch 1\n")
+        assert last.startswith("epoch ")
+        assert last != first
+        page.keyboard.press("Escape")
+        assert page.locator(".tip").is_hidden()
+
+
+def test_a_key_hides_and_shows_a_model(browser, report):
+    with opened(browser, report) as page:
+        figure = figure_of(page, "Learned filters").first
+        lines = figure.locator('.picture:visible [data-series="GPR-GNN"]')
+        button = figure.get_by_role("button", name="GPR-GNN")
+        assert lines.first.is_visible()
+        button.press("Space")
+        assert button.get_attribute("aria-pressed") == "false"
+        assert lines.count() == 0 or not lines.first.is_visible()
+        chart = figure.locator(".picture[data-values]").first
+        page.mouse.move(*inside(chart))
+        assert "GPR-GNN" not in page.locator(".tip").inner_text()
+        button.click()
+        assert figure.locator('.picture:visible [data-series="GPR-GNN"]').first.is_visible()
+
+
+def test_a_reader_looks_closer_at_a_filter(browser, report):
+    with opened(browser, report) as page:
+        figure = figure_of(page, "Learned filters").first
+        before = figure.locator(".picture:visible").count()
+        choice = figure.get_by_label("λ")
+        choice.select_option("near 1")
+        shown = figure.locator(".picture:visible")
+        assert shown.count() == before
+        low, high = shown.first.evaluate("(p) => JSON.parse(p.dataset.values).panels[0].x")
+        assert (low, high) == pytest.approx((0.9, 1.1), abs=0.01)
+
+
+def test_a_table_is_sorted_by_its_numbers(browser, report, contents):
+    rows = [each for each in contents[0]["filters"] if each["filter"] == "comb"]
+    wanted = sorted(rows, key=lambda each: each["sse"]["mean"])
+    with opened(browser, report) as page:
+        table = page.locator("table").first
+        table.get_by_role("button", name="comb").click()
+        names = [name.strip() for name in table.locator("tbody th").all_inner_texts()]
+        labels = {"gcn": "GCN", "gat": "GAT", "gprgnn": "GPR-GNN", "bernnet": "BernNet",
+                  "specformer": "Specformer"}  # fmt: skip
+        assert names == [labels[each["model"]] for each in wanted]
+        head = table.locator("thead th").filter(has_text="comb")
+        assert head.get_attribute("aria-sort") == "ascending"
+        table.get_by_role("button", name="comb").press("Enter")
+        assert head.get_attribute("aria-sort") == "descending"
+        assert table.locator("tbody th").all_inner_texts()[0].strip() == names[-1]
+
+
+def test_a_table_is_copied_as_csv(browser, report):
+    with opened(browser, report) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy as CSV").first.click()
+        page.get_by_role("button", name="Copied").wait_for()
+        rows = list(csv.reader(io.StringIO(page.evaluate("navigator.clipboard.readText()"))))
+        assert rows[0] == ["Model", "low-pass", "band-rejection", "comb"]
+        assert [row[0] for row in rows[1:]] == ["GCN", "GAT", "GPR-GNN", "BernNet", "Specformer"]
+        assert all("±" in cell for row in rows[1:] for cell in row[1:])
+
+
+def test_print_leaves_the_controls_out(browser, report):
+    with opened(browser, report) as page:
+        page.emulate_media(media="print")
+        assert not page.locator(".choices, .copy").first.is_visible()
+        assert page.locator("figure svg[role=img]").first.is_visible()
+
+
+def test_no_other_script_runs(browser, report):
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    page.evaluate("""document.body.append(
+        Object.assign(document.createElement("script"), {textContent: "window.taken = true"}))""")
+    assert page.evaluate("window.taken") is None
+    page.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_a_graphs_nodes_are_painted_and_read(browser, node_report, width):
+    with opened(browser, node_report, width=width, theme="dark") as page:
+        figure = figure_of(page, "The graph")
+        circle = figure.locator("circle").first
+        figure.get_by_label("colour by").select_option(label="prediction")
+        assert "plot-" in circle.get_attribute("style")
+        figure.get_by_label("colour by").select_option(label="confidence")
+        strengths = {float(each.evaluate("c => getComputedStyle(c).fillOpacity"))
+                     for each in figure.locator("circle").all()[:40]}  # fmt: skip
+        assert len(strengths) > 5
+        circle.hover(force=True)
+        told = page.locator(".tip").inner_text()
+        assert told.startswith("node ")
+        assert "sure" in told
+        figure.get_by_role("button", name="0", exact=True).click()
+        shown = figure.locator('circle[data-series="0"]').first
+        assert not shown.is_visible()
+
+
+def test_runs_are_chosen_and_worst_nodes_listed(browser, node_report):
+    with opened(browser, node_report) as page:
+        figure = figure_of(page, "Learned filters")
+        first = figure.locator(".picture:visible").inner_html()
+        figure.get_by_label("λ").select_option("near 1")
+        figure.get_by_label("run").select_option("2")
+        assert figure.locator(".picture:visible").count() == 1
+        assert figure.locator(".picture:visible").inner_html() != first
+        assert figure.get_by_label("λ").input_value() == "whole"
+        table = page.locator("table").filter(has_text="Chance of its class")
+        table.get_by_role("button", name="Chance of its class").click()
+        chances = [float(text[:-1]) for text in table.locator("td:nth-child(4)").all_inner_texts()]
+        assert chances == sorted(chances)
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_molecules_are_drawn_and_their_atoms_read(browser, molecule_report, width, theme):
+    with opened(browser, molecule_report, width=width, theme=theme) as page:
+        drawing = figure_of(page, "Most wrong").locator(".picture").first
+        assert "measured" in drawing.inner_text()
+        drawing.focus()
+        page.keyboard.press("Home")
+        assert page.get_by_role("status").inner_text().startswith("C 1: ")
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_runs_lie_side_by_side(browser, comparison, width, theme):
+    with opened(browser, comparison, width=width, theme=theme) as page:
+        table = page.locator("table").filter(has_text="Verdict")
+        assert table.locator("tbody tr").count() == 1
+        settings = page.locator("table").filter(has_text="Settings that differ.")
+        assert settings.get_by_role("rowheader", name="model", exact=True).is_visible()
+        key = figure_of(page, "Training").get_by_role("button")
+        assert sorted(key.all_inner_texts()) == ["MLP", "Specformer"]

@@ -1,0 +1,107 @@
+"""Runs side by side: nothing is lost, nothing is mixed up, differences are scipy's."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.reports.example_run import example, write_run
+
+from specformer.errors import RunError
+from specformer.reports import render_comparison
+from specformer.reports.comparison import differing_settings, laid_together, names_of
+from specformer.reports.variants import arrays_by
+from specformer.training.runs.folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two runs of Specformer on the same splits of one data set, the second a little better."""
+    folder = tmp_path_factory.mktemp("pair")
+    result, arrays = example()
+    nodes = [each for each in result["nodes"] if each["model"] == "specformer"]
+    first = {**result, "filters": [], "nodes": [{**nodes[0], "splits": list("abcde")}]}
+    second = copy.deepcopy(first)
+    test = second["nodes"][0]["test"]
+    test["values"] = [x + d for x, d in zip(test["values"], [0.03, 0.02, 0.04, 0.03, 0.03],
+                                            strict=True)]  # fmt: skip
+    test["mean"] = float(np.mean(test["values"]))
+    other = {
+        key: array + 1 if key.endswith("/response") else array for key, array in arrays.items()
+    }
+    return write_run(folder / "one", first, arrays), write_run(folder / "two", second, other)
+
+
+def test_each_run_keeps_its_numbers_and_arrays(pair):
+    result, arrays = laid_together(pair)
+
+    assert [entry["recipe"] for entry in result["nodes"]] == ["one", "two"]
+    ((_, _, found),) = list(arrays_by(result["nodes"], arrays, "nodes", "response"))
+    by_label = {style.label: array for style, array in found.items()}
+    assert set(by_label) == {"Specformer (one)", "Specformer (two)"}
+    gap = by_label["Specformer (two)"] - by_label["Specformer (one)"]
+    np.testing.assert_allclose(gap, 1.0)
+
+
+def test_paired_differences_are_corrected_and_told(pair):
+    page = render_comparison(pair)
+    one, two = (run.result()["nodes"][0]["test"]["values"] for run in pair)
+    gaps = np.subtract(two, one)
+    error = gaps.std(ddof=1) * np.sqrt(1 / 5 + 1 / 3)
+    p = 2 * stats.t.sf(gaps.mean() / error, 4)
+
+    table = re.search(r"<table[^>]*>\s*<caption>[^§]*?Verdict.*?</table>", page, re.S).group()
+    row = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", table[table.index("<tbody>") :])
+    half = stats.t.ppf(0.975, 4) * error
+    assert row == [
+        "Specformer (two)", "Specformer (one)", f"+{100 * gaps.mean():.2f}",
+        f"± {100 * half:.2f}", f"{p:.3g}", "holds" if p < 0.05 else "may be chance",
+    ]  # fmt: skip
+
+
+def test_only_settings_that_differ_are_listed(tmp_path):
+    shared = {"seed": 0, "device": "cpu"}
+    runs = {
+        "a": RunFolder.create(tmp_path / "a", {**shared, "settings": {"model": {"heads": 2}}}),
+        "b": RunFolder.create(
+            tmp_path / "b",
+            {**shared, "device": "cuda", "settings": {"model": {"heads": 4}, "rate": 0.1}},
+        ),
+    }
+
+    assert differing_settings(runs).rows == (("model.heads", "2", "4"), ("rate", "–", "0.1"))
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    runs = [RunFolder(tmp_path / part) for part in ("x/run", "y/run", "z")]
+
+    assert list(names_of(runs)) == ["x/run", "y/run", "z"]
+    with pytest.raises(RunError, match="every run once"):
+        names_of([runs[0], runs[0]])
+
+
+def test_nothing_to_compare_is_said(tmp_path):
+    runs = [write_run(tmp_path / name, {"kind": "nodes"}, {}) for name in "ab"]
+
+    with pytest.raises(RunError, match="figures to compare"):
+        render_comparison(runs)
+
+
+def test_runs_on_different_data_are_shown_without_pairs(tmp_path):
+    result, arrays = example()
+    runs = [
+        write_run(
+            tmp_path / name,
+            {"nodes": [each for each in result["nodes"] if each["dataset"] == name]},
+            arrays,
+        )
+        for name in ("csbm-homophilic", "csbm-heterophilic")
+    ]
+
+    page = render_comparison(runs)
+
+    assert "csbm-homophilic" in page
+    assert "csbm-heterophilic" in page

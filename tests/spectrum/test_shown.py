@@ -1,0 +1,39 @@
+"""A spectrum in a notebook."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from specformer.datasets import grid_graph
+from specformer.spectrum import decompose
+from specformer.spectrum.shown import density_svg
+
+
+def test_a_spectrum_shows_its_size_and_where_its_eigenvalues_lie():
+    shown = decompose(grid_graph(4, 5))._repr_html_()
+
+    root = ElementTree.fromstring(f"<div>{shown}</div>")
+    rows = {row[0].text: row[1].text for row in root.iter("tr")}
+    assert rows["num nodes"] == "20"
+    assert rows["solver"] == "dense"
+    assert len(root.findall("svg/rect")) > 3
+
+
+def test_every_eigenvalue_is_in_a_bar():
+    bars = ElementTree.fromstring(density_svg(np.array([0.0, 0.0, 2.0, 1.0]))).findall("rect")
+
+    heights = [float(bar.attrib["height"]) for bar in bars]
+    assert heights == [70.0, 35.0, 35.0]
+    assert density_svg(np.empty(0)).count("<rect") == 0
+
+
+def test_plots_go_where_they_are_told():
+    spectrum = decompose(grid_graph(4, 5))
+    axes = Figure().subplots()
+
+    assert spectrum.plot(axes, color="red") is axes
+    assert sum(bar.get_height() for bar in axes.patches) == 20
+    assert spectrum.plot().get_ylabel() == "eigenvalues in a bin"

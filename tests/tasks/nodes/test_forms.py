@@ -1,0 +1,101 @@
+"""The choice between forms of the model: by validation, told, and kept for a resumed run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tasks.jobs import train_source
+
+from specformer.errors import ConfigError
+from specformer.tasks.nodes import forms, recipe
+from specformer.tasks.nodes.recipe import node_recipe
+from specformer.training.runs.folder import RunFolder
+
+QUICK = ("schedule.epochs=12", "schedule.patience=12", "model.hidden_channels=16")
+
+
+def names(*changes: str) -> list[str]:
+    return list(node_recipe("default", "mine", changes)[1].forms)
+
+
+def test_default_has_forms_and_named_recipes_have_none() -> None:
+    assert names() == ["paper", "deep-3", "deep-6", "deep-8"]
+    assert not node_recipe("paper", "cora")[1].forms
+    assert not node_recipe("best", "squirrel-filtered")[1].forms
+    assert not node_recipe("default", "mine", model="gcn")[1].forms
+
+
+def test_changes_reach_every_form() -> None:
+    changed = node_recipe("default", "mine", ["model.num_heads=2", "schedule.epochs=7"])[1]
+    assert {form.model.num_heads for form in changed.forms.values()} == {2}
+    assert {form.schedule.epochs for form in changed.forms.values()} == {7}
+
+
+def test_forms_that_changes_rule_out_are_not_tried() -> None:
+    assert names("model.form=deep") == ["deep-3", "deep-6", "deep-8"]
+    only = node_recipe("default", "mine", ["model.space=hidden"])[1]
+    assert (only.form, only.model.space, only.forms) == ("paper", "hidden", {})
+
+
+def test_a_form_by_name() -> None:
+    named = node_recipe("default", "mine", ["form=deep-6"])[1]
+    assert (named.form, named.model.num_layers, named.forms) == ("deep-6", 6, {})
+    with pytest.raises(ConfigError, match="odd"):
+        node_recipe("default", "mine", ["form=odd"])
+
+
+@pytest.fixture(autouse=True)
+def every_form(monkeypatch) -> None:
+    """As on a GPU."""
+    monkeypatch.setattr(recipe, "_MOST_ON_CPU", 2**30)
+
+
+def result_of(*more: str, runs: int = 2, folder: Path | None = None) -> dict[str, Any]:
+    begin = (lambda: None) if folder is None else (lambda: RunFolder(folder))
+    return train_source("csbm", [*QUICK, *more], begin, runs=runs, recipe="default").result
+
+
+def test_the_form_that_validates_best_trains() -> None:
+    trained = result_of()
+    row = trained["nodes"][0]
+    tried = row["forms_tried"]
+    assert list(tried) == names()
+    assert row["form"] == trained["form"] == max(tried, key=tried.get)
+    chosen = f"form={row['form']}"
+    taken = node_recipe("default", "csbm", [*QUICK, chosen])[1]
+    assert trained["settings"]["model"] == dataclasses.asdict(taken.model)
+    alone = result_of(chosen)
+    assert alone["test"]["values"] == trained["test"]["values"]
+    assert alone["val"]["mean"] == pytest.approx(tried[row["form"]], abs=1e-7)
+
+
+def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(recipe, "_MOST_ON_CPU", 10)
+    row = result_of(runs=1)["nodes"][0]
+    assert row["form"] == "paper"
+    assert "forms_tried" not in row
+    assert "deep-3, deep-6, deep-8 not tried" in caplog.text
+
+
+def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
+    """Stopped between the second form and the third, then resumed: the first two are known."""
+    tried: list[str] = []
+    validated = forms._validated
+
+    def stopping(work, place, checkpoint, name):
+        tried.append(name)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return validated(work, place, checkpoint, name)
+
+    monkeypatch.setattr(forms, "_validated", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        result_of(runs=1, folder=tmp_path)
+    resumed = result_of(runs=1, folder=tmp_path)
+    assert tried == ["paper", "deep-3", "deep-6", "deep-6", "deep-8"]
+    whole = result_of(runs=1)
+    assert resumed["nodes"][0]["forms_tried"] == whole["nodes"][0]["forms_tried"]
+    assert resumed["test"] == whole["test"]

@@ -1,0 +1,106 @@
+"""Train on one graph, predict on another: real graphs, and how far their spectra are."""
+
+from __future__ import annotations
+
+import logging
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+
+import specformer as sf
+from specformer.datasets import csbm
+from specformer.graphs import Graph, read_graph
+from specformer.spectrum import approximate, decompose
+from specformer.tasks.nodes.spectral_distance import quantiles, spread, wasserstein
+
+LOGGER = "specformer.tasks.nodes.spectral_distance"
+#: One form, where the recipe tries several.
+PAPER = {"device": "cpu", "settings": {"form": "paper"}}
+
+
+def halves(graph: Graph, seed: int = 0) -> tuple[Graph, Graph, np.ndarray]:
+    """Two graphs of half the nodes each, and which are in the first."""
+    first = np.random.default_rng(seed).random(graph.num_nodes) < 0.5
+
+    def part(mask: np.ndarray) -> Graph:
+        nodes = np.flatnonzero(mask)
+        return Graph(graph.adjacency[nodes][:, nodes], x=graph.x[nodes], y=graph.y[nodes])
+
+    return part(first), part(~first), first
+
+
+def test_the_distance_is_wassersteins():
+    one, other = (decompose(csbm(h, num_nodes=150)) for h in (0.7, -0.7))
+    expected = wasserstein_distance(one.eigenvalues, other.eigenvalues)
+    assert wasserstein(quantiles(one), quantiles(other)) == pytest.approx(expected, rel=0.05)
+    middle = float(one.eigenvalues.median())
+    expected = wasserstein_distance(one.eigenvalues, np.full(150, middle))
+    assert spread(quantiles(one)) == pytest.approx(expected, rel=0.05)
+
+
+def test_a_density_has_the_quantiles_of_the_spectrum():
+    graph = csbm(0.5, num_nodes=300)
+    found = quantiles(approximate(graph, degree=64))
+    assert wasserstein(found, quantiles(decompose(graph))) < 0.02
+
+
+def test_half_of_a_citation_graph_predicts_the_other(shared_data, caplog):
+    one, other, first = halves(read_graph(shared_data / "citeseer.npz"))
+    whole = read_graph(shared_data / "citeseer.npz")
+    clf = sf.NodeClassifier(epochs=40, **PAPER).fit(one)
+    with caplog.at_level(logging.INFO, LOGGER):
+        score = clf.score(other)
+    assert score > 0.6  # of six classes
+    (record,) = (record for record in caplog.records if record.name == LOGGER)
+    assert record.levelno == logging.INFO
+    assert "data: its eigenvalues are" in record.getMessage()
+    # Nodes that are added with all of their edges.
+    added = (clf.predict(whole) == whole.y)[~first]
+    assert added.mean() > 0.6
+
+
+def test_a_far_spectrum_is_warned_of(caplog):
+    graph = csbm(0.7, num_nodes=120, num_features=4, signal=12.0)
+    clf = sf.NodeClassifier(epochs=5, **PAPER).fit(graph)
+    with caplog.at_level(logging.INFO, LOGGER):
+        clf.predict(graph)
+    assert LOGGER not in {record.name for record in caplog.records}  # the graph itself
+    stars = nx.disjoint_union_all([nx.star_graph(5)] * 20)
+    x = np.random.default_rng(0).standard_normal((120, 4))
+    clf.predict((x, nx.to_scipy_sparse_array(stars)))
+    (record,) = (record for record in caplog.records if record.name == LOGGER)
+    assert record.levelno == logging.WARNING
+    assert "so that the filters are used where nobody has checked them" in record.getMessage()
+
+
+def test_other_models_need_no_spectrum(caplog):
+    graph = csbm(0.7, num_nodes=120, num_features=4, signal=12.0)
+    clf = sf.NodeClassifier("gcn", epochs=5, device="cpu").fit(graph)
+    clf.predict(csbm(-0.7, num_nodes=60, num_features=4))
+    assert LOGGER not in {record.name for record in caplog.records}
+
+
+def test_predict_graph_says_it_on_standard_error(call):
+    from specformer.graphs import write_npz
+
+    graph = csbm(0.7, num_nodes=120, num_features=4, signal=12.0)
+    write_npz("one.npz", graph)
+    write_npz("other.npz", csbm(0.7, num_nodes=80, num_features=4, seed=3))
+    train = (
+        "train",
+        "one.npz",
+        "--runs",
+        "1",
+        "--set",
+        "schedule.epochs=3",
+        "--quiet",
+        "--set",
+        "form=paper",
+    )
+    assert call(*train, "--out", "run", "--device", "cpu")[0] == 0
+    status, out, err = call("predict", "run", "--graph", "other.npz", "--device", "cpu")
+    assert status == 0
+    assert out.count("\n") == 81
+    assert "other.npz: its eigenvalues are" in err
