@@ -636,6 +636,7 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "specformer", "train", "mine.npz", "--runs", "1"),
+            *("--set", "form=paper"),  # the first checkpoint is the run's, not one of a trial's
             *("--set", "schedule.epochs=1000000", "--set", "schedule.patience=1000000"),
         ],
         cwd=scene,
