@@ -64,6 +64,7 @@ def test_solved_or_read_it_rounds_alike(tmp_path: Path, options: dict[str, Any])
     solved = decompose(graph, cache=tmp_path, **options)
     read = decompose(graph, cache=tmp_path, **options)
     assert solved.eigenvectors.stride() == read.eigenvectors.stride()
+    assert read.eigenvectors.data_ptr() % 64 == 0  # else MKL may round in another way
     generator = torch.Generator().manual_seed(0)
     for columns in (1, 2, 40):
         x = torch.randn(90, columns, generator=generator)
@@ -176,12 +177,12 @@ from pathlib import Path
 import specformer.files.checked_tensors as tensors
 from specformer import decompose
 
-def half_written(state, path, metadata):
+def half_written(state, path, header):
     Path(path).write_bytes(b"half a file")
     print("writing", flush=True)
     time.sleep(60)
 
-tensors.save_file = half_written
+tensors._save = half_written
 decompose([[0, 1], [1, 2]], cache=sys.argv[1])
 """
 
