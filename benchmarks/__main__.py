@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from specformer.cli import main
 from specformer.cli.options import (
@@ -55,11 +57,10 @@ def bench(
     The suite same compares results instead: accuracies and losses of ours and the plain loop.
     The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
     """
+    from benchmarks.measure import Setting
+    from benchmarks.record import record
     from benchmarks.suites import bench as run
     from specformer.cli.progress_display import progress_bars
-    from specformer.cli.terminal import show_bench
-    from specformer.paper.timing.measure import Setting
-    from specformer.paper.timing.record import record
     from specformer.training.runs.environment import choose_device
 
     target = choose_device(device)
@@ -79,6 +80,16 @@ def bench(
         print_json(result)
     else:
         show_bench(result)
+
+
+def show_bench(result: Mapping[str, Any]) -> None:
+    """Print the tables of measured speed and memory."""
+    from specformer.cli.terminal import show_table
+    from specformer.paper.bench_tables import bench_grids
+
+    for header, lines in bench_grids(result):
+        cells = [[escape(cell) for cell in line] for line in lines]
+        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)
 
 
 if __name__ == "__main__":

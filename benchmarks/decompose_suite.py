@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from benchmarks.measure import Setting, synchronise
+from benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
 from specformer.datasets.graph_source import graph_source
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
-from specformer.paper.timing.measure import Setting, synchronise
-from specformer.paper.timing.sized_graph import NAME, sized_graph
 from specformer.spectrum import Spectrum, decompose, decompose_many
 from specformer.tasks.source import holds_many
 from specformer.training.runs.progress import Update

@@ -20,9 +20,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from benchmarks.measure import seconds
 from specformer.graphs import Graph
 from specformer.nn import GraphSpecformer, Specformer
-from specformer.paper.timing.measure import seconds
 from specformer.spectrum import Spectrum
 from specformer.training.engine.precision import Precision, matmul_precision
 from specformer.training.evaluation.graphs import GraphPrecision

@@ -2,20 +2,19 @@ r"""Many small graphs: a training step of ours beside the plain version, and in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from benchmarks.floor import Peaks, graph_work
-from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
-from specformer.datasets import GraphStore, graph_set, graph_split
-from specformer.paper.timing.measure import (
+from benchmarks.measure import (
     Candidate,
     Plan,
     Runner,
@@ -23,10 +22,114 @@ from specformer.paper.timing.measure import (
     bench_row,
     measure,
 )
-from specformer.paper.timing.timed_graphs import GraphCase, our_steps, plain_steps
+from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
+from benchmarks.plain_loop import step_plainly
+from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
+from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.models import cardinalities
-from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.tasks.graphs.models import cardinalities, graph_model
+from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe
+from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.losses import graph_errors
+
+#: How many batches the steps go through, again and again.
+_BATCHES = 64
+
+
+@dataclass(frozen=True)
+class GraphCase:
+    """A store in the host's memory, numbers of the graphs to train on, a recipe, and model sizes.
+
+    Args:
+        name: the row's.
+        store: the graphs with spectra and targets.
+        train: numbers of the graphs that batches are made of.
+        recipe: with its loss chosen.
+        atoms, bonds: how many values each column of theirs may take.
+    """
+
+    name: str
+    store: GraphStore
+    train: np.ndarray
+    recipe: GraphRecipe
+    atoms: list[int]
+    bonds: list[int]
+
+    def batches(self, store: GraphStore) -> list[Batch]:
+        """The first batches of an epoch, on the device of ``store``."""
+        return Batches(store, self.train, self.recipe.schedule.batch_size).epoch(0)[:_BATCHES]
+
+    def fresh(self) -> GraphSpecformer:
+        """An untrained model, always the same."""
+        torch.manual_seed(0)
+        assert self.store.y is not None
+        tasks = self.store.y.shape[1]
+        model = graph_model("specformer", self.recipe, self.atoms, self.bonds, tasks)
+        return cast(GraphSpecformer, model)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean error over the known targets."""
+        assert self.recipe.loss is not None
+        errors, known = graph_errors(self.recipe.loss, outputs, targets)
+        return errors.sum() / known.sum().clamp_min(1)
+
+
+def our_steps(case: GraphCase, device: torch.device) -> Candidate:
+    """Batches cut on the device from the whole data set, steps captured, one for each shape.
+
+    The step is that of :func:`specformer.training.loops.graphs.fit_graphs`, without its validation.
+    """
+
+    def build() -> Runner:
+        store = case.store.to(device)
+        batches = case.batches(store)
+        model = case.fresh().to(device)
+        work = Work(model, case.recipe.precision, device)
+        optimiser = case.recipe.schedule.optimiser(model.parameters(), device)
+        model.train()
+
+        def step(index: Tensor, shape: BatchShape) -> None:
+            optimiser.zero_grad(set_to_none=True)
+            outputs = work(Batch(index, shape).of(store))
+            differentiate(case.loss(outputs, store.labels(index)))
+            optimiser.step()
+
+        repeated = RepeatedByShape(step, device)
+
+        def run(steps: int) -> None:
+            with matmul_precision("highest" if work.precision == "highest" else "high", device):
+                for number in range(steps):
+                    batch = batches[number % len(batches)]
+                    repeated(batch.index, batch.shape)
+
+        # A shape is captured when it comes again: here, and not among the steps that are timed.
+        for _ in range(2 if device.type == "cuda" else 0):
+            run(len(batches))
+        return run
+
+    return Candidate("ours", build)
+
+
+def plain_steps(
+    case: GraphCase, model: nn.Module, loss: Callable[[int], Tensor], device: torch.device
+) -> Runner:
+    """Steps of the plain loop in float32."""
+    schedule = case.recipe.schedule
+
+    def run(steps: int) -> None:
+        with matmul_precision("highest", device):
+            step_plainly(
+                model,
+                loss,
+                steps=steps,
+                learning_rate=schedule.learning_rate,
+                weight_decay=schedule.weight_decay,
+            )
+
+    return run
+
 
 DATASETS = ("zinc",)
 

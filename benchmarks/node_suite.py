@@ -2,15 +2,16 @@ r"""Node classification: an epoch of ours beside the plain loop and the polynomi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from benchmarks.floor import Peaks, node_work
-from benchmarks.plain_node import PlainSpecformer
-from specformer.paper.timing.measure import (
+from benchmarks.measure import (
     Candidate,
     Plan,
     Runner,
@@ -18,15 +19,125 @@ from specformer.paper.timing.measure import (
     bench_row,
     measure,
 )
-from specformer.paper.timing.timed_nodes import (
-    RUNS,
-    NodeCase,
-    node_case,
-    our_epochs,
-    peer_epochs,
-    plain_epochs,
-    whole_features,
+from benchmarks.plain_loop import PlainTask, fit_plainly
+from benchmarks.plain_node import PlainSpecformer
+from specformer.baselines import Propagation
+from specformer.datasets import Split, dense_features, make_splits, node_graph
+from specformer.errors import ConfigError
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.spectrum import Spectrum
+from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
+from specformer.tasks.nodes.work import (
+    fresh_models,
+    kept_spectrum,
+    node_landmarks,
+    node_spectrum,
+    node_task,
 )
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.loops.nodes import fit_nodes
+from specformer.training.optim.schedule import Schedule
+
+RUNS = 10
+#: Graphs that follow another set's recipe: Cornell5 is of Penn94's family, and the paper has that.
+_LIKE = {"cornell5": "penn94"}
+
+
+@dataclass(frozen=True)
+class NodeCase:
+    """A graph with its spectrum in the host's memory, splits and the recipe that ours follows."""
+
+    name: str
+    graph: Graph
+    spectrum: Spectrum
+    splits: Sequence[Split]
+    recipe: NodeRecipe
+
+    def fresh(self) -> Specformer:
+        """An untrained model, always the same."""
+        return cast(Specformer, fresh_models("specformer", self.recipe, self.graph, 1, seed=0)[0])
+
+
+def node_case(
+    source: str, setting: Setting, *, changes: Sequence[str] = (), runs: int = RUNS
+) -> NodeCase:
+    """A data set by name or a graph's file, with its recipe; the device decomposes it."""
+    graph = node_graph(source, setting.data)
+    recipe = timed_recipe(_LIKE.get(source, source), changes)
+    exact = replace(recipe, storage="float32")
+    spectrum = node_spectrum(graph, exact, setting.device, setting.cache).cpu()
+    if not isinstance(spectrum, Spectrum):
+        raise ConfigError("spectrum=density: only decomposed spectra are timed.")
+    splits = make_splits(graph, recipe.split, runs, seed=0)
+    return NodeCase(graph.name, graph, spectrum, splits, recipe)
+
+
+def timed_recipe(dataset: str, changes: Sequence[str] = ()) -> NodeRecipe:
+    """A data set's own recipe, the paper's if it has one, with splits that any graph can have.
+
+    Features are those of bags of words unless they are left as they are.
+    """
+    recipe = node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    return recipe if recipe.features == "none" else replace(recipe, features="rows")
+
+
+def whole_features(graph: Graph, recipe: NodeRecipe) -> np.ndarray:
+    """The features that every split of a case has."""
+    return dense_features(graph, "none" if recipe.features == "none" else "rows")
+
+
+def our_epochs(case: NodeCase, device: torch.device, runs: int = 1) -> Candidate:
+    """The loop that ``specformer train`` runs, early stopping and evaluation included."""
+
+    def build() -> Runner:
+        spectrum = kept_spectrum(case.spectrum, case.recipe, device)
+        task = node_task(case.graph, case.splits[:runs], case.recipe, device)
+        models = fresh_models("specformer", case.recipe, case.graph, runs, seed=0)
+        landmarks = node_landmarks(spectrum, case.recipe)
+
+        def run(epochs: int) -> None:
+            schedule = _endless(case.recipe.schedule, epochs)
+            with matmul_precision(case.recipe.precision, device):
+                fit_nodes(models, task, spectrum, schedule, landmarks=landmarks)
+
+        return run
+
+    captured = device.type == "cuda"
+    return Candidate("ours", build, runs, longer=(3 if runs > 1 else 10) if captured else 1)
+
+
+def peer_epochs(name: str, case: NodeCase, device: torch.device) -> Candidate:
+    """A polynomial model of order 10 with sparse products, in the plain loop."""
+    _, recipe = node_recipe("default", case.name, model=name)
+
+    def build() -> Runner:
+        propagation = Propagation(case.graph.adjacency, device=device)
+        x = torch.as_tensor(whole_features(case.graph, recipe)).to(device)
+        model = fresh_models(name, recipe, case.graph, 1, seed=0)[0].to(device)
+        return plain_epochs(case, device, model, lambda: model(x, propagation))
+
+    return Candidate(name, build)
+
+
+def plain_epochs(
+    case: NodeCase, device: torch.device, model: nn.Module, forward: Callable[[], Tensor]
+) -> Runner:
+    """Epochs of the plain loop on the first split, in float32."""
+    assert case.graph.y is not None
+    task = PlainTask.of(case.graph.y, case.splits[0], device)
+
+    def run(epochs: int) -> None:
+        with matmul_precision("highest", device):
+            fit_plainly(model, forward, task, _endless(case.recipe.schedule, epochs))
+
+    return run
+
+
+def _endless(schedule: Schedule, epochs: int) -> Schedule:
+    """Exactly so many epochs: early stopping never acts."""
+    return replace(schedule, epochs=epochs, patience=epochs + 1)
+
 
 DATASETS = ("cora", "citeseer", "photo", "chameleon", "squirrel", "actor")
 PEERS = ("gprgnn", "bernnet", "chebnetii", "jacobiconv")

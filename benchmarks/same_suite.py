@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.node_suite import sizes
+from benchmarks.measure import Setting
+from benchmarks.node_suite import RUNS, NodeCase, node_case, sizes, whole_features
+from benchmarks.plain_loop import PlainTask, Reading, fit_plainly
 from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split
 from specformer.nn import Specformer
-from specformer.paper.timing.measure import Setting
-from specformer.paper.timing.plain_loop import PlainTask, Reading, fit_plainly
-from specformer.paper.timing.timed_nodes import RUNS, NodeCase, node_case, whole_features
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.nodes.fit import landmark_error
 from specformer.tasks.nodes.recipe import NodeRecipe

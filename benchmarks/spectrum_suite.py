@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from scipy.sparse.linalg import eigsh
 
-from specformer.datasets.graph_source import graph_source
-from specformer.graphs import Graph, normalised_laplacian
-from specformer.paper.timing.measure import (
+from benchmarks.measure import (
     Candidate,
     Plan,
     Runner,
@@ -18,6 +16,8 @@ from specformer.paper.timing.measure import (
     bench_row,
     measure,
 )
+from specformer.datasets.graph_source import graph_source
+from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
 
 DATASETS = ("cora", "citeseer", "squirrel")

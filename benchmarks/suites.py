@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks import decompose_suite, graph_suite, node_suite, same_suite, spectrum_suite
+from benchmarks import (
+    decompose_suite,
+    graph_suite,
+    node_suite,
+    overhead_suite,
+    same_suite,
+    spectrum_suite,
+)
 from benchmarks.floor import measure_peaks
-from benchmarks.overhead_suite import bench_overhead
+from benchmarks.measure import Plan, Setting
+from benchmarks.node_suite import RUNS
+from benchmarks.record import bench_result
 from specformer.datasets import node_graph
 from specformer.datasets.graph_source import graph_source
 from specformer.errors import ConfigError, check_known
-from specformer.paper.timing import overhead
-from specformer.paper.timing.measure import Plan, Setting
-from specformer.paper.timing.record import bench_result
-from specformer.paper.timing.timed_nodes import RUNS
 
 #: Suites and the cases they have without ``--datasets``.
 SUITES: dict[str, tuple[str, ...]] = {
@@ -22,7 +27,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "graph": graph_suite.DATASETS,
     "spectrum": spectrum_suite.DATASETS,
     "decompose": decompose_suite.CASES,
-    "overhead": overhead.DATASETS,
+    "overhead": overhead_suite.DATASETS,
     "same": node_suite.DATASETS,
 }
 #: What reads a case of a suite whose cases are single graphs.
@@ -77,7 +82,7 @@ def bench(
     run = {
         "node": node_suite.bench_nodes,
         "graph": graph_suite.bench_graphs,
-        "overhead": bench_overhead,
+        "overhead": overhead_suite.bench_overhead,
     }[suite]
     return bench_result(suite, device, plan, run(cases, setting, plan, peaks), peaks)
 

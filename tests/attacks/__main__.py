@@ -24,7 +24,7 @@ from tests.attacks import (
 from tests.attacks.scene import built
 from tests.attacks.tally import Tally
 
-from specformer.paper.timing.record import bench_result, record
+from benchmarks.record import bench_result, record
 
 #: Memory, if there is a folder for it: every try writes files.
 _SCRATCH = Path("/dev/shm")

@@ -19,13 +19,13 @@ from benchmarks.decompose_suite import (
     arpack_seconds,
     bench_decompositions,
 )
+from benchmarks.measure import Setting
+from benchmarks.sized_graph import GraphSizes, sized_graph
 from specformer import decompose
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
-from specformer.paper.timing.bench_tables import bench_grids
-from specformer.paper.timing.measure import Setting
-from specformer.paper.timing.sized_graph import GraphSizes, sized_graph
+from specformer.paper.bench_tables import bench_grids
 from specformer.spectrum import decompose_many
 from specformer.training.runs.progress import Silent
 

@@ -10,9 +10,9 @@ from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES
 from tests.nn.plain_twin import scrambled
 
 from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
+from benchmarks.plain_loop import step_plainly
 from specformer import GraphSpecformer
 from specformer.errors import ConfigError
-from specformer.paper.timing.plain_loop import step_plainly
 
 OGB = {"bases_norm": "batch", "bases_activation": "gelu", "normalise_bases": "softmax"}
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from tests.undropped import undropped
 
+from benchmarks.plain_loop import PlainTask, fit_plainly
 from benchmarks.plain_node import PlainSpecformer
 from specformer import Specformer, decompose
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
-from specformer.paper.timing.plain_loop import PlainTask, fit_plainly
 from specformer.spectrum import Spectrum
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule

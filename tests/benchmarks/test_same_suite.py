@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from benchmarks import same_suite, suites
 from benchmarks.__main__ import app
+from benchmarks.measure import Setting
+from benchmarks.node_suite import NodeCase
+from benchmarks.plain_loop import PlainTask, fit_plainly
 from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
-from specformer.paper.timing.measure import Setting
-from specformer.paper.timing.plain_loop import PlainTask, fit_plainly
-from specformer.paper.timing.timed_nodes import NodeCase
 from specformer.spectrum import decompose
 from specformer.tasks.nodes.recipe import NodeModel, NodeRecipe
 from specformer.tasks.nodes.work import fresh_models

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.paper.timing.small_molecules import molecules
+from tests.benchmarks.small_molecules import molecules
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.node_suite import PEERS, plain_nodes
+from benchmarks.measure import Plan, Setting, measure
+from benchmarks.node_suite import PEERS, node_case, our_epochs, plain_nodes
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, SpecformerError
-from specformer.paper.timing.bench_tables import bench_markdown
-from specformer.paper.timing.measure import Plan, Setting, measure
-from specformer.paper.timing.timed_nodes import node_case, our_epochs
+from specformer.paper.bench_tables import bench_markdown
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -129,7 +128,7 @@ def test_a_case_that_is_not_there_is_told_before_any_is_measured(
 
     for place in ("node_suite.measure", "spectrum_suite.measure", "same_suite.same_row"):
         monkeypatch.setattr(f"benchmarks.{place}", measured)
-    monkeypatch.setattr("specformer.paper.timing.overhead._nodes", measured)
+    monkeypatch.setattr("benchmarks.overhead_suite._nodes", measured)
     first = "penn94-sized" if suite == "overhead" else "csbm"
     words = [suite, "--datasets", f"{first},nosuch", "--device", "cpu", "--quiet"]
     result = CliRunner().invoke(app, words)

@@ -330,15 +330,6 @@ def test_recorded_rows_of_some_models(call):
     assert {(row["model"], row["dataset"]) for row in shown["rows"]} == {("specformer", "comb")}
 
 
-def test_the_overhead_tables_are_a_suite(call):
-    shown = only_json(call("table", "overhead", "--recorded", "--datasets", "zinc-2k", "--json"))
-    (entry,) = shown["recorded"]
-    assert (entry["suite"], [row["case"] for row in entry["rows"]]) == ("overhead", ["zinc-2k"])
-    status, out, _ = call("table", "overhead", "--recorded")
-    assert status == 0
-    assert "penn94-sized" in out
-
-
 def test_recorded_table_for_people(call):
     status, out, err = call("table", 1, "--recorded")
     assert (status, err) == (0, "")
@@ -471,7 +462,7 @@ ERRORS = {
     "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
-    "table in words": (["table", "one"], "table one does not exist; choose 1, 2, 3, 4 or overhead"),
+    "table in words": (["table", "one"], "table one does not exist; choose 1, 2, 3 or 4"),
     "unknown model of a table": (
         ["table", "1", "--data", "images", "--models", "gnc"],
         "unknown model 'gnc'",
@@ -485,7 +476,7 @@ ERRORS = {
         ["table", "4", "--models", "gcn"],
         "tables 1, 2 and 3 only, not to table 4",
     ),
-    "overhead of runs": (["table", "overhead", "--runs", "3"], "--runs: the overhead tables have"),
+    "overhead": (["table", "overhead"], "make bench SUITE=overhead"),
     "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
     "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
     "missing graph": (["spectrum", "absent.npz"], "absent.npz"),

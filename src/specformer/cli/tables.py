@@ -56,9 +56,7 @@ _CHECKPOINTED = (3, 4)
 
 
 def table(
-    name: Annotated[
-        str, typer.Argument(metavar="TABLE", help="The paper's: 1, 2, 3, 4 or overhead.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="The paper's: 1, 2, 3 or 4.")],
     models: Annotated[
         str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
     ] = None,
@@ -111,14 +109,6 @@ def table(
         "models": models,
         "lanes": lanes,
     }
-    if name == "overhead":
-        others = {**given, "datasets": None, "recipes": recipes, "set": assignments}
-        _refuse_given(others, "the overhead tables have none")
-        if recorded:
-            _show_recorded_overhead(results, split_names(datasets), json_output)
-        else:
-            _measure_overhead(split_names(datasets), data, cache, device, out, json_output, quiet)
-        return
     number = _table_number(name, given)
     if recorded:
         of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": assignments}
@@ -214,7 +204,10 @@ def _run_table(
 def _table_number(name: str, given: Mapping[str, Any]) -> int:
     """The table of that name, unless it does not have all options that are given."""
     if name not in map(str, _OPTIONS):
-        raise ConfigError(f"table {name} does not exist; choose 1, 2, 3, 4 or overhead.")
+        raise ConfigError(
+            f"table {name} does not exist; choose 1, 2, 3 or 4. The overhead tables are "
+            "`make bench SUITE=overhead` in a checkout."
+        )
     for option, value in given.items():
         if value is not None and option not in _OPTIONS[int(name)]:
             *most, last = (str(n) for n, options in _OPTIONS.items() if option in options)
@@ -238,55 +231,6 @@ def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: boo
         show_paper_table(number, rows)
     else:
         echo(f"Nothing is recorded of table {number}.")
-
-
-def _measure_overhead(
-    names: Sequence[str] | None,
-    data: Path | None,
-    cache: Path | None,
-    device: str,
-    out: Path | None,
-    json_output: bool,
-    quiet: bool,
-) -> None:
-    """Measure the paper's times and memory; record them if a file is given."""
-    from specformer.cli.progress_display import progress_bars
-    from specformer.cli.terminal import show_bench
-    from specformer.paper.timing.measure import Plan, Setting
-    from specformer.paper.timing.overhead import DATASETS, overhead_rows
-    from specformer.paper.timing.record import bench_result, record
-    from specformer.training.runs.environment import choose_device
-
-    target = choose_device(device)
-    plan = Plan.on(target)
-    with progress_bars(quiet or json_output) as progress:
-        setting = Setting(target, progress, data, spectra_folder(cache))
-        rows = overhead_rows(names or DATASETS, setting, plan)
-    result = bench_result("overhead", target, plan, rows)
-    if out:
-        record(out, result, repeat_command(), target)
-    if json_output:
-        print_json(result)
-    else:
-        show_bench(result)
-
-
-def _show_recorded_overhead(
-    results: Path | None, cases: Sequence[str] | None, json_output: bool
-) -> None:
-    """What is recorded of the paper's times and memory."""
-    from specformer.cli.terminal import show_bench
-    from specformer.paper.results import recorded_bench, results_folder
-
-    found = [
-        {**entry, "rows": [row for row in entry["rows"] if cases is None or row["case"] in cases]}
-        for entry in recorded_bench(results_folder(results), "overhead")
-    ]
-    if json_output:
-        print_json({"suite": "overhead", "recorded": found})
-        return
-    for entry in found:
-        show_bench(entry)
 
 
 def _recorded(

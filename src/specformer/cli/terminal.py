@@ -13,7 +13,6 @@ from rich.text import Text
 
 from specformer.cli.options import echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
-from specformer.paper.timing.bench_tables import bench_grids
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.report_tables import by_target
@@ -176,10 +175,3 @@ SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
     "nodes": show_nodes,
     "molecules": show_molecules,
 }
-
-
-def show_bench(result: Mapping[str, Any]) -> None:
-    """The tables of measured speed and memory."""
-    for header, lines in bench_grids(result):
-        cells = [[escape(cell) for cell in line] for line in lines]
-        show_table(f"bench {result['suite']} · {result['device']}", header, cells, left=1)

@@ -14,9 +14,9 @@ from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import sealed, unsealed
+from specformer.paper import bench_tables
 from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
-from specformer.paper.timing import bench_tables
 from specformer.tasks.recipes.book import START
 from specformer.training.runs.folder import RunFolder
 
@@ -77,12 +77,6 @@ def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
     """All recorded rows of one table, in the paper's order of models."""
     found = latest(_valid_entries(folder / f"table-{table}"))
     return sorted((row for entry in found for row in entry["rows"]), key=paper_order)
-
-
-def recorded_bench(folder: Path, suite: str) -> list[dict[str, Any]]:
-    """What is recorded of one suite of benchmarks, every case once."""
-    found = _valid_entries(folder / "bench")
-    return bench_tables.newest_cases([entry for entry in found if entry["suite"] == suite])
 
 
 def _valid_entries(folder: Path) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from specformer.paper.timing import measure as module
-from specformer.paper.timing.measure import (
+from benchmarks import measure as module
+from benchmarks.measure import (
     Candidate,
     Measurement,
     Plan,

@@ -12,7 +12,7 @@ import torch
 
 from specformer.files import write_json
 from specformer.files.sealed import sealed
-from specformer.paper.timing.bench_tables import SCHEMA
+from specformer.paper.bench_tables import SCHEMA
 from specformer.training.runs.environment import device_name, environment
 
 
