@@ -244,10 +244,9 @@ def _train(
     from specformer.tasks.train import train as train_job
     from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
-    from specformer.training.engine.one_thread import one_thread
+    from specformer.training.engine.precision import one_thread
     from specformer.training.runs.folder import REPORT
-    from specformer.training.runs.recording import Recorded
-    from specformer.training.runs.tracking import Tracked, require_tensorboard, track_run
+    from specformer.training.runs.progress import Recorded, Tracked, require_tensorboard, track_run
 
     if job.tensorboard:
         require_tensorboard()

@@ -235,7 +235,7 @@ def finish_run(
 
 def repeat_command() -> str:
     """The command being run, in the form that repeats it anywhere."""
-    from specformer.training.runs.portable_command import portable_command
+    from specformer.training.runs.environment import portable_command
 
     return portable_command(sys.argv[1:])
 

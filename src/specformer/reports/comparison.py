@@ -14,7 +14,7 @@ from specformer.reports.sections.report_tables import Listing
 from specformer.reports.sections.section import Section, present
 from specformer.reports.variants import Entry, array_name, entries_by
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.paired import paired_differences
+from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.folder import OUTPUTS, RunFolder
 
 #: What the rows of a result are called, and what they are rows of.

@@ -31,11 +31,10 @@ from specformer.tasks.train import train
 from specformer.tasks.workplace import Workplace
 from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.paired import paired_differences
+from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import REPORT, RunFolder
-from specformer.training.runs.progress import Progress, Silent
-from specformer.training.runs.recording import Recorded
+from specformer.training.runs.progress import Progress, Recorded, Silent
 
 logger = logging.getLogger(__name__)
 

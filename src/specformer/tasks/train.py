@@ -17,7 +17,7 @@ from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
-from specformer.training.engine.one_thread import one_thread
+from specformer.training.engine.precision import one_thread
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
 
 logger = logging.getLogger(__name__)

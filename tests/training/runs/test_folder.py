@@ -12,8 +12,8 @@ import torch
 from specformer import Specformer
 from specformer.errors import RunError
 from specformer.files.sealed import sealed
+from specformer.training.runs.environment import portable_command
 from specformer.training.runs.folder import RunFolder
-from specformer.training.runs.portable_command import portable_command
 
 CONFIG = {"command": "train", "seed": 3, "set": ["schedule.epochs=3"], "out": None}
 ROWS = [{"epoch": 0, "loss": 1.5}, {"epoch": 10, "loss": None}]

@@ -26,13 +26,12 @@ from specformer.tasks.graphs.work import GraphWork, graph_spectra
 from specformer.tasks.lanes import train_in_lanes
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
-from specformer.training.divergence import warn_of_divergence
 from specformer.training.engine.distributed import Workers
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.graphs import GraphEvaluation, Work
-from specformer.training.evaluation.history import GraphMonitor
+from specformer.training.evaluation.graphs import GraphEvaluation, GraphMonitor, Work
 from specformer.training.evaluation.summaries import confusion, spread_bins, summary
 from specformer.training.loops.graphs import GraphFit
+from specformer.training.optim.early_stopping import warn_of_divergence
 from specformer.training.runs.checkpoint import numbered
 from specformer.training.runs.progress import Progress, Silent
 

@@ -13,7 +13,7 @@ import torch
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.tasks.graphs.model_settings import ForestModel
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.history import GraphMonitor
+from specformer.training.evaluation.graphs import GraphMonitor
 from specformer.training.evaluation.losses import Loss, mean_error
 from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask
 

@@ -18,8 +18,7 @@ from specformer.tasks.graphs.model_settings import BaselineModel, ForestModel, G
 from specformer.tasks.recipes.book import START, RecipeBook
 from specformer.tasks.recipes.settings import build, merged, override
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.graphs import GraphPrecision
-from specformer.training.evaluation.history import GraphMonitor
+from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
 from specformer.training.evaluation.losses import Loss
 from specformer.training.optim.graph_schedule import GraphSchedule
 

@@ -34,13 +34,13 @@ from specformer.tasks.nodes.work import (
 )
 from specformer.tasks.task import Outcome
 from specformer.tasks.workplace import Workplace
-from specformer.training.divergence import refuse_lost, warn_of_divergence
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.losses import Loss, Scale
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.nodes import NodeFit, NodeTask
+from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import FEATURES, TARGETS
 

@@ -49,7 +49,7 @@ class SignalRecipe:
         model: Specformer's settings.
         schedule: epochs, patience, rates.
         landmarks: attention keys while training; None for exact attention.
-        solve_readout: see :mod:`specformer.training.optim.variable_projection`.
+        solve_readout: see :mod:`specformer.training.loops.signals`.
     """
 
     description: str = ""

@@ -24,20 +24,24 @@ from specformer.graphs.flat_arrays import ragged
 from specformer.nn.conv.embedding import NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs
-from specformer.training.divergence import diverged
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
-from specformer.training.engine.stacking import trained_state
+from specformer.training.engine.stacking import WeightAverage, trained_state
 from specformer.training.evaluation.graph_metrics import Metric, metric_named
-from specformer.training.evaluation.graphs import GraphEvaluation, GraphPrecision, Work
-from specformer.training.evaluation.history import REMEDY, GraphMonitor, History
+from specformer.training.evaluation.graphs import (
+    REMEDY,
+    GraphEvaluation,
+    GraphMonitor,
+    GraphPrecision,
+    History,
+    Work,
+)
 from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
-from specformer.training.interruption import Interruption
-from specformer.training.optim.averaging import WeightAverage
+from specformer.training.optim.early_stopping import diverged
 from specformer.training.optim.graph_schedule import GraphSchedule
 from specformer.training.optim.schedule import moments, settle_moments
-from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.checkpoint import Checkpoint, Interruption
 
 #: Seconds between checkpoints; an epoch may take half of one or half an hour.
 SAVE_EVERY = 30.0

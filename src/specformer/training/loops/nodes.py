@@ -21,12 +21,10 @@ from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.losses import Loss
-from specformer.training.evaluation.node_objectives import NodeObjective, evaluation_of
-from specformer.training.evaluation.nodes import BestEpochs
-from specformer.training.interruption import Interruption
+from specformer.training.evaluation.node_objectives import BestEpochs, NodeObjective, evaluation_of
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
-from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.checkpoint import Checkpoint, Interruption
 from specformer.training.runs.progress import Update
 
 #: What decides when a run stops and which epoch's model is kept; accuracy is a metric's older name.

@@ -15,8 +15,7 @@ from specformer.nn.argument_checks import (
     check_numbers,
     check_positive,
 )
-from specformer.training.optim.adam import PiecedAdamW
-from specformer.training.optim.schedule import cosine, prepare_moments, warmed_up
+from specformer.training.optim.schedule import PiecedAdamW, cosine, prepare_moments, warmed_up
 
 #: Positive where they are given.
 _OPTIONAL = ("clip", "average")
@@ -40,7 +39,7 @@ class GraphSchedule:
         weight_decay: AdamW's, apart from the gradient.
         beta1, beta2: memory of the gradient's mean and square.
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
-        average: judge and keep the :class:`~specformer.training.optim.averaging.WeightAverage` of
+        average: judge and keep the :class:`~specformer.training.engine.stacking.WeightAverage` of
             about this many epochs; None for the weights themselves.
     """
 

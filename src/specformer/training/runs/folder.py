@@ -24,9 +24,8 @@ from specformer.files.manifest import Manifest, State
 from specformer.files.sealed import sealed, unsealed
 from specformer.graphs.formats.npz_archive import DAMAGE, opened, write_arrays
 from specformer.nn.pretrained import Pretrained
-from specformer.training.readings import readings
 from specformer.training.runs.environment import environment
-from specformer.training.runs.shown import ShownRun
+from specformer.training.runs.shown import ShownRun, readings
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"

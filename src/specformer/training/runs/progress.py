@@ -1,10 +1,15 @@
-r"""Telling whoever waits how far a long job is."""
+r"""How far a long job is: on screen, in ``metrics.jsonl`` and in TensorBoard (extra ``track``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
+
+from specformer.errors import ConfigError
+from specformer.training.runs.folder import RunFolder
 
 
 class Update(Protocol):
@@ -34,3 +39,134 @@ class Silent:
 
     def say(self, text: str) -> None:
         pass
+
+
+class Recorded:
+    """Shows progress as another object does, and appends each figure to ``metrics.jsonl``.
+
+    What a finished run writes there replaces these lines.
+
+    Args:
+        shown: what else shows it.
+        run: gives the run under way; None if it has no folder yet, and then nothing is written.
+    """
+
+    def __init__(self, shown: Progress, run: Callable[[], RunFolder | None]) -> None:
+        self._shown = shown
+        self._run = run
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        with self._shown.stage(label, total, unit) as show:
+
+            def update(done: int, figure: float, **others: float) -> None:
+                show(done, figure, **others)
+                if run := self._run():
+                    run.append_metrics({"of": label, "epoch": done, unit: figure, **others})
+
+            yield update
+
+    def say(self, text: str) -> None:
+        self._shown.say(text)
+
+
+#: The folder of a run that TensorBoard is pointed at.
+EVENTS = "tensorboard"
+_LIVE = "live"
+
+
+class Tracker:
+    """Writes scalars to TensorBoard event files in one folder, made if need be."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._writer = _writer_class()(str(folder))
+
+    def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
+        """Add one reading of each name; None, a run that has stopped, is left out."""
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(name, value, step, new_style=True)
+
+    def flush(self) -> None:
+        """Let a TensorBoard that is open see what was added."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Tracked(Recorded):
+    """The same, but writes to ``tensorboard/live``; it asks for the run once per stage."""
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        with self._shown.stage(label, total, unit) as show:
+            run = self._run()
+            if run is None:
+                yield show
+                return
+            with Tracker(run.path / EVENTS / _LIVE) as tracker:
+
+                def update(done: int, figure: float, **others: float) -> None:
+                    show(done, figure, **others)
+                    tracker.scalars(done, {unit: figure, **others})
+                    tracker.flush()
+
+                yield update
+
+
+def require_tensorboard() -> None:
+    """Raise, before hours of training, if TensorBoard is not installed."""
+    _writer_class()
+
+
+def track_run(run: RunFolder) -> Path:
+    """Write a finished run's readings as events, one subfolder a run so that curves overlay.
+
+    Each of its runs, ``tensorboard/run-000`` and so on, has what ``metrics.jsonl`` holds every ten
+    epochs, and the final test result at the last of them. Events of an earlier call are replaced.
+    """
+    folder = run.path / EVENTS
+    for stale in folder.glob("run-*"):
+        shutil.rmtree(stale)
+    result = run.result()
+    final = result.get("test", {}).get("values", [])
+    runs = _by_run(run.metrics())
+    for number, readings in enumerate(runs):
+        with Tracker(folder / f"run-{number:03d}") as tracker:
+            last = 0
+            for epoch, values in readings:
+                tracker.scalars(epoch, values)
+                last = epoch if any(value is not None for value in values.values()) else last
+            if len(final) == len(runs):
+                tracker.scalars(last, {f"test_{result['metric']}": final[number]})
+    return folder
+
+
+def _by_run(rows: list[dict[str, Any]]) -> list[list[tuple[int, dict[str, float | None]]]]:
+    """The rows of ``metrics.jsonl``, a list of figures a row, as a list of readings a run."""
+    runs: list[list[tuple[int, dict[str, float | None]]]] = []
+    for row in rows:
+        figures = {name: values for name, values in row.items() if isinstance(values, list)}
+        count = max((len(values) for values in figures.values()), default=0)
+        runs += [[] for _ in range(count - len(runs))]
+        for number in range(count):
+            reading = {name: values[number] for name, values in figures.items()}
+            runs[number].append((int(row["epoch"]), reading))
+    return runs
+
+
+def _writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError(
+            "--tensorboard needs TensorBoard: pip install 'specformer[track]'."
+        ) from None
+    return SummaryWriter

@@ -17,8 +17,13 @@ from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_npz
 from specformer.training.runs.folder import RunFolder
-from specformer.training.runs.progress import Silent
-from specformer.training.runs.tracking import Tracked, Tracker, require_tensorboard, track_run
+from specformer.training.runs.progress import (
+    Silent,
+    Tracked,
+    Tracker,
+    require_tensorboard,
+    track_run,
+)
 
 needs_tensorboard = pytest.mark.skipif(
     find_spec("tensorboard") is None, reason="needs specformer[track]"

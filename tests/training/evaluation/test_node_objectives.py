@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from specformer.training.evaluation.nodes import BestEpochs, Evaluation, training_targets
+from specformer.training.evaluation.node_objectives import BestEpochs, Evaluation, training_targets
 
 RUNS, NODES, CLASSES = 3, 50, 4
 
