@@ -18,7 +18,7 @@ import torch
 
 from specformer import decompose
 from specformer.datasets import csbm
-from specformer.files import checked_tensors, manifest, sealed
+from specformer.files import checked_tensors, sealed
 from specformer.graphs import write_npz
 from specformer.spectrum import Spectrum
 from specformer.tasks.job import Request
@@ -77,8 +77,8 @@ def main() -> None:
         )
         write_npz(folder / "graph.npz", graph)
         watch.seconds = 0.0
-        for module in (sealed, manifest):
-            watch.watch(module, "_digest")
+        for digest in ("_digest", "_file_digest"):
+            watch.watch(sealed, digest)
         changes = ("schedule.epochs=200",)
         job = resolve(Request(str(folder / "graph.npz"), changes=changes), 2, device="cpu")
         place = Workplace(torch.device("cpu"), cache=folder / "cache")

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from benchmarks.measure import Setting, synchronise
 from benchmarks.sized_graph import NAME, sized_graph
 from specformer.datasets import graph_set
-from specformer.datasets.graph_source import graph_source
+from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many

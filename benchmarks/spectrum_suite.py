@@ -16,7 +16,7 @@ from benchmarks.measure import (
     bench_row,
     measure,
 )
-from specformer.datasets.graph_source import graph_source
+from specformer.datasets.registry import graph_source
 from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
 

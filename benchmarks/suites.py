@@ -18,7 +18,7 @@ from benchmarks.measure import Plan, Setting
 from benchmarks.node_suite import RUNS
 from benchmarks.record import bench_result
 from specformer.datasets import node_graph
-from specformer.datasets.graph_source import graph_source
+from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, check_known
 
 #: Suites and the cases they have without ``--datasets``.

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from skimage import data
+from tests.cli.command_line import only_json
 from tests.datasets.grid_images import write_grid_images
 
-from specformer.datasets import grid_graph, grid_mirrors, image_signal, paper_images
+from specformer.datasets import (
+    FILTERS,
+    grid_graph,
+    grid_mirrors,
+    image_signal,
+    paper_images,
+    photographs,
+    target_filter,
+)
+from specformer.datasets.signals import SIGNAL_SETS, named_signals, survey_signals
 from specformer.errors import ConfigError, DataNotFoundError, GraphError
+from specformer.tasks.source import source_kind
 
 SIZES = [(1, 1), (1, 4), (2, 3), (5, 4), (6, 6)]
 
@@ -260,3 +276,126 @@ def test_a_truncated_image_is_refused(tmp_path):
     (tmp_path / "cut.png").write_bytes(content[: len(content) // 2])
     with pytest.raises(GraphError, match=r"cut\.png: not a readable image"):
         image_signal(tmp_path / "cut.png")
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def test_shape_range_and_titles_without_network(no_network):
+    found = photographs(size=20, count=6)
+    assert found.signals.shape == (6, 400)
+    assert found.signals.dtype == np.float32
+    assert found.signals.min() >= 0
+    assert found.signals.max() <= 1
+    assert (found.signals.std(axis=1) > 0.01).all()
+    assert found.titles == ("camera", "chelsea", "coffee", "astronaut", "rocket", "moon")
+    assert found.graph.num_nodes == 400
+    assert found.shape == (20, 20)
+    assert found.mask.all()
+
+
+def test_the_same_every_time():
+    np.testing.assert_array_equal(photographs(16, 2).signals, photographs(16, 2).signals)
+
+
+def test_a_photograph_is_the_mean_of_its_blocks():
+    # 512 = 8 · 64: shrinking smooths first, which is close to a mean over each block.
+    blocks = (data.camera() / 255).reshape(8, 64, 8, 64).mean(axis=(1, 3))
+    found = photographs(size=8, count=1).signals[0].reshape(8, 8)
+    assert np.corrcoef(found.ravel(), blocks.ravel())[0, 1] > 0.95
+    assert abs(found.mean() - blocks.mean()) < 0.02
+
+
+def test_survey_tells_what_is_there(elsewhere: Path) -> None:
+    embedded, missing = survey_signals()
+    assert (embedded["name"], embedded["state"], embedded["path"]) == (
+        "photographs",
+        "embedded",
+        None,
+    )
+    signals = named_signals("photographs")
+    assert embedded["signals"] == len(signals.signals) == len(signals.titles)
+    grid = nx.grid_2d_graph(*signals.shape)
+    sizes = (grid.number_of_nodes(), grid.number_of_edges())
+    assert (embedded["nodes"], embedded["edges"]) == sizes
+    assert missing == {
+        "name": "grid-images",
+        "about": SIGNAL_SETS["grid-images"],
+        "path": None,
+        "state": "not found",
+        "signals": 50,
+        "nodes": 100 * 100,
+        "edges": nx.grid_2d_graph(100, 100).number_of_edges(),
+    }
+
+    path = write_grid_images(elsewhere / "own", count=3, side=5)
+    found = survey_signals(elsewhere / "own")[1]
+    grid = nx.grid_2d_graph(5, 5)
+    assert (found["state"], found["path"], found["signals"]) == ("found", str(path), 3)
+    assert (found["nodes"], found["edges"]) == (25, grid.number_of_edges())
+
+    path.write_bytes(b"PK not a zip")
+    assert survey_signals(elsewhere / "own")[1] == missing | {"state": "damaged", "path": str(path)}
+
+
+def test_the_command_lists_all_that_train_takes(call) -> None:
+    listed = {row["name"]: row for row in only_json(call("datasets", "--json"))["datasets"]}
+    assert {source_kind(name) for name in listed} == {"nodes", "molecules", "filters"}
+    assert set(SIGNAL_SETS) <= set(listed)
+    status, out, _ = call("datasets")
+    assert status == 0
+    (line,) = (line for line in out.splitlines() if "photographs " in line)
+    assert {"4", "1,600", "3,120", "embedded"} <= set(line.split())
+
+
+POINTS = np.linspace(0, 2, 81)
+EXPECTED = {
+    "low-pass": np.exp(-10 * POINTS**2),
+    "high-pass": 1 - np.exp(-10 * POINTS**2),
+    "band-pass": np.exp(-10 * (POINTS - 1) ** 2),
+    "band-rejection": 1 - np.exp(-10 * (POINTS - 1) ** 2),
+    "comb": np.abs(np.sin(np.pi * POINTS)),
+}
+
+
+def test_the_names_are_the_contracts():
+    assert list(FILTERS) == ["low-pass", "high-pass", "band-pass", "band-rejection", "comb"]
+    assert all(name == target.name for name, target in FILTERS.items())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_values(name):
+    values = target_filter(name)(torch.as_tensor(POINTS))
+    np.testing.assert_allclose(values.numpy(), EXPECTED[name], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_ends_and_middle"),
+    [
+        ("low-pass", (1, 0, 0)),
+        ("high-pass", (0, 1, 1)),
+        ("band-pass", (0, 1, 0)),
+        ("band-rejection", (1, 0, 1)),
+        ("comb", (0, 0, 0)),
+    ],
+)
+def test_what_each_lets_through(name, at_ends_and_middle):
+    values = target_filter(name)(torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64))
+    np.testing.assert_allclose(values.numpy(), at_ends_and_middle, atol=1e-4)
+
+
+def test_every_filter_says_its_formula_once():
+    formulas = [target.formula for target in FILTERS.values()]
+    assert len(set(formulas)) == 5
+    assert all("λ" in formula for formula in formulas)
+
+
+def test_unknown_filter_names_the_known():
+    with pytest.raises(ConfigError, match=r"'lowpass'.*low-pass.*comb"):
+        target_filter("lowpass")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
 
 from specformer.errors import GraphError
-from specformer.graphs import Graph
+from specformer.graphs import Graph, GraphSet
 
 # 0 - 1 - 2 in a path, a loop on 2, and 3 alone.
 ADJACENCY = np.array(
@@ -163,3 +163,45 @@ def test_the_room_imports_neither_torch_nor_networkx() -> None:
     code = "import sys, specformer.graphs; print({'torch', 'networkx'} & sys.modules.keys())"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+RING = csr_array(np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0))
+GRAPH = Graph(RING, x=np.arange(8).reshape(4, 2), y=[0, 1, 0, 1])
+SET = GraphSet([2, 1], [1, 0], [[0], [1]], node_feat=[[0], [1], [2]], y=[[0.5], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"adjacency": 2.0 * RING},
+        {"adjacency": csr_array((4, 4))},
+        {"x": None},
+        {"x": csr_array(GRAPH.x)},
+        {"x": np.arange(8).reshape(4, 2)[::-1]},
+        {"y": [0, 1, 0, -1]},
+    ],
+    ids=["weights", "no edges", "no features", "sparse", "order", "label"],
+)
+def test_any_change_of_a_graph_shows(change: dict) -> None:
+    assert replace(GRAPH, **change).fingerprint != GRAPH.fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_nodes": [1, 2], "num_edges": [0, 1]},
+        {"node_feat": [[0], [1], [3]]},
+        {"edge_feat": [[1]]},
+        {"x": np.zeros((3, 1))},
+        {"y": [[0.5], [0.0]]},
+    ],
+    ids=["sizes", "atoms", "bonds", "numbers", "target"],
+)
+def test_any_change_of_many_graphs_shows(change: dict) -> None:
+    assert replace(SET, **change).fingerprint != SET.fingerprint
+
+
+def test_names_and_memory_do_not_matter() -> None:
+    turned = replace(GRAPH, x=np.asfortranarray(GRAPH.x), name="other", node_ids=tuple("abcd"))
+    assert turned.fingerprint == GRAPH.fingerprint
+    assert replace(SET, name="other", ids=("a", "b")).fingerprint == SET.fingerprint

@@ -12,7 +12,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 import specformer as sf
-from specformer.graphs.directed import magnetic_laplacian
+from specformer.graphs.convert import magnetic_laplacian
 
 CYCLE = np.stack([np.arange(7), (np.arange(7) + 1) % 7])
 #: Directed, with a mutual edge, a loop, a sink and a node without edges.

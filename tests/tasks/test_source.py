@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specformer.datasets import GRAPH_SETS, NODE_SETS
-from specformer.datasets.signal_registry import SIGNAL_SETS
+from specformer.datasets.signals import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.tasks.source import source_kind, source_name
 

@@ -95,7 +95,7 @@ def spectrum(
     first_words(f"Reading {source}.", quiet or json_output)
     from specformer.cli.progress_display import progress_bars
     from specformer.cli.terminal import show_table
-    from specformer.datasets.graph_source import graph_source
+    from specformer.datasets.registry import graph_source
     from specformer.reports.plots.spectral_plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
     from specformer.training.runs.environment import choose_device

@@ -378,9 +378,8 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
 def datasets(data: Data = None, json_output: Json = False) -> None:
     """List the data sets known by name, their sizes and where they were found."""
     from specformer.cli.terminal import show_table
-    from specformer.datasets.graph_registry import survey_graph_sets
-    from specformer.datasets.registry import survey
-    from specformer.datasets.signal_registry import survey_signals
+    from specformer.datasets.registry import survey, survey_graph_sets
+    from specformer.datasets.signals import survey_signals
 
     found = [*survey(data), *survey_graph_sets(data), *survey_signals(data)]
     if json_output:

@@ -8,18 +8,19 @@ from specformer.datasets.features import (
     prepare_features,
     sparse_features,
 )
-from specformer.datasets.filters import FILTERS, TargetFilter, target_filter
-from specformer.datasets.graph_registry import GRAPH_SETS, MoleculeSet, graph_set
 from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
 from specformer.datasets.packed import GraphStore, pack
-from specformer.datasets.photographs import photographs
-from specformer.datasets.registry import NODE_SETS, node_graph
+from specformer.datasets.registry import GRAPH_SETS, NODE_SETS, MoleculeSet, graph_set, node_graph
 from specformer.datasets.signals import (
+    FILTERS,
     SignalSet,
+    TargetFilter,
     grid_graph,
     grid_mirrors,
     image_signal,
     paper_images,
+    photographs,
+    target_filter,
 )
 from specformer.datasets.splits import PROTOCOLS, Split, make_splits, random_60_20_20
 

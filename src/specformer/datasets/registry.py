@@ -3,22 +3,26 @@ r"""Names of node-level data sets, and where their files are."""
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from specformer.datasets.csbm import csbm
-from specformer.datasets.download import SOURCES, download, set_file
-from specformer.datasets.graph_registry import GRAPH_SETS, refuse_columns
-from specformer.datasets.locate import search
+from specformer.datasets.download import SOURCES, download, search, set_file
+from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.node_targets import TargetKind, with_targets
-from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
-from specformer.errors import DataNotFoundError, GraphError, nearest
-from specformer.graphs import Columns, Graph, read_graph
+from specformer.datasets.signals import grid_graph, grid_mirrors
+from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
+from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
+from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
+from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.npz_archive import DAMAGE, NpzArchive, opened
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +114,7 @@ def node_graph(
     """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
 
     A graph without features is given those of its structure
-    (:func:`~specformer.datasets.structural_features.with_structural_features`).
+    (:func:`~specformer.datasets.features.with_structural_features`).
 
     Args:
         source: a name of ``NODE_SETS``, or a path.
@@ -211,3 +215,143 @@ def _columns(file: NpzArchive) -> int:
     if "x" not in file.files:
         return 0
     return file.shape("x")[1]
+
+
+#: Rows of a file that are named one by one; of more, their number is.
+_NAMED = 10
+
+
+@dataclass(frozen=True)
+class MoleculeSet:
+    """A data set people know by name, kept as ``NAME.npz``.
+
+    Args:
+        name: its name.
+        about: what is learned.
+        graphs: how many there are.
+        task: regression, or classification of one or several yes-or-no questions.
+        metric: ``"mae"``, ``"rocauc"`` or ``"ap"``.
+        atom_cardinalities: how many values each column of ``node_feat`` may take.
+        bond_cardinalities: the same of ``edge_feat``.
+    """
+
+    name: str
+    about: str
+    graphs: int
+    task: Literal["regression", "classification"]
+    metric: Literal["mae", "rocauc", "ap"]
+    atom_cardinalities: tuple[int, ...] = ATOM_CARDINALITIES
+    bond_cardinalities: tuple[int, ...] = BOND_CARDINALITIES
+
+
+GRAPH_SETS: dict[str, MoleculeSet] = {
+    entry.name: entry
+    for entry in (
+        MoleculeSet("zinc", "constrained solubility", 12_000, "regression", "mae", (28,), (4,)),
+        MoleculeSet("molhiv", "inhibition of HIV replication", 41_127, "classification", "rocauc"),
+        MoleculeSet("molpcba", "128 biological assays", 437_929, "classification", "ap"),
+        MoleculeSet("pcqm4mv2", "HOMO–LUMO gap in eV", 3_746_620, "regression", "mae"),
+    )
+}
+
+
+def graph_set(
+    source: str | Path,
+    data: str | Path | None = None,
+    columns: Columns | None = None,
+) -> GraphSet:
+    """Many graphs: a data set by name, an npz or ``.pt`` file, or a file of molecules.
+
+    A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a file
+    that cannot be read are left out; the first ten are logged, and how many there are.
+
+    Args:
+        source: a name of ``GRAPH_SETS``, or a path.
+        data: folder searched first for named sets.
+        columns: which column of a file of molecules is what, where their names do not tell.
+    """
+    if str(source) in GRAPH_SETS:
+        refuse_columns(str(source), columns)
+        return read_graph_set(set_file(str(source), data, download_graphs))
+    path = Path(source)
+    if not path.is_file():
+        known = ", ".join(GRAPH_SETS)
+        raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
+    if not is_of_molecules(path):
+        refuse_columns(str(source), columns)
+        return read_pyg_graphs(path) if path.suffix.lower() == ".pt" else read_graph_set(path)
+    found = read_molecules(path, columns)
+    for problem in found.problems[:_NAMED]:
+        logger.warning("%s, %s", path, problem)
+    if len(found.problems) > _NAMED:
+        rows = len(found.problems) + len(found.graphs)
+        logger.warning(
+            "%s: %s of %s rows are no molecules and are left out; above are the first %d.",
+            path, f"{len(found.problems):,}", f"{rows:,}", _NAMED,
+        )  # fmt: skip
+    return found.graphs
+
+
+def refuse_columns(source: str, columns: Columns | None) -> None:
+    """Refuse to be told the columns of what has none; targets are chosen of any set."""
+    said = [name for name in (columns or Columns()).options if name != "targets"]
+    if said:
+        raise ConfigError(
+            f"--{said[0]}: applies to a table of your own; {source} has no columns with names."
+        )
+
+
+def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
+    """What is known of every named set without fetching any, a row each.
+
+    ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path``, the number
+    of ``graphs`` and, if found, of ``nodes`` in all of them.
+    """
+    return [_survey_graphs(entry, data) for entry in GRAPH_SETS.values()]
+
+
+def _survey_graphs(entry: MoleculeSet, data: str | Path | None) -> dict[str, Any]:
+    path = search(f"{entry.name}.npz", data)
+    row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
+    row["graphs"] = entry.graphs
+    if path is None:
+        return row | {"state": "downloads"}
+    row["path"] = str(path)
+    try:
+        with opened(path) as file:
+            sizes = file["num_nodes_list"]
+        return row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())}
+    except DAMAGE:
+        return row | {"state": "damaged"}
+
+
+_GRID = re.compile(r"(\d+)x(\d+)")
+#: Far beyond what can be decomposed; a typing error should not fill the memory.
+_MOST_NODES = 10_000_000
+
+
+def graph_source(
+    source: str, data: str | Path | None = None, columns: Columns | None = None
+) -> tuple[Graph, tuple[np.ndarray, ...]]:
+    """The graph, and the mirror symmetries known of it; ``data`` holds the named sets.
+
+    ``columns`` says which column of a file is what, where their names do not tell.
+
+    Example:
+        >>> graph_source("3x4")[0].num_nodes
+        12
+    """
+    size = _GRID.fullmatch(source)
+    if size:
+        height, width = int(size[1]), int(size[2])
+        if height * width > _MOST_NODES:
+            raise GraphError(f"{source}: a grid may have at most {_MOST_NODES:,} nodes.")
+        if not height * width:
+            raise GraphError(f"{source}: the grid has no nodes.")
+        return grid_graph(height, width), grid_mirrors(height, width)
+    if source in NODE_SETS:
+        refuse_columns(source, columns)
+        return named_graph(source, data), ()
+    if not Path(source).exists():
+        raise GraphError(unknown_set(source))
+    return read_graph(source, columns), ()

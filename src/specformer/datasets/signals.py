@@ -2,15 +2,19 @@ r"""Images as signals on a grid graph: the synthetic task's data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from torch import Tensor
 
-from specformer.datasets.locate import find_file
-from specformer.errors import ConfigError, GraphError
+from specformer.datasets.download import find_file, search
+from specformer.errors import ConfigError, GraphError, check_known
 from specformer.graphs import Graph
 from specformer.graphs.formats.npz_archive import DAMAGE, opened
 
@@ -169,3 +173,133 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
 def _first_line(error: Exception) -> str:
     """Image readers add pages of advice; an error here is one sentence."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+#: Files of scikit-image's wheel, in the order they are used.
+PHOTOGRAPHS = ("camera.png", "chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "moon.png")
+
+
+def photographs(size: int = 40, count: int = 4) -> SignalSet:
+    """The first ``count`` photographs as grey signals in [0, 1] on a ``size`` × ``size`` grid.
+
+    Example:
+        >>> photographs(size=16, count=2).signals.shape
+        (2, 256)
+    """
+    signals = np.stack([_grey_square(name, size) for name in PHOTOGRAPHS[:count]])
+    return SignalSet(
+        name="photographs",
+        graph=grid_graph(size, size),
+        signals=signals.reshape(len(signals), -1).astype(np.float32),
+        mask=np.ones(size * size, dtype=bool),
+        shape=(size, size),
+        titles=tuple(name.rpartition(".")[0] for name in PHOTOGRAPHS[:count]),
+    )
+
+
+def _grey_square(name: str, size: int) -> np.ndarray:
+    from skimage import color, io, transform
+
+    with resources.as_file(resources.files("skimage.data") / name) as path:
+        image = io.imread(path)
+    grey = color.rgb2gray(image[..., :3]) if image.ndim == 3 else image / 255.0
+    side = min(grey.shape)
+    top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
+    square = grey[top : top + side, left : left + side]
+    return np.asarray(transform.resize(square, (size, size), anti_aliasing=True)).clip(0, 1)
+
+
+#: What is known by name, and what it is.
+SIGNAL_SETS = {
+    "photographs": "photographs of scikit-image",
+    "grid-images": "the paper's images",
+}
+
+#: The paper's: fifty images of 100 × 100 pixels.
+_PAPER = {"signals": 50, "nodes": 10_000, "edges": 19_800}
+
+#: The named set that the installed packages hold.
+EMBEDDED = "photographs"
+
+
+def named_signals(name: str, data: str | Path | None = None) -> SignalSet:
+    """The signals of that name.
+
+    Args:
+        name: one of ``SIGNAL_SETS``.
+        data: folder searched first.
+
+    Example:
+        >>> len(named_signals("photographs").signals)
+        4
+    """
+    return photographs() if name == EMBEDDED else paper_images(data)
+
+
+def survey_signals(data: str | Path | None = None) -> list[dict[str, Any]]:
+    """What is known of every named set, a row each.
+
+    ``name``, ``about``, ``state`` (``"embedded"``, ``"found"``, ``"damaged"`` or ``"not found"``),
+    ``path``, the number of ``signals``, and ``nodes`` and ``edges`` of the graph they are on.
+
+    Example:
+        >>> survey_signals()[0]["state"]
+        'embedded'
+    """
+    return [_survey_one(name, data) for name in SIGNAL_SETS]
+
+
+def _survey_one(name: str, data: str | Path | None) -> dict[str, Any]:
+    path = None if name == EMBEDDED else search(IMAGES_FILE, data)
+    row: dict[str, Any] = {"name": name, "about": SIGNAL_SETS[name]}
+    row["path"] = None if path is None else str(path)
+    if name != EMBEDDED and path is None:
+        return row | {"state": "not found"} | _PAPER
+    try:
+        found = named_signals(name, data)
+    except GraphError:
+        return row | {"state": "damaged"} | _PAPER
+    return row | {
+        "state": "embedded" if name == EMBEDDED else "found",
+        "signals": len(found.signals),
+        "nodes": found.graph.num_nodes,
+        "edges": found.graph.num_edges,
+    }
+
+
+@dataclass(frozen=True)
+class TargetFilter:
+    """A response over [0, 2] with the formula to print beside it."""
+
+    name: str
+    formula: str
+    response: Callable[[Tensor], Tensor]
+
+    def __call__(self, eigenvalues: Tensor) -> Tensor:
+        return self.response(eigenvalues)
+
+
+FILTERS: dict[str, TargetFilter] = {
+    target.name: target
+    for target in (
+        TargetFilter("low-pass", "exp(−10λ²)", lambda x: (-10 * x**2).exp()),
+        TargetFilter("high-pass", "1 − exp(−10λ²)", lambda x: 1 - (-10 * x**2).exp()),
+        TargetFilter("band-pass", "exp(−10(λ−1)²)", lambda x: (-10 * (x - 1) ** 2).exp()),
+        TargetFilter(
+            "band-rejection", "1 − exp(−10(λ−1)²)", lambda x: 1 - (-10 * (x - 1) ** 2).exp()
+        ),
+        TargetFilter("comb", "|sin(πλ)|", lambda x: (math.pi * x).sin().abs()),
+    )
+}
+
+
+def target_filter(name: str) -> TargetFilter:
+    """The filter of that name.
+
+    Example:
+        >>> import torch
+        >>> target_filter("comb")(torch.tensor([0.5])).tolist()
+        [1.0]
+    """
+    check_known("filter", FILTERS, name)
+    return FILTERS[name]

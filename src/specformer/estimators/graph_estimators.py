@@ -16,9 +16,9 @@ from specformer.errors import GraphError
 from specformer.estimators.base_estimator import Estimator
 from specformer.estimators.labels import as_columns, as_labels, encoded
 from specformer.graphs import GraphSet
-from specformer.graphs.formats.graph_set_npz import write_graph_set
 from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
+from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.tasks.graphs.fit import predict_graphs
 from specformer.tasks.graphs.models import load_graph_models, same_columns

@@ -14,13 +14,13 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from specformer.datasets import Split
+from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.node_targets import with_targets
-from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import GraphError
 from specformer.estimators.base_estimator import SOURCE, Estimator
 from specformer.estimators.labels import as_columns, as_labels, encoded
 from specformer.graphs import Columns, Graph, as_graph, write_npz
-from specformer.graphs.formats.networkx_file import graph_from_networkx
+from specformer.graphs.formats.read import graph_from_networkx
 from specformer.tasks.nodes.predict import NodePredictor
 from specformer.tasks.nodes.task import NodeLearning
 from specformer.tasks.predictions import PredictionRequest

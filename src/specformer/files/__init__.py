@@ -1,6 +1,6 @@
 """Files: written whole, read unaltered or not at all, and where those go that are kept.
 
-What needs PyTorch is named by its module: :mod:`~specformer.files.checksum` and
+What needs PyTorch is named by its module: :mod:`~specformer.files.checked_tensors` and
 :mod:`~specformer.files.checked_tensors`.
 """
 
@@ -9,10 +9,10 @@ from specformer.files.atomic import (
     make_folder,
     replacing,
     reserve,
+    user_cache,
     write_json,
     write_text,
 )
-from specformer.files.cache_folder import user_cache
 
 __all__ = [
     "json_text",

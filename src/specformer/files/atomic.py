@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -172,3 +173,46 @@ def write_json(path: str | Path, content: Any) -> None:
 def json_text(content: Any) -> str:
     """What :func:`write_json` writes."""
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder, made if need be; False where another process has it.
+
+    The system lets go of it when the process ends, however it does. True also where a system or a
+    network disk has no locks.
+    """
+    make_folder(folder)
+    if sys.platform == "win32":  # no such locks
+        yield True
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        free = True
+        with suppress(OSError):
+            free = _taken(handle)
+        yield free
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    """Take an open folder; False where another process has."""
+    import fcntl  # not on every system
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def user_cache(kind: str) -> Path:
+    """The folder for a kind of files, spectra or data, in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # in a container, say, whose user has no name
+        why = f"there is no home folder for {kind}; set XDG_CACHE_HOME to a folder of yours"
+        raise OSError(errno.ENOENT, why) from None
+    return folder / "specformer" / kind

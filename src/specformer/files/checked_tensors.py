@@ -2,6 +2,7 @@ r"""Tensors and some words in a safetensors file, read whole and unaltered or no
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,6 @@ from safetensors.torch import load
 from torch import Tensor
 
 from specformer.files.atomic import replacing
-from specformer.files.checksum import checksum
 
 _OURS = ("format", "checksum")
 #: Types by their names in such a file.
@@ -125,3 +125,20 @@ def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) ->
 
 def _joined(words: Mapping[str, str]) -> str:
     return "".join(words[key] for key in sorted(words))
+
+
+def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """SHA-256 of named tensors on the CPU and of a text: of every bit, type and shape.
+
+    Example:
+        >>> one = torch.ones(2)
+        >>> checksum({"a": one}) == checksum({"a": one.clone()}), checksum({"b": one})[:8]
+        (True, 'f8c993a8')
+    """
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f";{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
+        if tensor.numel():  # the stride of an empty one may be 0, which no view takes
+            digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+from specformer.files.atomic import write_json
+from specformer.files.documents import read_json
 
 #: The key that a document's checksum is kept under.
 KEY = "checksum"
@@ -49,3 +53,67 @@ def _digest(document: Mapping[str, Any]) -> str:
     """64 bits of SHA-256: of the values, not of how a file writes them."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+#: What became of a file that a manifest names.
+State = Literal["intact", "altered", "missing"]
+
+
+class Manifest:
+    """SHA-256 of some of a folder's files by name, so that readers can ask whether one is whole.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.txt").write_text("as it was")
+        >>> manifest = Manifest(folder / "checksums.json")
+        >>> manifest.write({"a.txt": None})
+        >>> _ = (folder / "a.txt").write_text("as it is")
+        >>> manifest.states()
+        {'a.txt': 'altered'}
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, files: Mapping[str, bytes | None]) -> None:
+        """Write the checksums of these files; what is not on the disk yet is given as bytes."""
+        self.path.unlink(missing_ok=True)  # an older one must not speak of new files
+        sums = {
+            name: _file_digest(self.path.parent / name)
+            if content is None
+            else hashlib.sha256(content).hexdigest()
+            for name, content in files.items()
+        }
+        write_json(self.path, sealed({"sha256": sums}))
+
+    def sums(self) -> dict[str, str]:
+        """Checksums by name, none where there is no manifest; ``ValueError`` if it is damaged."""
+        try:
+            content = unsealed(read_json(self.path))
+        except FileNotFoundError:
+            return {}
+        sums = content.get("sha256") if isinstance(content, dict) else None
+        if not isinstance(sums, dict) or not all(isinstance(each, str) for each in sums.values()):
+            raise ValueError("it holds no checksums")
+        return sums
+
+    def states(self) -> dict[str, State]:
+        """What became of every file."""
+        return {name: self._state(name, digest) for name, digest in self.sums().items()}
+
+    def is_altered(self, name: str) -> bool:
+        """Whether a file is there and not as it was; False of one that is not in the manifest."""
+        digest = self.sums().get(name)
+        return digest is not None and self._state(name, digest) == "altered"
+
+    def _state(self, name: str, digest: str) -> State:
+        path = self.path.parent / name
+        if not path.is_file():
+            return "missing"
+        return "intact" if _file_digest(path) == digest else "altered"
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

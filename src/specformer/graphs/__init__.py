@@ -3,10 +3,9 @@
 from specformer.graphs.columns import Columns
 from specformer.graphs.convert import as_adjacency, as_graph
 from specformer.graphs.formats.csv_folder import read_csv_folder
-from specformer.graphs.formats.graph_set_npz import read_graph_set, write_graph_set
 from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
 from specformer.graphs.formats.molecule_table import read_molecules
-from specformer.graphs.formats.npz_file import read_npz, write_npz
+from specformer.graphs.formats.npz_file import read_graph_set, read_npz, write_graph_set, write_npz
 from specformer.graphs.formats.read import read_graph
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, read_smiles
 from specformer.graphs.graph import Graph

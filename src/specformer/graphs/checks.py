@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import coo_array, csr_array, issparse
 
 from specformer.errors import GraphError
 from specformer.files.host_memory import free_bytes, gib
-from specformer.graphs.tensors import as_host, as_scipy
 
 #: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal.
 #: Reading alone was measured at 34 and 102.
@@ -257,3 +256,27 @@ def _canonical(matrix: Any, dtype: type[Any], name: str) -> csr_array[Any]:
 
 def _shape(array: Any) -> str:
     return str(list(array.shape))
+
+
+def as_host(value: Any) -> Any:
+    """A dense tensor on the host in a type that NumPy has; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if str(value.dtype) == "torch.bfloat16" else value
+
+
+def as_scipy(value: Any) -> Any:
+    """A sparse tensor of any layout as SciPy's coordinates; anything else as it is.
+
+    Example:
+        >>> import torch
+        >>> as_scipy(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse_csr()).toarray()
+        array([[0., 2.],
+               [0., 0.]], dtype=float32)
+    """
+    if not str(getattr(value, "layout", "")).startswith("torch.sparse"):
+        return value
+    entries = value.detach().cpu().to_sparse_coo().coalesce()
+    places = tuple(entries.indices().numpy())
+    return coo_array((as_host(entries.values()).numpy(), places), shape=tuple(value.shape))

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 
 from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, check_features, check_names, check_room, refuse
-from specformer.graphs.fingerprint import fingerprint
 from specformer.graphs.flat_arrays import ragged, starts
+from specformer.graphs.graph import fingerprint
 
 SPLITS = ("train_idx", "valid_idx", "test_idx")
 

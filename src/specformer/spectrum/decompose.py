@@ -16,9 +16,8 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder
-from specformer.graphs.directed import magnetic_laplacian
+from specformer.graphs.convert import magnetic_laplacian, signed_adjacency
 from specformer.graphs.laplacian import laplacian_of
-from specformer.graphs.signed import signed_adjacency
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
 from specformer.spectrum.eigenpairs import (
     canonical_signs,

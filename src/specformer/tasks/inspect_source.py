@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from specformer.datasets import graph_set, make_splits
-from specformer.datasets.features import preparation_lines
-from specformer.datasets.graph_source import graph_source
+from specformer.datasets.features import preparation_lines, with_structural_features
 from specformer.datasets.node_targets import with_targets
-from specformer.datasets.structural_features import with_structural_features
+from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
 from specformer.tasks import estimate

@@ -8,11 +8,11 @@ from typing import Literal
 
 from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
-from specformer.datasets.signal_registry import SIGNAL_SETS
+from specformer.datasets.signals import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import Columns
+from specformer.graphs.formats.graph_set_pyg import holds_many_data
 from specformer.graphs.formats.molecule_table import is_of_molecules, smiles_column
-from specformer.graphs.formats.pyg_file import holds_many_data
 from specformer.graphs.formats.read import GRAPH_FILES, file_ending
 from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import bare_name, is_table, table_header

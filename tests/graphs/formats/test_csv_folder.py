@@ -282,6 +282,6 @@ def test_a_table_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypat
     path = tmp_path / "edges.csv.gz"
     path.write_bytes(gzip.compress(b"source,target\n" + b"0,1\n" * 10**6))
     assert path.stat().st_size < 10**4
-    monkeypatch.setattr("specformer.graphs.formats.csv_dialect.free_bytes", lambda: 2**20)
+    monkeypatch.setattr("specformer.graphs.formats.table_file.free_bytes", lambda: 2**20)
     with pytest.raises(GraphError, match=r"edges\.csv\.gz: unpacks to more than 0\.0 GiB"):
         read_csv_folder(tmp_path)

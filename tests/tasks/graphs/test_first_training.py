@@ -17,7 +17,7 @@ from tests.training.small_graphs import small_set
 from specformer.datasets import graph_set
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.paper.table3 import table3
 from specformer.reports.sections.molecule_section import molecule_section

@@ -22,7 +22,7 @@ from specformer.tasks.run_seed import run_seed
 from specformer.training.runs.folder import RunFolder
 
 pytest.importorskip("rdkit")
-from specformer.graphs.formats.morgan import morgan_counts
+from specformer.graphs.formats.smiles import morgan_counts
 
 FEW = ["model.num_trees=12", "model.fingerprint=64"]
 

@@ -15,7 +15,7 @@ from tests.training.small_graphs import small_set, three_classes, with_numbers
 from specformer.datasets import pack
 from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.graphs import GraphSet
-from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.tasks.graphs.recipe import graph_recipe
 from specformer.tasks.graphs.start import StartingPoint
 from specformer.training.runs.folder import RunFolder

@@ -20,7 +20,7 @@ from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
-from specformer.graphs.formats.graph_set_npz import write_graph_set
+from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.tasks.graphs.fit import check_parts
 from specformer.tasks.graphs.predict import load_graph_models

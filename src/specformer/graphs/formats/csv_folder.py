@@ -13,14 +13,27 @@ one, or compressed as ``.csv.gz``, and be called as other programs do: ``links``
 
 from __future__ import annotations
 
+import ast
+import io
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 from specformer.errors import GraphError
 from specformer.graphs.columns import Columns
-from specformer.graphs.formats.edge_list import read_edges
-from specformer.graphs.formats.table_file import TABLES, bare_name, is_table, read_table
+from specformer.graphs.formats.table import Table, is_number
+from specformer.graphs.formats.table_file import (
+    COMMENTS,
+    TABLES,
+    bare_name,
+    decoded,
+    is_table,
+    read_csv,
+    read_table,
+    say_how,
+    separator,
+)
 from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
@@ -104,3 +117,139 @@ def _last_word(name: str) -> str:
     """
     words = re.findall("[a-z0-9]+", name.casefold())
     return words[-1] if words else ""
+
+
+#: Whole numbers from here on are seconds since 1970, not weights.
+_TIME = 10**8
+_SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
+
+
+def read_edge_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
+    """Read a text file of edges, and say what its columns are: a header's names, or 1, 2, …."""
+    rows, lines = decoded(path, lambda text, encoding: _rows(path, text, encoding))
+    if not rows:
+        raise GraphError(f"{path}: there are no edges in the file")
+    first, rest = rows[0], rows[1:]
+    if rest and _is_header(first, rest):
+        return read_csv(path), columns
+    table = _table(path, rows, lines)
+    return table, columns if columns.source is not None else columns.over(_ends(table))
+
+
+def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
+    """Read a table of edges, with a header or, where that is two numbers, without one."""
+    table = read_table(path)
+    if not _has_no_header(path, list(table.columns), columns):
+        return table, columns
+    logger.info("%s: has no header; its columns are called 1, 2, …", path)
+    rows, lines = decoded(path, lambda text, encoding: _rows(path, text, encoding))
+    table = _table(path, rows, lines)
+    return table, columns if columns.source is not None else columns.over(_ends(table))
+
+
+def _has_no_header(path: Path, header: list[str], columns: Columns) -> bool:
+    """Whether the first row is an edge, as two numbers are; 0 and 1 may be names that pandas gave.
+
+    Columns that someone calls by numbers are those of a file without a header, unless they are
+    called so there.
+    """
+    asked = {columns.source or "", columns.target or ""} - {""}
+    if asked:
+        return all(map(str.isdigit, asked)) and not asked <= {*header}
+    if len(header) < 2 or not all(map(str.isdigit, header[:2])):
+        return False
+    if header == [str(place) for place in range(len(header))]:
+        raise GraphError(
+            f"{path}: the first row, {' '.join(header)!r}, may be an edge or the columns' names; "
+            "put the header source,target above it, or in its place"
+        )
+    return True
+
+
+def _rows(path: Path, text: io.TextIOWrapper, encoding: str) -> tuple[list[list[str]], list[int]]:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    parted_by: str | None = None
+    for number, line in enumerate(text, start=1):
+        line = line.strip().lstrip("\ufeff")
+        if not line or line.startswith(COMMENTS):
+            continue
+        if not rows:
+            bare = line.replace('"', "")
+            found = separator(bare, bare)
+            parted_by = None if found == " " else found
+            say_how(path, encoding)
+        rows.append(_cells(line, parted_by))
+        lines.append(number)
+    return rows, lines
+
+
+def _cells(line: str, parted_by: str | None) -> list[str]:
+    if line.endswith("}") and parted_by is None:
+        ends, _, told = line.partition("{")
+        return [*ends.split(), *_weight("{" + told)]
+    cells = [cell.strip().strip("\"'") for cell in line.split(parted_by)]
+    while len(cells) > 1 and not cells[-1]:  # what parts columns may end rows too
+        cells.pop()
+    return cells
+
+
+def _weight(told: str) -> list[str]:
+    """The weight in a dictionary of Python's, if there is one."""
+    try:
+        found: Any = ast.literal_eval(told)
+    except (ValueError, SyntaxError):
+        return [told]
+    return [str(found["weight"])] if isinstance(found, dict) and "weight" in found else []
+
+
+def _is_header(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether the first row names columns: it is of words, and all below are of numbers."""
+    known = Table(Path(), {name: [] for name in first}, []).endpoints()
+    if known is not None:
+        return True
+    below = (cell for row in rest for cell in row[:2])
+    return not any(map(is_number, first[:2])) and all(map(is_number, below))
+
+
+def _table(path: Path, rows: list[list[str]], lines: list[int]) -> Table:
+    """Return the rows as columns; refuse those of other lengths, and a first row of counts."""
+    width = len(rows[0])
+    if width < 2:
+        raise GraphError(f"{path}: row {lines[0]} has 1 cell; an edge has two ends")
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != width:
+            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            raise GraphError(f"{path}: row {line} has {cells} where row {lines[0]} has {width}")
+    if len(rows) > 1 and _are_counts(rows[0], rows[1:]):
+        told = f"row {lines[0]}, {' '.join(rows[0])!r}, looks like counts"
+        raise GraphError(
+            f"{path}: {told}, as {len(rows) - 1} edges follow; remove it, or put the header "
+            "'source target' above it if it is an edge"
+        )
+    named = {str(place): list(cells) for place, cells in enumerate(zip(*rows, strict=True), 1)}
+    return Table(path, named, lines)
+
+
+def _are_counts(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether the first row has the numbers of nodes and of edges that follow."""
+    ends = {cell for row in rest for cell in row[:2]}
+    highest = max((int(cell) for cell in ends if cell.isdigit()), default=0)
+    nodes = {str(len(ends)), str(highest), str(highest + 1)}
+    return first[0] in nodes and first[-1] == str(len(rest))
+
+
+def _ends(table: Table) -> Columns:
+    """What the columns are where nobody says: two ends, and a third one of weights."""
+    if len(table.columns) == 2:
+        return Columns(source="1", target="2")
+    if len(table.columns) > 3:
+        raise GraphError(f"{table.path}: has {len(table.columns)} columns without names; {_SAY}")
+    third = table.columns["3"]
+    for row, cell in enumerate(third):
+        if not is_number(cell):
+            raise table.error("3", row, f"{cell!r} is not a weight; {_SAY}")
+    if all(cell.isdigit() and int(cell) >= _TIME for cell in third):
+        raise GraphError(f"{table.path}: column 3 holds times rather than weights; {_SAY}")
+    logger.info("%s: column 3 is read as the edges' weights", table.path)
+    return Columns(source="1", target="2", weight="3")

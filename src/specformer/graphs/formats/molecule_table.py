@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -12,10 +13,15 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.columns import MOLECULE_IDS, UNNAMED, Columns, plain_name, quoted
-from specformer.graphs.formats.molecule_file import MOLECULE_FILES, read_molecule_file
-from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.smiles import (
+    BadMolecule,
+    Molecules,
+    NoMoleculeError,
+    rdkit,
+    read_smiles,
+)
 from specformer.graphs.formats.table import Table, is_missing
-from specformer.graphs.formats.table_file import bare_name, is_table, read_table
+from specformer.graphs.formats.table_file import bare_name, decoded, is_table, opened, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -238,3 +244,69 @@ def _numbers(table: Table, name: str) -> NDArray[np.float32]:
             hint = "leave it empty if it is missing, write classes as 0 and 1, or use --targets"
             raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
     return table.finite(name, values, np.float32, missing=True)
+
+
+_SDF = (".sdf", ".sdf.gz")
+#: How their names end.
+MOLECULE_FILES = (".smi", ".smi.gz", *_SDF)
+_ID = "id"
+
+
+def read_molecule_file(path: Path) -> Table:
+    """Read a file as a table with the columns ``smiles`` and, if molecules have names, ``id``."""
+    if not path.is_file():
+        raise GraphError(f"{path}: there is no such file")
+    return _read_sdf(path) if path.name.lower().endswith(_SDF) else _read_smi(path)
+
+
+def _read_smi(path: Path) -> Table:
+    """Read a molecule from each row: its SMILES, then its name, if it has one.
+
+    Between tabs, more columns may follow, called 3, 4, …; a first row ``smiles …`` names them.
+    """
+
+    def rows(text: io.TextIOWrapper, _: str) -> list[tuple[int, list[str]]]:
+        written = [(number, line.strip()) for number, line in enumerate(text, start=1)]
+        return [(number, _cells(line)) for number, line in written if line]
+
+    found = decoded(path, rows)
+    width = max((len(cells) for _, cells in found), default=0)
+    names = [_SMILES, _ID, *map(str, range(3, width + 1))][:width]
+    if found and found[0][1][0].casefold() == _SMILES:
+        names = found.pop(0)[1]
+        if len(names) < width:
+            raise GraphError(f"{path}: a row has {width} cells where the first has {len(names)}")
+    columns = {
+        name: [cells[place] if place < len(cells) else "" for _, cells in found]
+        for place, name in enumerate(names)
+    }
+    return Table(path, columns, [number for number, _ in found])
+
+
+def _cells(line: str) -> list[str]:
+    cells = line.split("\t") if "\t" in line else line.split(maxsplit=1)
+    return [cell.strip() for cell in cells]
+
+
+def _read_sdf(path: Path) -> Table:
+    """Read molecules with RDKit; their titles are ids, their properties columns."""
+    chem, silence = rdkit()
+    cells: dict[str, list[str]] = {_SMILES: [], _ID: []}
+    with opened(path) as file:
+        content = file.read()
+    count = 0
+    with silence():
+        for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):
+            known = {}
+            if molecule is not None:
+                own = {name: molecule.GetProp(name) for name in molecule.GetPropNames()}
+                known = {name: value.strip() for name, value in own.items()}
+                known[_SMILES] = chem.MolToSmiles(molecule)
+                if molecule.HasProp("_Name") and (title := molecule.GetProp("_Name").strip()):
+                    known[_ID] = title
+            for name in (*cells, *(name for name in known if name not in cells)):
+                cells.setdefault(name, [""] * count).append(known.get(name, ""))
+            count += 1
+    if not any(cells[_ID]):
+        del cells[_ID]
+    return Table(path, cells, range(1, count + 1), row="molecule")

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import numpy as np
+from scipy.io import mmread
+from scipy.sparse import csr_array, load_npz
 
 from specformer.errors import GraphError
 from specformer.graphs.columns import Columns
-from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
-from specformer.graphs.formats.edge_list import read_edge_text
-from specformer.graphs.formats.matrix_file import is_scipy_npz, read_matrix_market, read_scipy_npz
-from specformer.graphs.formats.networkx_file import NETWORKX, read_networkx_file
+from specformer.graphs.edges import symmetrised
+from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list, read_edge_text
+from specformer.graphs.formats.npz_archive import DAMAGE, naming
 from specformer.graphs.formats.npz_file import read_npz
-from specformer.graphs.formats.table_file import bare_name, is_table
+from specformer.graphs.formats.table import Table
+from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened
 from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
+#: Names of the formats by their endings.
+NETWORKX = {".graphml": "GraphML", ".gml": "GML", ".gexf": "GEXF"}
+#: Names of our columns, which no attribute has.
+_SOURCE, _TARGET, _ID = "source", "target", "id"
 #: Endings of text files that hold a list of edges.
 EDGE_TEXT = (".edges", ".edgelist", ".el", ".txt")
 #: Endings of files that have no columns to name.
@@ -87,7 +102,128 @@ def _read_arrays(path: Path, ending: str) -> Graph:
     if ending == ".mtx":
         return read_matrix_market(path)
     if ending == ".pt":
-        from specformer.graphs.formats.pyg_file import read_pyg_graph
+        from specformer.graphs.formats.graph_set_pyg import read_pyg_graph
 
         return read_pyg_graph(path)
     return read_scipy_npz(path) if is_scipy_npz(path) else read_npz(path)
+
+
+def read_networkx_file(
+    path: Path, ending: str, columns: Columns | None = None, *, labels: bool = True
+) -> Graph:
+    """Read a file by its ending, one of ``NETWORKX``."""
+    columns = columns or Columns()
+    for said in ("id", "source", "target"):
+        if getattr(columns, said) is not None:
+            raise GraphError(f"{path}: says itself what its nodes are; leave --{said} out")
+    return graph_from_networkx(_read(path, ending), path, columns, labels=labels)
+
+
+def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: bool = True) -> Graph:
+    """Return a NetworkX graph with its attributes as columns; ``path`` names it in errors."""
+    nodes = _table(path, found.nodes(data=True), "node")
+    edges = _table(path, ((None, data) for *_, data in found.edges(data=True)), "edge")
+    ends = zip(*((str(u), str(v)) for u, v, *_ in found.edges(data=True)), strict=True)
+    sources, targets = ends if found.number_of_edges() else ((), ())
+    nodes.columns[_ID] = [str(node) for node in found.nodes]
+    edges.columns.update({_SOURCE: list(sources), _TARGET: list(targets)})
+    if "weight" in edges.columns:  # 1 where only some edges have one
+        edges.columns["weight"] = [cell or "1" for cell in edges.columns["weight"]]
+    told = Columns(id=_ID, source=_SOURCE, target=_TARGET).over(columns)
+    return graph_of_tables(edges, nodes, told, bare_name(path), labels=labels)
+
+
+def _read(path: Path, ending: str) -> Any:
+    import networkx as nx
+
+    readers: dict[str, Callable[[Any], Any]] = {
+        ".graphml": nx.read_graphml,
+        ".gexf": nx.read_gexf,
+        ".gml": _gml,
+    }
+    try:
+        with opened(path) as file:
+            return readers[ending](io.BytesIO(file.read()))
+    except (
+        nx.NetworkXException, ParseError, OSError, EOFError, zlib.error, gzip.BadGzipFile,
+        LookupError, ValueError, TypeError, AttributeError,
+    ) as error:  # fmt: skip
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise GraphError(f"{path}: cannot be read as {NETWORKX[ending]}: {reason}") from None
+
+
+def _gml(file: io.BytesIO) -> Any:
+    """Read GML by its nodes' numbers; edges that are written twice are allowed."""
+    import networkx as nx
+
+    lines = file.read().decode("utf-8", errors="replace").splitlines()
+    try:
+        return nx.parse_gml(lines, label="id")
+    except nx.NetworkXError as error:
+        if not str(error).startswith("edge ") or "duplicated" not in str(error):
+            raise
+    text = "\n".join(lines).replace("graph", "\0", 1)
+    opening = text.index("[", text.index("\0"))
+    several = f"{text[: opening + 1]} multigraph 1 {text[opening + 1 :]}".replace("\0", "graph")
+    return nx.parse_gml(several, label="id")
+
+
+def _table(path: Path, rows: Iterable[tuple[Any, dict[str, Any]]], row: str) -> Table:
+    """Return attributes as columns of text; those of several values are left out."""
+    attributes = [data for _, data in rows]
+    names = dict.fromkeys(name for data in attributes for name in data)
+    plain = [
+        name
+        for name in names
+        if not any(isinstance(data.get(name), list | dict | tuple) for data in attributes)
+    ]
+    cells = {str(name): [cell_text(data.get(name)) for data in attributes] for name in plain}
+    return Table(path, cells, range(1, len(attributes) + 1), row=row)
+
+
+def read_matrix_market(path: Path) -> Graph:
+    r"""Read a square matrix of weights; nodes are called 1, 2, …, as rows are there.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "pair.mtx"
+        >>> _ = path.write_text("%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n")
+        >>> read_matrix_market(path)
+        Graph('pair', nodes=2, edges=1)
+    """
+    try:
+        matrix = mmread(path, spmatrix=False)
+    except (*DAMAGE, OverflowError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise GraphError(f"{path}: cannot be read as MatrixMarket: {reason}") from None
+    with naming(path):
+        graph = _graph(csr_array(matrix), path)
+    ids = tuple(str(node) for node in range(1, graph.num_nodes + 1))
+    return Graph(graph.adjacency, node_ids=ids, name=graph.name)
+
+
+def is_scipy_npz(path: Path) -> bool:
+    """Whether an npz file holds a sparse matrix as SciPy writes it."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
+
+
+def read_scipy_npz(path: Path) -> Graph:
+    """Read the square matrix of weights that ``scipy.sparse.save_npz`` wrote."""
+    with naming(path):
+        try:
+            matrix = load_npz(path)  # without pickle
+        except DAMAGE as error:
+            raise GraphError(f"the file is damaged: {str(error).partition(chr(10))[0]}") from None
+        return _graph(csr_array(matrix), path)
+
+
+def _graph(matrix: csr_array, path: Path) -> Graph:
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise GraphError(f"a matrix of {rows} × {columns} is not square, as adjacency matrices are")
+    if np.iscomplexobj(matrix.data):
+        raise GraphError("the weights are complex numbers; take their absolute values")
+    return Graph(symmetrised(matrix), name=bare_name(path))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
+import io
+import logging
 import math
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs.formats.csv_text import csv_header, read_csv
+from specformer.files.host_memory import free_bytes, gib
 from specformer.graphs.formats.table import Table
 
 _PARQUET = (".parquet", ".pq")
@@ -95,3 +106,238 @@ def _read_parquet(path: Path) -> Table:
             )
         columns[name] = [cell_text(value) for value in values]
     return Table(path, columns, range(1, found.num_rows + 1))
+
+
+logger = logging.getLogger(__name__)
+
+#: What parts columns, those first that are rare in names, and what to call it.
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+_SPACES = {" ": "spaces"}
+#: Tried in turn; the last one reads anything. Windows' programs write the second.
+ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
+_QUOTED = re.compile(r'"[^"]*"')
+_WITH_COMMA = re.compile(r"[+-]?\d+,\d+")
+_WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The bytes of a file, decompressed if its name ends in ``.gz``."""
+    reader = _Bounded if path.suffix.lower() == ".gz" else open
+    with reader(path, "rb") as file:
+        yield file
+
+
+class _Bounded(gzip.GzipFile):
+    """A compressed file that may not unpack to more than a quarter of the free memory.
+
+    A cell of a table takes several times what its text does.
+    """
+
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__(path, mode)
+        self._most = free_bytes() // 4
+
+    def read(self, size: int | None = -1) -> bytes:
+        whole = size is None or size < 0
+        return self._checked(super().read(self._most + 1 if whole else size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(size))
+
+    def _checked(self, found: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise GraphError(f"{self.name}: unpacks to more than {gib(self._most)}; free memory")
+        return found
+
+
+def encodings(path: Path) -> tuple[str, ...]:
+    """The encodings that a file may have, the likeliest first; refused if it is no text."""
+    with opened(path) as file:
+        start = file.read(4096)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ("utf-16",)
+    if b"\0" in start:
+        raise GraphError(f"{path}: is no text; export it as CSV")
+    return ENCODINGS
+
+
+def separator(header: str, second: str = "") -> str:
+    r"""What parts the columns: the commonest sign of the header that is as often in the second row.
+
+    Without such a sign it is the commonest of the header. Without any of them it is spaces, if both
+    rows hold as many words, two or more, and else a comma.
+
+    Example:
+        >>> separator("id;age;label"), separator("id\tage"), separator('"a;b",c'), separator("id")
+        (';', '\t', ',', ',')
+        >>> separator("size, cm;age", "1;2"), separator("source target", "1   2")
+        (';', ' ')
+    """
+    bare, below = _QUOTED.sub("", header), _QUOTED.sub("", second)
+    there = [sign for sign in _SEPARATORS if sign in bare]
+    words = len(bare.split())
+    if not there:
+        return " " if words > 1 and len(below.split()) == words else ","
+    alike = [sign for sign in there if bare.count(sign) == below.count(sign)]
+    return max(alike or there, key=bare.count)  # the first of equals
+
+
+def writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
+    """Whether numbers are written as 0,5: some are so and none has a point.
+
+    Where commas part the columns they are nothing else.
+
+    Example:
+        >>> writes_decimal_commas(";", ["0,5", "7"]), writes_decimal_commas(";", ["0,5", "1.5"])
+        (True, False)
+    """
+    if parted_by == ",":
+        return False
+    found = False
+    for cell in cells:
+        if _WITH_POINT.fullmatch(cell):
+            return False
+        found = found or _WITH_COMMA.fullmatch(cell) is not None
+    return found
+
+
+def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: bool = False) -> None:
+    """Log what was guessed."""
+    if encoding in ENCODINGS[1:]:
+        logger.warning("%s: is not UTF-8 text; it is read as %s", path, "Latin-1 (Windows-1252)")
+    if parted_by != ",":
+        logger.info("%s: columns are parted by %s", path, {**_SEPARATORS, **_SPACES}[parted_by])
+    if decimal_commas:
+        logger.info("%s: commas in numbers are read as decimal points", path)
+
+
+Read = TypeVar("Read")
+
+#: The first line of files for spreadsheets may name what parts columns.
+_SEPARATOR_LINE = re.compile(r"sep=(.)")
+COMMENTS = ("#", "%")
+
+
+def read_csv(path: Path) -> Table:
+    """Read a file, its encoding and its separator recognised; what was guessed is logged.
+
+    Lines before the header that start with ``#`` are left out, unless the last of them is the
+    header: it has as many cells as the row below.
+    """
+
+    def parse(text: io.TextIOWrapper, encoding: str) -> Table:
+        start = _start(text)
+        rows = csv.reader(
+            chain(start.lines, text), delimiter=start.separator, skipinitialspace=True, strict=True
+        )
+        try:
+            table = _parsed(path, rows, start.skipped)
+        except csv.Error as error:
+            problem = f"row {start.skipped + rows.line_num} cannot be read as CSV: {error}"
+            raise GraphError(f"{path}: {problem}") from None
+        cells = chain.from_iterable(table.columns.values())
+        commas = writes_decimal_commas(start.separator, cells)
+        say_how(path, encoding, start.separator, commas)
+        return Table(path, table.columns, table.lines, commas)
+
+    return decoded(path, parse)
+
+
+def csv_header(path: Path) -> tuple[str, ...]:
+    """The names in a file's header; none where it is empty."""
+
+    def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
+        start = _start(text)
+        first = next(csv.reader(start.lines, delimiter=start.separator), [])
+        return tuple(name.strip() for name in first)
+
+    return decoded(path, parse)
+
+
+def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
+    """What ``parse`` makes of a file's text, which is given to it with the encoding it has."""
+    try:
+        for encoding in encodings(path):
+            try:
+                with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+                    return parse(text, encoding)
+            except UnicodeDecodeError as error:
+                wrong = error
+    except FileNotFoundError:
+        raise GraphError(f"{path}: there is no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
+    raise GraphError(f"{path}: is not text: {wrong}") from None
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How many lines stand before the header, the first lines from it on, what parts columns."""
+
+    skipped: int
+    lines: list[str]
+    separator: str
+
+
+def _start(text: Iterable[str]) -> _Start:
+    skipped, parted_by, before = 0, None, ""
+    lines: list[str] = []
+    for line in text:
+        if not lines and not before and (told := _SEPARATOR_LINE.fullmatch(line.strip())):
+            parted_by, skipped = told[1], skipped + 1
+        elif not lines and line.startswith(COMMENTS[0]):
+            skipped, before = skipped + 1, line
+        else:
+            lines.append(line)
+            if sum(bool(each.strip()) for each in lines) == 2:
+                break
+    written = [line for line in lines if line.strip()]
+    if before and written:
+        header, of_rows = before.lstrip("# "), parted_by or separator(*written)
+        if header.count(of_rows) == written[0].count(of_rows) > 0:
+            return _Start(skipped - 1, [header, *lines], of_rows)
+    return _Start(skipped, lines, parted_by or separator(*written or [""]))
+
+
+def _parsed(path: Path, rows: Any, skipped: int) -> Table:
+    header = _header(path, rows)
+    table, lines = Table(path, {name: [] for name in header}, []), []
+    # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
+    add_cell: list[Callable[[str], None]] = [
+        table.columns[name].append if header.index(name) == place else _forget
+        for place, name in enumerate(header)
+    ]
+    for row in rows:
+        if len(row) > len(header) and not _is_written(row[len(header) :]):
+            del row[len(header) :]  # what parts columns may end rows too
+        if len(row) == len(header):
+            for add, cell in zip(add_cell, row, strict=True):
+                add(cell.strip())
+            lines.append(skipped + rows.line_num)
+        elif _is_written(row):
+            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            where = f"row {skipped + rows.line_num}"
+            raise GraphError(f"{path}: {where} has {cells} where the header has {len(header)}")
+    return Table(path, table.columns, lines)
+
+
+def _forget(cell: str) -> None:
+    """Take a cell of a column that is not kept."""
+
+
+def _header(path: Path, rows: Any) -> tuple[str, ...]:
+    """Return the names in the first row that is written."""
+    first = next(filter(_is_written, rows), ())
+    header = tuple(name.strip() for name in first)
+    if not header:
+        raise GraphError(f"{path}: the file is empty; its first row must name the columns")
+    for column in filter(None, header):
+        if header.count(column) > 1:
+            raise GraphError(f"{path}: column {column!r} appears more than once")
+    return header
+
+
+def _is_written(row: list[str]) -> bool:
+    """Tell a row from a blank line."""
+    return any(cell.strip() for cell in row)

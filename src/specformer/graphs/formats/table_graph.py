@@ -20,8 +20,7 @@ from specformer.graphs.columns import (
     quoted,
 )
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.formats.feature_cells import feature_column
-from specformer.graphs.formats.table import Table, in_order, is_missing, is_number
+from specformer.graphs.formats.table import Table, feature_column, in_order, is_missing, is_number
 from specformer.graphs.graph import Graph
 
 logger = logging.getLogger(__name__)

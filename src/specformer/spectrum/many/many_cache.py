@@ -18,8 +18,7 @@ from safetensors import safe_open
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, replacing, reserve
-from specformer.files.checked_tensors import read_tensors
-from specformer.files.checksum import checksum
+from specformer.files.checked_tensors import checksum, read_tensors
 from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated

@@ -12,7 +12,7 @@ from torch import nn
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError
-from specformer.files.checksum import checksum
+from specformer.files.checked_tensors import checksum
 from specformer.graphs import GraphSet
 from specformer.nn.pretrained import LAST, Pretrained
 from specformer.tasks.graphs.models import (

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from specformer.baselines import BASELINES
 from specformer.datasets import FeaturePreparation, node_graph
-from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
+from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import read_json
 from specformer.files.sealed import unsealed

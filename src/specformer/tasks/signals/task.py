@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from specformer.datasets import SignalSet, image_signal
-from specformer.datasets.signal_registry import SIGNAL_SETS, named_signals
+from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, RunError
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.job import Job, Request

@@ -18,10 +18,9 @@ from torch import nn
 
 from specformer.errors import RunError, SpecformerError
 from specformer.files import json_text, write_json, write_text
+from specformer.files.atomic import locked
 from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
-from specformer.files.lock import locked
-from specformer.files.manifest import Manifest, State
-from specformer.files.sealed import sealed, unsealed
+from specformer.files.sealed import Manifest, State, sealed, unsealed
 from specformer.graphs.formats.npz_archive import DAMAGE, opened, write_arrays
 from specformer.nn.pretrained import Pretrained
 from specformer.training.runs.environment import environment

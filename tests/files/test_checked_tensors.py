@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from specformer.files.checksum import checksum
+from specformer.files.checked_tensors import checksum
 
 
 def test_any_difference_shows() -> None:
