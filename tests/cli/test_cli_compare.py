@@ -42,7 +42,8 @@ def test_json(call, graph: Path) -> None:
         "--set schedule.epochs=5 --seed 0"
     )
     status, out, err = call("predict", "runs/compare-one/gcn")
-    assert (status, err, out.count("\n")) == (0, "", 61)
+    said = "Reading runs/compare-one/gcn.\n"
+    assert (status, err, out.count("\n")) == (0, said, 61)
 
 
 def test_what_people_read(call, graph: Path) -> None:

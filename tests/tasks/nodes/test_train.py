@@ -337,15 +337,9 @@ def test_a_diverged_training_is_not_a_success(model, folder, call, here):
 
 @pytest.mark.parametrize("runs", ["1", "2"])
 def test_a_killed_run_resumes_to_the_same_result(runs, folder, call, here):
-    settings = ["--runs", runs, "--set", "schedule.epochs=300", "--set", "schedule.patience=300"]
-    settings += [
-        "--set",
-        "model.num_heads=1",
-        "--set",
-        "model.hidden_channels=8",
-        "--device",
-        "cpu",
-    ]
+    changes = ["schedule.epochs=200", "schedule.patience=200", "form=paper"]
+    changes += ["model.num_heads=1", "model.hidden_channels=8"]
+    settings = ["--runs", runs, "--device", "cpu", *(f"--set={change}" for change in changes)]
     whole = only_json(call("train", folder, *settings, "--out", "whole", "--json"))
     killed = subprocess.Popen(
         [sys.executable, "-m", "specformer", "train", str(folder), *settings, "--out", "killed"],
