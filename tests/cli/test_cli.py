@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -25,6 +26,7 @@ import specformer
 from specformer import cli
 from specformer.cli.options import parse_images, split_names
 from specformer.datasets import photographs, target_filter
+from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
 
 COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report", "results")
@@ -151,15 +153,15 @@ def is_png(path: Path) -> bool:
         return picture.format == "PNG" and min(picture.size) > 100
 
 
-def test_spectrum_of_a_grid(tmp_path):
-    found = only_json(run(tmp_path, "spectrum", "6x6", "--json", "--out", "s.safetensors"))
+def test_spectrum_of_a_grid(call, here):
+    found = only_json(call("spectrum", "6x6", "--json", "--out", "s.safetensors"))
     assert found.keys() >= SPECTRUM_KEYS
     assert found["num_nodes"] == found["num_eigenpairs"] == 36
     assert found["components"] == 1
     assert found["distinct_eigenvalues"] < 36
     assert found["max_residual"] < 1e-5
-    assert is_png(tmp_path / found["plot"])
-    saved = specformer.Spectrum.load(tmp_path / found["saved"])
+    assert is_png(here / found["plot"])
+    saved = specformer.Spectrum.load(here / found["saved"])
     assert saved.num_eigenpairs == 36
 
 
@@ -338,44 +340,29 @@ def test_recorded_table_for_people(call):
     assert "\x1b" not in out
 
 
-def test_a_reader_that_has_seen_enough(tmp_path):
+def test_a_reader_that_has_seen_enough(call, monkeypatch):
     """As in ``specformer table 1 --recorded | head -1``."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    process.stderr.close()
-    process.wait()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert call("table", 1, "--recorded") == (1, "", "")
 
 
-def test_standard_output_may_be_closed(tmp_path):
+def test_standard_output_may_be_closed(call, monkeypatch):
     """As in ``specformer datasets >&-``."""
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "specformer", "datasets"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.setattr(sys, "stdout", None)
+    assert call("datasets") == (0, "", "")
+    sys.stdout.close()
 
 
-def test_a_sign_that_standard_output_lacks_ends_nothing(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "specformer", "table", "1", "--recorded"],
-        cwd=tmp_path,
-        env=environment(tmp_path, PYTHONIOENCODING="ascii"),
-        capture_output=True,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert rb"SSE (R\xb2)" in done.stdout
-    assert done.stdout.isascii()
+def test_a_sign_that_standard_output_lacks_ends_nothing(call, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert call("table", 1, "--recorded") == (0, "", "")
+    sys.stdout.flush()
+    assert rb"SSE (R\xb2)" in written.getvalue()
+    assert written.getvalue().isascii()
 
 
 def test_table_from_data_to_ledger(call, here):
@@ -622,30 +609,22 @@ def test_half_a_result_is_not_predicted_from(kind, call, scene):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_run_that_is_interrupted_says_how_to_go_on(name, scene):
+def test_a_run_that_is_interrupted_says_how_to_go_on(name, call, scene, monkeypatch):
     number = getattr(signal, name)
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "specformer", "train", "mine.npz", "--runs", "1"),
-            *("--set", "form=paper"),  # the first checkpoint is the run's, not one of a trial's
-            *("--set", "schedule.epochs=1000000", "--set", "schedule.patience=1000000"),
-        ],
-        cwd=scene,
-        env=environment(scene),
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that starts it in the background would have it ignored.
-        preexec_fn=lambda: signal.signal(
-            number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
-        ),
-    )
-    run = scene / "runs" / "mine-specformer"
-    while not (run / "checkpoint.safetensors").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    save = Checkpoint.save
+
+    def saved(self, tensors):
+        save(self, tensors)
+        monkeypatch.setattr(Checkpoint, "save", save)
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(Checkpoint, "save", saved)
+    changes = ("form=paper", "schedule.epochs=1000000", "schedule.patience=1000000")
+    words = ["--runs", 1, *(f"--set={change}" for change in changes)]
+    status, _, err = call("train", "mine.npz", *words)
+    assert status == 128 + number
     assert err.splitlines()[-1] == "Stopped. Go on with: specformer resume runs/mine-specformer"
+    run = scene / "runs" / "mine-specformer"
     held = {path.name for path in run.iterdir()}
     assert held == {"config.yaml", "checkpoint.safetensors", "metrics.jsonl"}
 
@@ -694,8 +673,8 @@ def test_two_processes_do_not_run_in_one_folder(call, scene):
     config = "command: train\nsource: mine.npz\nmodel: gcn\nrecipe: null\nruns: 1\nset: []\n"
     config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\nsettings: {}\n"
     (scene / "unfinished" / "config.yaml").write_text(config)
-    holds = "import sys; from specformer.training.runs.folder import RunFolder\n"
-    holds += "with RunFolder('unfinished').held(): print('held', flush=True); sys.stdin.read()"
+    holds = "import sys; from pathlib import Path; from specformer.files.lock import locked\n"
+    holds += "with locked(Path('unfinished')): print('held', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", holds],
         env=environment(scene),
