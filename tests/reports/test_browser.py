@@ -27,7 +27,7 @@ def report(run):
 def node_report(tmp_path_factory):
     """The report of a run on nodes."""
     folder = tmp_path_factory.mktemp("nodes") / "run"
-    few = ("--set", "schedule.epochs=30", "--runs", "2", "--quiet")
+    few = ("--set", "schedule.epochs=10", "--set", "form=paper", "--runs", "2", "--quiet")
     assert CliRunner().invoke(app, ["train", "csbm", *few, "--out", str(folder)]).exit_code == 0
     return folder / "report.html"
 
@@ -49,7 +49,7 @@ def molecule_report(tmp_path_factory):
 def comparison(node_report, tmp_path_factory):
     """The page of two runs on the same splits."""
     folder = tmp_path_factory.mktemp("comparison")
-    few = ("--set", "schedule.epochs=30", "--runs", "2", "--quiet", "--model", "mlp")
+    few = ("--set", "schedule.epochs=10", "--runs", "2", "--quiet", "--model", "mlp")
     train = ["train", "csbm", *few, "--out", str(folder / "mlp")]
     assert CliRunner().invoke(app, train).exit_code == 0
     page = folder / "both.html"

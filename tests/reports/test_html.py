@@ -157,7 +157,7 @@ def test_page_stays_small(page):
 
 @pytest.mark.parametrize("left_out", ["all", "file", "targets", "images", "half"])
 def test_missing_arrays_leave_their_pictures_out(contents, tmp_path, left_out):
-    result, arrays = contents
+    result, arrays = few(contents)
     keep = {
         "all": lambda name: name == "filters/titles",
         "file": lambda name: False,
@@ -265,11 +265,17 @@ def test_several_runs_and_models_are_explained(read):
         assert told in text
 
 
-def slim(contents):
-    """One filter and one data set of the example, without images: those take longest to draw."""
+def few(contents):
+    """The last filter and the last data set of the example."""
     result, arrays = copy.deepcopy(contents[0]), contents[1]
     for key, name in (("filters", "filter"), ("nodes", "dataset")):
-        result[key] = [each for each in result[key] if each[name] == result[key][0][name]]
+        result[key] = [each for each in result[key] if each[name] == result[key][-1][name]]
+    return result, arrays
+
+
+def slim(contents):
+    """The same without images: those take longest to draw."""
+    result, arrays = few(contents)
     images = ("/image", "/raw", "/true")
     return result, {name: array for name, array in arrays.items() if not name.endswith(images)}
 
@@ -368,7 +374,7 @@ def test_a_result_of_another_shape_is_one_sentence(contents, tmp_path, change):
 
 
 def test_arrays_of_another_shape_are_one_sentence(contents, tmp_path):
-    result, arrays = contents
+    result, arrays = few(contents)
     names = ("filters/comb/true", "filters/comb/specformer/response", "filters/titles")
     for number, name in enumerate(names):
         odd = arrays | {name: np.zeros(1)}

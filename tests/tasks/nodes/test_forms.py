@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from tests.tasks.jobs import train_source
 
+from specformer.datasets import csbm
 from specformer.errors import ConfigError
+from specformer.graphs import write_npz
 from specformer.tasks.nodes import forms, recipe
 from specformer.tasks.nodes.recipe import node_recipe
 from specformer.training.runs.folder import RunFolder
 
-QUICK = ("schedule.epochs=12", "schedule.patience=12", "model.hidden_channels=16")
+QUICK = ("schedule.epochs=3", "schedule.patience=3", "model.hidden_channels=8")
 
 
 def names(*changes: str) -> list[str]:
@@ -48,14 +50,15 @@ def test_a_form_by_name() -> None:
 
 
 @pytest.fixture(autouse=True)
-def every_form(monkeypatch) -> None:
-    """As on a GPU."""
+def every_form(here, monkeypatch) -> None:
+    """A small graph, and all forms of the model for it, as on a GPU."""
+    write_npz(here / "mine.npz", csbm(0.7, num_nodes=150, num_features=6))
     monkeypatch.setattr(recipe, "_MOST_ON_CPU", 2**30)
 
 
 def result_of(*more: str, runs: int = 2, folder: Path | None = None) -> dict[str, Any]:
     begin = (lambda: None) if folder is None else (lambda: RunFolder(folder))
-    return train_source("csbm", [*QUICK, *more], begin, runs=runs, recipe="default").result
+    return train_source("mine.npz", [*QUICK, *more], begin, runs=runs, recipe="default").result
 
 
 def test_the_form_that_validates_best_trains() -> None:
@@ -65,7 +68,7 @@ def test_the_form_that_validates_best_trains() -> None:
     assert list(tried) == names()
     assert row["form"] == trained["form"] == max(tried, key=tried.get)
     chosen = f"form={row['form']}"
-    taken = node_recipe("default", "csbm", [*QUICK, chosen])[1]
+    taken = node_recipe("default", "mine", [*QUICK, chosen])[1]
     assert trained["settings"]["model"] == dataclasses.asdict(taken.model)
     alone = result_of(chosen)
     assert alone["test"]["values"] == trained["test"]["values"]
