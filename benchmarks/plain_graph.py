@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.plain_filter import PlainFilter, load, require
 from specformer.nn import GraphSpecformer
-from specformer.nn.layers.activation import activation_module
+from specformer.nn.layers.batch_norm import activation_module
 from specformer.spectrum import PackedGraphs
 
 

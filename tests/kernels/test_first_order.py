@@ -24,8 +24,8 @@ from specformer.kernels.segments import (
 from specformer.kernels.weighted_attention import carried_attention
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.fast_paths import Remembered
 from specformer.nn.layers.linear import affine, weighted_sum
-from specformer.nn.layers.remembered import Remembered
 from specformer.nn.layers.sparse_features import SparseFeatures
 
 SCATTERED = scattered_segments(torch.tensor([1, 0, 1, 2]), 2)

@@ -20,7 +20,7 @@ from specformer import Specformer, Spectrum, approximate, decompose, reference
 from specformer.baselines.nodes.gprgnn import GPRGNN
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.errors import ConfigError
-from specformer.nn.conv.residual_block import with_neighbours
+from specformer.nn.conv.composition import with_neighbours
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.testing import assert_basis_invariant, assert_permutation_equivariant
 

@@ -2,7 +2,7 @@
 
 from specformer.nn.conv.spectral_conv import SpectralConv
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.encoding import EigenvalueEncoding
+from specformer.nn.filter.encoder import EigenvalueEncoding
 from specformer.nn.graph_model import GraphSpecformer
 from specformer.nn.node_model import Specformer
 

@@ -8,7 +8,13 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from specformer.errors import ConfigError
+from specformer.nn.layers.batch_norm import ACTIVATIONS
+from specformer.nn.layers.sparse_features import SparseFeatures
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 
 
 def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
@@ -93,3 +99,154 @@ def whole_number(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise ConfigError(f"{name}={value!r} must be a whole number.") from None
+
+
+#: The entry-wise network holds n·n·channels numbers; beyond this many it is refused.
+ENTRY_LIMIT = 2**28
+
+
+def check_encoding(channels: int, epsilon: float) -> int:
+    """The width of an encoding as an int; refuse one that sines and cosines cannot share."""
+    check_positive({"epsilon": epsilon}, "epsilon")
+    channels = whole_number("hidden_channels", channels)
+    if channels < 2 or channels % 2:
+        raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
+    return channels
+
+
+def check_filter(num_heads: int, dropout: float, decoder: str, attention: bool) -> None:
+    """Refuse arguments that no spectral filter has."""
+    check_counts({"num_heads": num_heads}, "num_heads")
+    check_rates({"dropout": dropout}, "dropout")
+    if decoder not in ("joint", "heads"):
+        raise ConfigError(f"decoder={decoder!r}: choose 'joint' or 'heads'.")
+    if decoder == "heads" and not attention:
+        raise ConfigError("attention=False needs decoder='joint': heads are attention's.")
+
+
+def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
+    """Refuse what a filter of that precision cannot take."""
+    if not isinstance(eigenvalues, Tensor):
+        kind = type(eigenvalues).__name__
+        raise ConfigError(
+            f"eigenvalues must be a tensor, such as spectrum.eigenvalues, not a {kind}."
+        )
+    if eigenvalues.dim() != 1 or len(eigenvalues) == 0:
+        shape = list(eigenvalues.shape)
+        raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
+    given = eigenvalues.dtype
+    mixed = given.is_floating_point and given != dtype
+    if mixed and not torch.is_autocast_enabled(eigenvalues.device.type):
+        raise ConfigError(
+            f"eigenvalues are {given}, the filter {dtype}; bring both to one dtype, each with "
+            ".to(dtype=…)."
+        )
+
+
+def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
+    """The spectrum, if it has eigenvectors and if entry-wise bases of that width fit."""
+    if not isinstance(spectrum, Spectrum) or spectrum.eigenvectors.is_complex():
+        raise ConfigError(
+            "bases='ffn' needs real eigenvectors; decompose the graph, without charge."
+        )
+    n = spectrum.num_nodes
+    entries = n * n * channels
+    if not torch.compiler.is_compiling() and entries > ENTRY_LIMIT:
+        raise ConfigError(
+            f"bases='ffn' would hold {entries * 4 / 2**30:.1f} GiB for {n:,} nodes and "
+            f"{channels} channels; use bases='linear'."
+        )
+    return spectrum
+
+
+def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any]) -> None:
+    """Refuse what either model refuses."""
+    check_choices(config, sharing=("small", "medium", "large"), **choices)
+    check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
+    check_flags(config, "encoding", "attention", *flags)
+    check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
+    check_std(config)
+
+
+#: What each form of the node model has no use for, and the only value it then may have.
+_IDLE: dict[str, dict[str, Any]] = {
+    "paper": {"local": True},
+    "deep": {
+        "space": "output",
+        "feature_layers": 2,
+        "second_dropout": "inside",
+        "bases": "linear",
+        "transform": False,
+        "activation": None,
+        "residual": False,
+        "bias": True,
+    },
+}
+
+
+def check_node_model(config: Mapping[str, Any]) -> None:
+    """Refuse arguments of :class:`specformer.Specformer` that none of its parts would refuse."""
+    if config["bases"] not in ("linear", "ffn"):
+        raise ConfigError(f"bases={config['bases']!r}: choose 'linear' or 'ffn'.")
+    check_counts(config, "in_channels")
+    _check_model(
+        config,
+        "transform",
+        "residual",
+        "bias",
+        "local",
+        form=("paper", "deep"),
+        space=("output", "hidden", "input"),
+        feature_layers=(1, 2),
+        second_dropout=("inside", "after"),
+    )
+    if (idle := idle_argument(config)) is not None:
+        raise ConfigError(f"{idle}={config[idle]!r} does not apply to form={config['form']!r}.")
+
+
+def idle_argument(config: Mapping[str, Any]) -> str | None:
+    """An argument of the node model that its form has no use for, or None."""
+    known = ((name, only) for name, only in _IDLE[config["form"]].items() if name in config)
+    return next((name for name, only in known if config[name] != only), None)
+
+
+def check_graph_model(config: Mapping[str, Any]) -> None:
+    """The same for :class:`specformer.GraphSpecformer`."""
+    _check_model(config, pooling=("mean", "sum", "max"), bases_activation=ACTIVATIONS)
+
+
+def check_call(
+    x: Any, spectrum: Any, landmarks: Any, config: Mapping[str, Any], dtype: torch.dtype
+) -> None:
+    """Refuse what would fail in the middle of a node model, by shapes and types alone."""
+    if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
+        kind = type(spectrum).__name__
+        raise ConfigError(
+            f"spectrum must come from sf.decompose or sf.approximate, not be a {kind}."
+        )
+    if landmarks is not None and not isinstance(landmarks, Keys):
+        given = type(landmarks).__name__
+        raise ConfigError(f"landmarks must come from spectrum.landmarks(…), not be a {given}.")
+    if isinstance(x, SparseFeatures):
+        if config["space"] == "input":
+            raise ConfigError("space='input' filters the features: give them as a tensor.")
+        shape = [x.num_nodes, x.in_channels]
+    elif isinstance(x, Tensor) and x.layout == torch.strided:
+        shape = list(x.shape)
+    else:
+        given = f"tensor of layout {x.layout}" if isinstance(x, Tensor) else type(x).__name__
+        raise ConfigError(
+            f"x must be a dense tensor or SparseFeatures.from_scipy(…), not a {given}."
+        )
+    wanted = [spectrum.num_nodes, config["in_channels"]]
+    if shape[-2:] != wanted:
+        raise ConfigError(
+            f"x has shape {shape}, but the spectrum has {wanted[0]} nodes and the model "
+            f"in_channels={wanted[1]}."
+        )
+    types = (x.dtype, dtype, spectrum.dtype)
+    if len(set(types)) > 1 and not torch.is_autocast_enabled(x.device.type):
+        raise ConfigError(
+            "x is {}, the model {} and the spectrum {}; bring all to one dtype, each with "
+            ".to(dtype=…).".format(*types)
+        )

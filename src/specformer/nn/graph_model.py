@@ -9,21 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels.weighted_attention import FlatSpectra
+from specformer.nn.argument_checks import check_graph_model
 from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding, checked_cardinalities
-from specformer.nn.conv.graph_bases import BasesNorm, GraphBases, Normalisation
-from specformer.nn.conv.graph_conv import GraphConv
-from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
-from specformer.nn.conv.pooling import Pooling, pool
+from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
+from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries, pool
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.decoder import DecoderKind
-from specformer.nn.filter.together import decode_together, model_filters
 from specformer.nn.filter.tokens import EigenvalueSet
-from specformer.nn.initialise import draw_normal
-from specformer.nn.layers.activation import Activation
-from specformer.nn.layers.reset import reset_parts
-from specformer.nn.model_checks import check_graph_model
+from specformer.nn.layers.batch_norm import Activation
 from specformer.nn.node_model import Sharing
-from specformer.nn.pretrained import Pretrained, given
+from specformer.nn.pretrained import given
+from specformer.nn.spectral_model import SpectralModel, decode_together
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.spectrum.many.pyg_batch import as_packed
 
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-class GraphSpecformer(Pretrained):
+class GraphSpecformer(SpectralModel):
     r"""Embedded atoms and bonds, spectral convolutions, pooling, and one output row per graph.
 
     Args:
@@ -96,7 +92,7 @@ class GraphSpecformer(Pretrained):
         self.pooling = pooling
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = EdgeEmbedding(edge_cardinalities, hidden_channels, edge_dim)
-        self.filters = model_filters(self.config)
+        self.filters = self.new_filters()
         self.bases = nn.ModuleList(
             GraphBases(
                 num_heads,
@@ -112,12 +108,7 @@ class GraphSpecformer(Pretrained):
             GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
         )
         self.readout = nn.Linear(hidden_channels, out_channels)
-        draw_normal(self, init_std)
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew, as the constructor does."""
-        reset_parts(self)
-        draw_normal(self, self.config["init_std"])
+        self.draw_normal()
 
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
         batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch)

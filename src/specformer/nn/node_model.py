@@ -6,19 +6,16 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from specformer.nn.conv.bases import BasesKind
+from specformer.nn.argument_checks import check_call, check_node_model
 from specformer.nn.conv.composition import convolve, model_convs
+from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter.decoder import DecoderKind
-from specformer.nn.filter.together import model_filters
 from specformer.nn.filter.tokens import tokens_of
-from specformer.nn.initialise import draw_normal
 from specformer.nn.inspection import Inspected
-from specformer.nn.layers.activation import Activation
-from specformer.nn.layers.batch_norm import Norm
+from specformer.nn.layers.batch_norm import Activation, Norm
+from specformer.nn.layers.fast_paths import side_by_side
 from specformer.nn.layers.linear import Linear
-from specformer.nn.layers.side_by_side import side_by_side
 from specformer.nn.layers.sparse_features import SparseFeatures, linear_after_dropout
-from specformer.nn.model_checks import check_call, check_node_model
 from specformer.nn.pretrained import given
 from specformer.spectrum import AnySpectrum, Keys
 
@@ -34,7 +31,7 @@ class Specformer(Inspected):
         num_layers, num_heads, num_blocks: convolutions, bases M per filter, Transformer depth.
         sharing: ``"small"``: one filter and one set of basis weights for all layers; ``"medium"``:
             one filter, basis weights per layer; ``"large"``: both per layer.
-        form: ``"paper"``, or ``"deep"``: :class:`~specformer.nn.conv.residual_block.ResidualBlock`
+        form: ``"paper"``, or ``"deep"``: :class:`~specformer.nn.conv.composition.ResidualBlock`
             around the same filters, with batch norm unless ``norm`` says otherwise.
         local: whether blocks of the deep form also take a step to the neighbours.
         space: where convolutions act. ``"output"``: after a two-layer feature network (the paper's
@@ -43,7 +40,7 @@ class Specformer(Inspected):
         feature_layers: depth of the feature network outside ``"hidden"`` space; 1 makes it linear.
         second_dropout: ``"inside"`` the feature network or ``"after"`` it, in ``"output"`` space.
         decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
-        bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.conv.bases`.
+        bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.conv.node_conv`.
         transform, norm, activation, residual: see :class:`NodeConv`.
         bias: biases in the feature maps; without them see :meth:`linear_response`.
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
@@ -100,9 +97,9 @@ class Specformer(Inspected):
         self.lift = Linear(in_channels, out_channels if self.is_direct else hidden_channels, bias)
         last = nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
         self.readout = last
-        self.filters = model_filters(self.config)
+        self.filters = self.new_filters()
         self.convs = model_convs(self.config, channels)
-        draw_normal(self, init_std)
+        self.draw_normal()
 
     def forward(
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None

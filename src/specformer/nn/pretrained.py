@@ -16,7 +16,6 @@ from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import read_json
-from specformer.nn.model_card import model_card
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -174,3 +173,48 @@ def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
 
 def _canonical(config: dict[str, Any]) -> str:
     return json.dumps(config, sort_keys=True)
+
+
+_CARD = """\
+---
+library_name: specformer
+tags:
+- graph-neural-network
+- specformer
+---
+
+# {kind}
+
+A model with {count:,} parameters in {dtype}. `model.safetensors` holds its weights,
+`config.json` its arguments:
+
+```json
+{config}
+```
+
+```python
+from {module} import {kind}
+
+model = {kind}.from_pretrained("path/to/this/folder")
+```
+"""
+#: The module that people import a class of this package's front door from.
+_FRONT = {"Specformer": "specformer", "GraphSpecformer": "specformer"}
+
+
+def model_card(model: nn.Module, config: Mapping[str, Any]) -> str:
+    """A short card: what the model is, its arguments, and how to load it.
+
+    Example:
+        >>> print(model_card(nn.Linear(2, 3), {"in_channels": 2}).splitlines()[9])
+        A model with 9 parameters in float32. `model.safetensors` holds its weights,
+    """
+    kind = type(model)
+    parameters = list(model.parameters())
+    return _CARD.format(
+        kind=kind.__name__,
+        count=sum(parameter.numel() for parameter in parameters),
+        dtype=str(parameters[0].dtype).removeprefix("torch."),
+        config=json.dumps(config, indent=2),
+        module=_FRONT.get(kind.__name__, kind.__module__),
+    )

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from specformer.datasets import FILTERS, csbm
 from specformer.errors import RunError
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.condensation import attention_matrix
-from specformer.nn.filter.encoding import EigenvalueEncoding
+from specformer.nn.filter.encoder import EigenvalueEncoding
+from specformer.nn.inspection import attention_matrix
 from specformer.paper.table1 import table1
 from specformer.paper.table2 import table2
 from specformer.reports import plots

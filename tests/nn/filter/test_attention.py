@@ -12,16 +12,15 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
-from specformer.nn import SpectralFilter
-from specformer.nn.filter import condensation
+from specformer.nn import SpectralFilter, inspection
 from specformer.nn.filter.attention import MultiHeadAttention, WeightedAttention
-from specformer.nn.filter.condensation import (
+from specformer.nn.inspection import (
     attention_matrix,
     band_of,
     condense,
     condensed_attention,
 )
-from specformer.nn.layers.remembered import Remembered
+from specformer.nn.layers.fast_paths import Remembered
 from specformer.spectrum import Tokens
 
 
@@ -95,7 +94,7 @@ def test_bands_are_half_open() -> None:
 @pytest.mark.parametrize("rows", [3, 1024])
 @pytest.mark.parametrize("name", SPECTRA)
 def test_condensed_is_the_double_sum(monkeypatch, name: str, rows: int) -> None:
-    monkeypatch.setattr(condensation, "_ROWS", rows)
+    monkeypatch.setattr(inspection, "_ROWS", rows)
     encoder = scrambled(SpectralFilter(8, 2)).encoder
     spectrum = SPECTRA[name]
     with torch.no_grad():

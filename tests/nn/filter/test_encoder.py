@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from tests.drawn import random
@@ -9,6 +11,7 @@ from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 
 from specformer import reference
 from specformer.errors import ConfigError
+from specformer.nn import EigenvalueEncoding
 from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
 from specformer.spectrum import Tokens
 
@@ -47,3 +50,38 @@ def test_dropout_only_in_training() -> None:
 def test_a_negative_depth_is_refused() -> None:
     with pytest.raises(ConfigError, match="num_blocks=-1 must not be negative"):
         SpectrumEncoder(8, 2, num_blocks=-1)
+
+
+def test_by_hand() -> None:
+    encoding = EigenvalueEncoding(4, epsilon=100.0)
+    out = encoding(torch.tensor([0.5], dtype=torch.float64))[0].tolist()
+    # i = 0: 100·0.5 / 1; i = 1: 100·0.5 / 10000^(2/4) = 0.5
+    assert out == pytest.approx([0.5, math.sin(50), math.cos(50), math.sin(0.5), math.cos(0.5)])
+
+
+@pytest.mark.parametrize("channels", [2, 16, 30])
+@pytest.mark.parametrize("epsilon", [1.0, 100.0])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 3e-5), (torch.float64, 1e-13)])
+def test_is_the_papers_formula(channels, epsilon, dtype, atol) -> None:
+    values = torch.linspace(0, 2, 9, dtype=torch.float64)
+    expected = reference.encoding(values, channels, epsilon)
+    out = EigenvalueEncoding(channels, epsilon)(values.to(dtype))
+    assert out.dtype == dtype
+    assert out.shape == (9, channels + 1)
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
+
+
+def test_has_nothing_to_learn_or_to_save() -> None:
+    encoding = EigenvalueEncoding(8)
+    assert not list(encoding.parameters())
+    assert not encoding.state_dict()
+
+
+@pytest.mark.parametrize("channels", [0, 1, 7, -2])
+def test_bad_widths_are_refused(channels: int) -> None:
+    with pytest.raises(ConfigError, match=f"hidden_channels={channels} must be an even number"):
+        EigenvalueEncoding(channels)
+
+
+def test_repr() -> None:
+    assert repr(EigenvalueEncoding(8, 10.0)) == "EigenvalueEncoding(8, epsilon=10.0)"

@@ -13,7 +13,7 @@ from tests.spectrum.known_graphs import SMALL, adjacency
 import specformer as sf
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.nn.conv.bases import LinearBases
+from specformer.nn.conv.node_conv import LinearBases
 from specformer.spectrum.implicit import polynomial
 from specformer.spectrum.implicit.polynomial import chebyshev_terms, terms_bytes
 

@@ -17,7 +17,7 @@ from specformer.baselines.graphs.parts.graph_baseline import (
 from specformer.baselines.graphs.parts.ring_list import Rings
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import widened
-from specformer.nn.conv.pooling import Pooling, pool
+from specformer.nn.conv.graph_pairs import Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -13,7 +13,7 @@ from specformer.baselines.graphs.parts.graph_baseline import (
     PooledBaseline,
     normalised,
 )
-from specformer.nn.conv.pooling import Pooling
+from specformer.nn.conv.graph_pairs import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -18,7 +18,7 @@ from specformer.baselines.graphs.parts.shortest_paths import ShortestPaths
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import segment_sum, widened
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.conv.pooling import Pooling
+from specformer.nn.conv.graph_pairs import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -18,7 +18,7 @@ from specformer.baselines.graphs.parts.pair_attention import PairAttention
 from specformer.baselines.graphs.parts.random_walks import return_probabilities
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.conv.pooling import Pooling
+from specformer.nn.conv.graph_pairs import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -19,7 +19,7 @@ from specformer.errors import ConfigError
 from specformer.kernels.segments import segment_softmax, widened
 from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
 from specformer.nn.conv.embedding import FeatureEmbedding
-from specformer.nn.conv.pooling import Pooling
+from specformer.nn.conv.graph_pairs import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs

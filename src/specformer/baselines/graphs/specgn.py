@@ -14,10 +14,8 @@ from specformer.errors import ConfigError
 from specformer.kernels.messages import Logits
 from specformer.nn.argument_checks import check_counts, check_numbers
 from specformer.nn.conv.embedding import FeatureEmbedding
-from specformer.nn.conv.graph_bases import BasesNorm, GraphBases, Normalisation
-from specformer.nn.conv.graph_conv import GraphConv
-from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
-from specformer.nn.conv.pooling import Pooling
+from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
+from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries
 from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -59,7 +57,7 @@ class ChannelFilters(nn.Module):
         channels: d.
         order: K.
         exponent: :math:`\rho`, 1 for the matrix as it is.
-        norm, normalise: see :class:`~specformer.nn.conv.graph_bases.GraphBases`.
+        norm, normalise: see :class:`~specformer.nn.conv.graph_conv.GraphBases`.
 
     Shapes: output ``[P, channels]``, before their softmax where kernels take that.
     """
@@ -112,7 +110,7 @@ class SpecGN(PooledBaseline):
     Args:
         order, exponent: see :class:`ChannelFilters`.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
-            :class:`~specformer.nn.conv.graph_bases.GraphBases`; the authors use both on MolPCBA.
+            :class:`~specformer.nn.conv.graph_conv.GraphBases`; the authors use both on MolPCBA.
         dropout: on the sum of messages and on the output of FFN.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.

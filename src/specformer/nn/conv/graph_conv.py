@@ -1,14 +1,89 @@
-r"""One graph convolution with bonds, on many small graphs (paper, App. "Specformer Layer")."""
+r"""Bases (paper §4.2, Eq. 5) and one convolution (App. "Specformer Layer") of many small graphs."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
-from specformer.kernels.messages import Logits, message_sum
+from specformer.errors import ConfigError
+from specformer.kernels.gelu_lift import gelu_lift
+from specformer.kernels.messages import Logits, message_sum, softmax_over_sources
+from specformer.kernels.segments import widened
 from specformer.nn.conv.graph_pairs import GraphPairs
-from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.batch_norm import Activation, BatchNorm, activation_module
+
+BasesNorm = Literal["batch"] | None
+Normalisation = Literal["softmax"] | None
+
+
+class GraphBases(nn.Module):
+    r"""The entry-wise network over the bases, with a weight for every pair and channel.
+
+    .. math::
+        \hat S_{ij} = \mathrm{FFN}([I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M]_{ij}), \quad
+        \text{perhaps}\quad \hat S_{ij} \leftarrow
+        \frac{\exp \hat S_{ij}}{\sum_k \exp \hat S_{ik}}
+
+    Args:
+        num_heads: M.
+        channels: d, the width of both layers.
+        norm: ``"batch"``: batch normalisation after either layer; None.
+        activation: of the second layer; that of the first is GELU.
+        dropout: on the output of the second layer, before any softmax.
+        normalise: ``"softmax"``: over the sources of each target, channel by channel; None.
+
+    Shapes: entries ``[P, heads + 1]``, output ``[P, channels]``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        channels: int,
+        *,
+        norm: BasesNorm = None,
+        activation: Activation = None,
+        dropout: float = 0.0,
+        normalise: Normalisation = None,
+    ) -> None:
+        super().__init__()
+        if norm not in ("batch", None):
+            raise ConfigError(f"bases_norm={norm!r}: choose 'batch' or None.")
+        if normalise not in ("softmax", None):
+            raise ConfigError(f"normalise_bases={normalise!r}: choose 'softmax' or None.")
+        # No run axis here, so PyTorch's own layers: they add the bias within the product.
+        self.first = nn.Linear(num_heads + 1, channels)
+        self.first_norm = BatchNorm(channels) if norm else None
+        self.second = nn.Linear(channels, channels)
+        self.second_norm = BatchNorm(channels) if norm else None
+        self.activation = activation_module(activation)
+        self.dropout = nn.Dropout(dropout)
+        self.normalise = normalise
+
+    def forward(self, entries: Tensor, pairs: GraphPairs) -> Tensor | Logits:
+        """The weights of every pair and channel; before their softmax where a kernel takes it."""
+        hidden = gelu_lift(entries, *self._first_map(entries, pairs))
+        out: Tensor = self.dropout(self._second(hidden, pairs))
+        return softmax_over_sources(out, pairs) if self.normalise else out
+
+    def _first_map(self, entries: Tensor, pairs: GraphPairs) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the first layer, with its normalisation folded in."""
+        if self.first_norm is None:
+            return self.first.weight, self.first.bias
+        statistics = pairs.statistics(entries, self.first_norm)
+        return self.first_norm.folded(self.first, statistics)
+
+    def _second(self, hidden: Tensor, pairs: GraphPairs) -> Tensor:
+        """The second layer."""
+        if self.second_norm is not None and isinstance(self.activation, nn.GELU):
+            return self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
+        out = self.second(hidden)
+        if self.second_norm is not None:
+            out = self.second_norm(widened(out), pairs.pairs)
+        return cast(Tensor, self.activation(out))
+
+    def extra_repr(self) -> str:
+        return f"normalise={self.normalise!r}"
 
 
 class GraphConv(nn.Module):

@@ -1,9 +1,9 @@
-r"""The nodes and the pairs of nodes of many small graphs, and what is computed for every pair."""
+r"""Nodes and pairs of nodes of many small graphs: what is computed for pairs, and pooling."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from specformer.kernels import usable
 from specformer.kernels.lazy_property import lazy_property
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.messages import PairIndex
-from specformer.kernels.segments import Segments, scattered_segments
+from specformer.kernels.segments import Segments, scattered_segments, segment_sum
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.layers.batch_norm import BatchNorm, Moments
 from specformer.spectrum import Tokens
@@ -196,3 +196,29 @@ def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
         flat = nn.functional.pad(built.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
         rows = flat.index_select(0, pairs.pair_slot)
         return torch.cat([pairs.identity.unsqueeze(-1), rows], dim=-1)
+
+
+Pooling = Literal["mean", "sum", "max"]
+POOLINGS = ("mean", "sum", "max")
+
+
+def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
+    """The mean, sum or largest of each graph's rows, ``[N, channels]`` to ``[B, channels]``.
+
+    A graph without nodes gets zeros.
+
+    Example:
+        >>> import torch
+        >>> from specformer.kernels.segments import contiguous_segments
+        >>> by_graph = contiguous_segments(torch.tensor([2, 1]), num_rows=3)
+        >>> pool(torch.tensor([[1.0], [3.0], [5.0]]), by_graph, "mean").tolist()
+        [[2.0], [5.0]]
+    """
+    if how == "max":
+        return by_graph.max(nodes)
+    if how == "sum":
+        return segment_sum(nodes, by_graph)
+    if how == "mean":
+        sizes = by_graph.offsets.diff().clamp_min(1).unsqueeze(-1)
+        return segment_sum(nodes, by_graph) / sizes
+    raise ConfigError(f"pooling={how!r}: choose {' or '.join(POOLINGS)}.")

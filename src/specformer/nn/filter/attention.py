@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_split
-from specformer.nn.layers.attend import Attend, Weights
+from specformer.nn.layers.fast_paths import Attend, Weights
 from specformer.nn.layers.linear import Linear
 
 #: Names of the linear maps to queries, keys and values.

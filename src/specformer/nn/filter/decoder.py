@@ -7,7 +7,7 @@ from typing import Literal, cast
 from torch import Tensor, nn
 
 from specformer.nn.filter.attention import WeightedAttention
-from specformer.nn.layers.attend import Weights
+from specformer.nn.layers.fast_paths import Weights
 from specformer.nn.layers.linear import LayerNorm, Linear
 
 DecoderKind = Literal["joint", "heads"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from specformer.nn.argument_checks import check_eigenvalues, check_filter
 from specformer.nn.filter.decoder import DecoderKind, HeadsDecoder, JointDecoder
 from specformer.nn.filter.encoder import SpectrumEncoder
 from specformer.nn.filter.tokens import EigenvalueSet, encoded, grouped
 from specformer.nn.layers.reset import Resettable
-from specformer.nn.model_checks import check_eigenvalues, check_filter
 from specformer.spectrum import Keys
 
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.filter.decoder import JointDecoder
 from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
-from specformer.nn.layers.attend import Weights
-from specformer.nn.layers.remembered import Remembered
+from specformer.nn.layers.fast_paths import Remembered, Weights
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Landmarks, Tokens
 from specformer.spectrum.distinct import distinct, singly
 

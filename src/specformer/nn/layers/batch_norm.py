@@ -1,4 +1,4 @@
-r"""Batch normalisation that knows padding and stacked runs."""
+r"""Batch normalisation that knows padding and stacked runs; norms and activations by name."""
 
 from __future__ import annotations
 
@@ -209,3 +209,23 @@ def norm_module(name: Norm, channels: int) -> nn.Module:
     if name == "batch":
         return BatchNorm(channels)
     raise ConfigError(f"norm={name!r}: choose 'batch', 'layer' or None.")
+
+
+Activation = Literal["relu", "gelu", "tanh"] | None
+
+#: Their names.
+ACTIVATIONS = ("relu", "gelu", "tanh", None)
+
+_MODULES: dict[str | None, type[nn.Module]] = {
+    None: nn.Identity,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+}
+
+
+def activation_module(name: Activation) -> nn.Module:
+    """The module of that name; None is the identity."""
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
+    return _MODULES[name]()

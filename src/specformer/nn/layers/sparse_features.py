@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from specformer.kernels.column_sums import column_sums
 from specformer.kernels.first_order import first_order
+from specformer.nn.layers.fast_paths import Remembered
 from specformer.nn.layers.linear import Linear
-from specformer.nn.layers.remembered import Remembered
 from specformer.spectrum.sparse import compressed_rows, sparse_product
 
 

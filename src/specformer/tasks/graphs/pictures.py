@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.nn import GraphSpecformer
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.condensation import band_of, condensed_attention
+from specformer.nn.inspection import band_of, condensed_attention
 from specformer.spectrum import ManySpectra
 from specformer.spectrum.distinct import distinct
 from specformer.spectrum.many.spectra import Matrix

@@ -13,7 +13,7 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.conv.composition import convolve
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.condensation import attention_matrix
+from specformer.nn.inspection import attention_matrix
 from specformer.spectrum import Keys, Spectrum
 from specformer.tasks.nodes.failures import drawing, drawn_part, failures, worst_nodes
 from specformer.training.evaluation.losses import Scale

@@ -18,7 +18,7 @@ from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.nn.model_checks import idle_argument
+from specformer.nn.argument_checks import idle_argument
 from specformer.tasks.recipes.book import NAMED, RecipeBook
 from specformer.tasks.recipes.settings import build, merged, override, read_settings, refuse_idle
 from specformer.training.engine.precision import Precision

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
-from specformer.nn.conv.bases import LinearBases
+from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter.decoder import JointDecoder
 from specformer.nn.filter.tokens import encoded
 from specformer.nn.layers.linear import Linear

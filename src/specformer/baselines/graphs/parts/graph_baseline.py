@@ -15,7 +15,7 @@ from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_choices, check_counts, check_rates
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
-from specformer.nn.conv.pooling import POOLINGS, Pooling, pool
+from specformer.nn.conv.graph_pairs import POOLINGS, Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -12,7 +12,7 @@ from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
 from specformer.baselines.nodes.parts.propagation import Propagation
 from specformer.baselines.nodes.parts.recurrence import chebyshev
 from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
-from specformer.nn.layers.derived import Derived
+from specformer.nn.layers.reset import Derived
 
 
 class NonNegativePolynomial(Derived, SingleGraphModel):

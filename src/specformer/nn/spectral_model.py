@@ -1,0 +1,95 @@
+r"""What both models share: their filters, several computed as one, and their first weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from specformer.kernels.weighted_attention import FlatSpectra
+from specformer.nn.conv.embedding import FeatureEmbedding
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.filter.attention import PROJECTIONS
+from specformer.nn.layers.linear import Linear
+from specformer.nn.layers.reset import reset_parts
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum import Tokens
+
+
+class SpectralModel(Pretrained):
+    """Base class of :class:`specformer.Specformer` and :class:`specformer.GraphSpecformer`."""
+
+    filters: nn.ModuleList
+
+    def new_filters(self) -> nn.ModuleList:
+        """The filters of a model of these arguments: one or, if sharing is large, one per layer."""
+        config = self.config
+        return nn.ModuleList(
+            SpectralFilter(
+                config["hidden_channels"],
+                config["num_heads"],
+                config["num_blocks"],
+                decoder=config["decoder"],
+                dropout=config["transformer_dropout"],
+                epsilon=config["epsilon"],
+                encoding=config["encoding"],
+                attention=config["attention"],
+            )
+            for _ in range(config["num_layers"] if config["sharing"] == "large" else 1)
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does."""
+        reset_parts(self)
+        self.draw_normal()
+
+    def draw_normal(self) -> None:
+        """Draw embeddings and linear weights from N(0, ``init_std``²), biases zero, if it is given.
+
+        Projections of attention keep their larger weights: with tiny queries, keys and values
+        filters stay constant for hundreds of epochs, and some runs stop there.
+        """
+        std = self.config["init_std"]
+        if std is None:
+            return
+        for name, module in self.named_modules():
+            if name.rpartition(".")[2] in PROJECTIONS:
+                continue
+            if isinstance(module, Linear | FeatureEmbedding):
+                module.reset_parameters(std)
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=std)
+                nn.init.zeros_(module.bias)
+
+
+def decode_together(filters: Sequence[SpectralFilter], tokens: Tokens | FlatSpectra) -> Tensor:
+    """What filters of one shape make of the same tokens, ``[filters, p, heads]``.
+
+    Their parameters are stacked along a run axis (:mod:`specformer.nn.layers.linear`) in every
+    call, which copies them, but runs one chain of kernels instead of one per filter.
+
+    Example:
+        >>> from specformer.spectrum.distinct import distinct
+        >>> filters = [SpectralFilter(8, 2) for _ in range(3)]
+        >>> decode_together(filters, distinct(torch.linspace(0, 2, 10)).tokens).shape
+        torch.Size([3, 10, 2])
+    """
+    parameters = [dict(filt.named_parameters()) for filt in filters]
+    stacked = {
+        f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
+    }
+    return cast(Tensor, functional_call(_Decoding(filters[0]), stacked, (tokens,)))
+
+
+class _Decoding(nn.Module):
+    """A filter's :meth:`SpectralFilter.decode` as a call."""
+
+    def __init__(self, filt: SpectralFilter) -> None:
+        super().__init__()
+        self.filter = filt
+
+    def forward(self, tokens: Tokens | FlatSpectra) -> Tensor:
+        return self.filter.decode(tokens)
