@@ -25,7 +25,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m py
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help install hooks demo test test-all test-long cov bench walks silence interruptions tables docs lint format types contract check audit sbom wheel clean distclean
+.PHONY: help install hooks demo test test-all test-long cov bench walks silence interruptions tables notebooks docs lint format types contract check audit sbom wheel clean distclean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [VENV=$(VENV)] [PYTHON=$(PYTHON)] [ARGS=...]'
@@ -83,6 +83,9 @@ interruptions: $(STAMP) ## Stop a training at twenty random moments, and check w
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 	$(BIN)/specformer results tables
+
+notebooks: $(STAMP) ## Run the tutorials' notebooks and write their outputs
+	MPLBACKEND=Agg $(BIN)/python -m tools.notebooks $(ARGS)
 
 docs: $(VENV)/.installed-docs ## Build the documentation's pages into site/
 	$(BIN)/mkdocs build --strict
