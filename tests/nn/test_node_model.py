@@ -18,7 +18,7 @@ from tests.undropped import undropped
 
 from specformer import Specformer, Spectrum, approximate, decompose, reference
 from specformer.baselines.nodes.gprgnn import GPRGNN
-from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.propagation import Propagation
 from specformer.errors import ConfigError
 from specformer.nn.conv.composition import with_neighbours
 from specformer.nn.layers.sparse_features import SparseFeatures

@@ -1,8 +1,6 @@
 r"""The paper's other models, one per file. These take single graphs, those of ``graphs`` many."""
 
-from specformer.baselines.nodes.bernnet import BernNet
 from specformer.baselines.nodes.chebnet import ChebNet
-from specformer.baselines.nodes.chebnetii import ChebNetII
 from specformer.baselines.nodes.gat import GAT
 from specformer.baselines.nodes.gcn import GCN
 from specformer.baselines.nodes.gcnii import GCNII
@@ -12,9 +10,14 @@ from specformer.baselines.nodes.h2gcn import H2GCN
 from specformer.baselines.nodes.jacobiconv import JacobiConv
 from specformer.baselines.nodes.lanczosnet import LanczosNet
 from specformer.baselines.nodes.mlp import MLP
-from specformer.baselines.nodes.node_baseline import NodeBaseline, node_baseline
-from specformer.baselines.nodes.node_registry import BASELINES, signal_baseline
-from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.node_registry import (
+    BASELINES,
+    NodeBaseline,
+    node_baseline,
+    signal_baseline,
+)
+from specformer.baselines.nodes.nonnegative import BernNet, ChebNetII
+from specformer.baselines.nodes.propagation import Propagation
 from specformer.baselines.nodes.transformer import Transformer
 
 __all__ = [

@@ -47,11 +47,12 @@ def model_of(name: str, **options: Any) -> GraphBaseline:
 
 def gine_of(layer: Any) -> pyg.GINEConv:
     """PyG's layer with the parameters of a layer of GIN, or of one that has its parts."""
-    norm = torch.nn.BatchNorm1d(layer.norm.channels).double()
-    norm.weight, norm.bias = layer.norm.weight, layer.norm.bias
-    network = torch.nn.Sequential(layer.first, norm, torch.nn.ReLU(), layer.second)
+    update = layer.update
+    norm = torch.nn.BatchNorm1d(update.norm.channels).double()
+    norm.weight, norm.bias = update.norm.weight, update.norm.bias
+    network = torch.nn.Sequential(update.first, norm, torch.nn.ReLU(), update.second)
     oracle = pyg.GINEConv(network, train_eps=True)
-    oracle.eps = layer.epsilon
+    oracle.eps = update.epsilon
     return oracle
 
 

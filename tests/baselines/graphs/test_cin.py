@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm
 
 from specformer.baselines.graphs.cin import CIN, CellLayer, Cells, CellUpdate, CINLayer
-from specformer.baselines.graphs.parts.ring_list import Rings
+from specformer.baselines.graphs.rings import Rings
 from specformer.kernels.masked_norm import CountedRows
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

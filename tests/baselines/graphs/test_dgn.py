@@ -6,8 +6,8 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.dgn import DGNConv, direction
-from specformer.baselines.graphs.parts.bonds import Bonds
 
 
 def fields() -> list[torch.Tensor]:
@@ -49,7 +49,7 @@ def test_layer_against_the_formula() -> None:
             rows.append(conv.post(torch.cat([nodes[i], mean, average, slope.abs()])))
         return torch.stack(rows)
 
-    assert_twins(conv, lambda: conv(nodes, kinds, field, bonds), plain, nodes, kinds)
+    assert_twins(conv, lambda: conv(nodes, kinds, bonds, field), plain, nodes, kinds)
 
 
 def test_signs_of_eigenvectors_do_not_matter() -> None:

@@ -9,8 +9,8 @@ from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm
 
 from specformer.baselines.graphs import GatedGCN
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.gatedgcn import GatedGCNLayer, WalkPlaces
-from specformer.baselines.graphs.parts.bonds import Bonds
 
 
 @pytest.mark.parametrize("placed", [False, True])

@@ -7,8 +7,8 @@ from tests.nn.molecules import MOLECULES, molecule, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm
 
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.gin_ak import GINAKLayer, Surroundings
-from specformer.baselines.graphs.parts.bonds import Bonds
 
 HOPS = 2
 
@@ -34,15 +34,15 @@ def test_layer_against_ego_graphs() -> None:
         for i in whole:
             ego = nx.ego_graph(whole, i, radius=HOPS)
             for j in ego:
-                total = (1 + layer.epsilon) * nodes[j]
+                total = (1 + layer.update.epsilon) * nodes[j]
                 for k, data in ego[j].items():
                     total = total + (nodes[k] + kinds[data["bond"]]).relu()
                 places[i, j] = len(inputs)
                 inputs.append(total)
-        norm = layer.norm
-        hidden = layer.first(torch.stack(inputs))
+        norm = layer.update.norm
+        hidden = layer.update.first(torch.stack(inputs))
         hidden = batch_norm(hidden, None, None, norm.weight, norm.bias, training=True)
-        states = layer.second(hidden.relu())
+        states = layer.update.second(hidden.relu())
         lengths = dict(nx.all_pairs_shortest_path_length(whole, cutoff=HOPS))
         rows = []
         for i in whole:
@@ -54,6 +54,6 @@ def test_layer_against_ego_graphs() -> None:
         return torch.stack(rows)
 
     def fast() -> torch.Tensor:
-        return layer(nodes, kinds, around, bonds)
+        return layer(nodes, kinds, bonds, around)
 
     assert_twins(layer, fast, plain, nodes, kinds, atol=1e-10)

@@ -7,8 +7,8 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.gps import GPSLayer
-from specformer.baselines.graphs.parts.bonds import Bonds
 
 
 def test_layer_against_pyg() -> None:

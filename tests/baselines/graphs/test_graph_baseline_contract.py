@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.baselines.graphs.small_models import COLUMNS, SMALL, fresh, model_of
-from tests.nn.molecules import (
-    MAX_RING,
-    MOLECULES,
-    molecule,
-    numbers_for_kinds,
-    pack,
-    relabelled,
-)
+from tests.nn.molecules import MAX_RING, MOLECULES, molecule, numbers_for_kinds, pack, relabelled
 from tests.nn.plain_twin import assert_sums_of_a_gpu
 from tests.operations import WAITS, Watch
 

@@ -7,8 +7,8 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_gcn import GraphGCNConv
-from specformer.baselines.graphs.parts.bonds import Bonds
 
 
 def test_layer_against_pyg() -> None:
@@ -19,4 +19,4 @@ def test_layer_against_pyg() -> None:
     oracle.lin.weight, oracle.bias = conv.lin.weight, conv.bias
     x = random(len(batch.graph), 5).requires_grad_()
     bonds = Bonds.of(batch, torch.float64)
-    assert_twins(conv, lambda: conv(x, bonds), lambda: oracle(x, edge_index(batch)), x)
+    assert_twins(conv, lambda: conv(x, None, bonds), lambda: oracle(x, edge_index(batch)), x)

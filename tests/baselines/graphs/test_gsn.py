@@ -7,9 +7,9 @@ from tests.drawn import random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.gsn import GSNLayer, ring_numbers
-from specformer.baselines.graphs.parts.ring_list import Rings
-from specformer.kernels.masked_norm import CountedRows
+from specformer.baselines.graphs.rings import Rings
 
 CAGES = [*MOLECULES, molecule(nx.hypercube_graph(3), seed=7), molecule(nx.complete_graph(7))]
 
@@ -35,7 +35,7 @@ def test_layer_against_pyg_with_rings_as_features_of_bonds() -> None:
     x = random(len(batch.graph), 5).requires_grad_()
     kinds = random(len(batch.bond_table), 5, seed=1).requires_grad_()
     rings = Rings.of(batch, MAX_RING, torch.float64)
-    numbers, nodes = ring_numbers(rings), CountedRows.of(batch.node_mask, torch.float64)
+    numbers, bonds = ring_numbers(rings), Bonds.of(batch, torch.float64)
     counted = torch.tensor(numbers_of_bonds()).clamp_max(4)
     assert counted.unique().tolist() == [0, 1, 2, 4]  # a bond of K7 is in five triangles
 
@@ -45,7 +45,7 @@ def test_layer_against_pyg_with_rings_as_features_of_bonds() -> None:
         return oracle(x, edge_index(batch), kinds[edge_kinds(batch)] + of_rings)
 
     def fast() -> torch.Tensor:
-        return layer(x, kinds, numbers, rings.bonds, nodes)
+        return layer(x, kinds, bonds, rings.bonds, numbers)
 
     assert_twins(layer, fast, plain, x, kinds)
 

@@ -8,7 +8,7 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import scrambled
 
-from specformer.baselines.graphs.parts.bonds import Bonds
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.pna import PNAConv
 
 

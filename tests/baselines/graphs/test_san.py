@@ -6,7 +6,7 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
-from specformer.baselines.graphs.parts.bonds import Bonds
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.san import SAN, SANLayer, SpectrumEncoding
 
 GAMMA = 0.3

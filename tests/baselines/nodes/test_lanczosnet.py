@@ -23,10 +23,10 @@ def dense_layer(graph, h, conv, steps):
 @pytest.mark.parametrize("steps", [4, 20])
 def test_against_the_formula(graph, steps):
     model = LanczosNet(3, 8, 2, num_layers=3, steps=steps).double()
-    for conv in model.stack.convs:
+    for conv in model.convs:
         torch.nn.init.normal_(conv.bias)
     x = torch.randn(graph.num_nodes, 3, dtype=torch.float64)
-    first, last = model.stack.convs
+    first, last = model.convs
     h = (x @ model.embed.weight.T + model.embed.bias).relu()
     h = dense_layer(graph, h, first, steps).relu()
     expected = dense_layer(graph, h, last, steps)

@@ -7,14 +7,28 @@ from specformer.baselines.graphs.gatedgcn import GatedGCN
 from specformer.baselines.graphs.gin import GIN
 from specformer.baselines.graphs.gin_ak import GINAK
 from specformer.baselines.graphs.gps import GPS
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.baselines.graphs.graph_gcn import GraphGCN
 from specformer.baselines.graphs.graph_graphormer import GraphGraphormer
-from specformer.baselines.graphs.graph_model_registry import GRAPH_BASELINES
 from specformer.baselines.graphs.gsn import GSN
-from specformer.baselines.graphs.parts.graph_baseline import GraphBaseline
 from specformer.baselines.graphs.pna import PNA
 from specformer.baselines.graphs.san import SAN
 from specformer.baselines.graphs.specgn import SpecGN
+
+GRAPH_BASELINES: dict[str, type[GraphBaseline]] = {
+    "gcn": GraphGCN,
+    "gin": GIN,
+    "gatedgcn": GatedGCN,
+    "pna": PNA,
+    "gps": GPS,
+    "graphormer": GraphGraphormer,
+    "san": SAN,
+    "dgn": DGN,
+    "gsn": GSN,
+    "cin": CIN,
+    "gin-ak+": GINAK,
+    "specgn": SpecGN,
+}
 
 __all__ = [
     "CIN",

@@ -2,24 +2,18 @@ r"""Cell isomorphism network: messages among atoms, bonds and rings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import (
-    BondEmbedding,
-    GraphBaseline,
-    check_max_ring,
-)
-from specformer.baselines.graphs.parts.ring_list import Rings
+from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
+from specformer.baselines.graphs.rings import Rings
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import widened
-from specformer.nn.conv.graph_pairs import Pooling, pool
+from specformer.nn.conv.graph_pairs import pool
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -147,27 +141,14 @@ class CIN(GraphBaseline):
 
     max_ring: int
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        max_ring: int = 6,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        self.max_ring = check_max_ring(max_ring)
-        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
-        self.layers = nn.ModuleList(CINLayer(hidden_channels) for _ in range(num_layers))
-        wide = 2 * hidden_channels
-        self.lifts = nn.ModuleList(nn.Linear(hidden_channels, wide) for _ in Cells._fields)
+    def build(self, *, max_ring: int = 6) -> None:
+        channels, wide = self.channels, 2 * self.channels
+        self.max_ring = max_ring
+        self.bonds = self.bond_embedding()
+        self.layers = nn.ModuleList(CINLayer(channels) for _ in range(self.depth))
+        self.lifts = nn.ModuleList(nn.Linear(channels, wide) for _ in Cells._fields)
         self.head = nn.Identity()
-        self.readout = nn.Linear(wide, out_channels)
+        self.readout = nn.Linear(wide, self.readout.out_features)
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)

@@ -2,17 +2,12 @@ r"""Directional graph network: derivatives and averages along an eigenvector."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, PooledBaseline
+from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import widened
-from specformer.nn.conv.graph_pairs import Pooling
-from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-8
@@ -55,7 +50,7 @@ class DGNConv(nn.Module):
         self.bond = nn.Linear(channels, channels, bias=False)
         self.post = nn.Linear(4 * channels, channels)
 
-    def forward(self, nodes: Tensor, kinds: Tensor, field: Tensor, bonds: Bonds) -> Tensor:
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, field: Tensor) -> Tensor:
         messages = widened(self.source(nodes)).unsqueeze(1) + widened(self.bond(kinds))
         own = widened(self.target(nodes))
         by_target, gates = bonds.layout.by_target, field.abs()
@@ -67,7 +62,7 @@ class DGNConv(nn.Module):
         return out
 
 
-class DGN(PooledBaseline):
+class DGN(GraphBaseline):
     r"""Directional graph network along the Laplacian's second eigenvector, with residuals.
 
     From `"Directional Graph Networks" <https://arxiv.org/abs/2010.02863>`_. In an eigenspace of
@@ -80,31 +75,12 @@ class DGN(PooledBaseline):
     Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
-        >>> DGN([28], [4], 16, 1).convs[0].post
+        >>> DGN([28], [4], 16, 1).layers[0].post
         Linear(in_features=64, out_features=16, bias=True)
     """
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
-        self.convs = nn.ModuleList(DGNConv(hidden_channels) for _ in range(num_layers))
-        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
+    def build(self) -> None:
+        self.stack(lambda: DGNConv(self.channels))
 
-    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch)
-        kinds, field = self.bonds(batch.bond_table), direction(batch, bonds)
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            out = conv(nodes, kinds, field, bonds)
-            nodes = self.updated(nodes, norm, out, bonds.layout.nodes)
-        return nodes
+    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Tensor]:
+        return (direction(batch, bonds),)

@@ -2,24 +2,16 @@ r"""GatedGCN with states of bonds and perhaps of places, for many small graphs."
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds, spread
-from specformer.baselines.graphs.parts.graph_baseline import (
-    BondEmbedding,
-    PooledBaseline,
-    normalised,
-)
-from specformer.baselines.graphs.parts.random_walks import return_probabilities
+from specformer.baselines.graphs.bonds import Bonds, return_probabilities, spread
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
 from specformer.kernels.segments import segment_sum, widened
-from specformer.nn.argument_checks import check_counts
-from specformer.nn.conv.graph_pairs import Pooling, pool
+from specformer.nn.conv.graph_pairs import pool
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-6
@@ -113,7 +105,7 @@ class WalkPlaces(nn.Module):
         return cast(Tensor, self.mix(torch.cat([nodes, unit], dim=-1)))
 
 
-class GatedGCN(PooledBaseline):
+class GatedGCN(GraphBaseline):
     r"""Gated graph convolutions, with a state for every bond.
 
     From `"Residual Gated Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_ as in `"Benchmarking
@@ -138,28 +130,13 @@ class GatedGCN(PooledBaseline):
         522870
     """
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        walk_steps: int | None = None,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        if walk_steps is not None:
-            check_counts(self.config, "walk_steps")
-        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
+    def build(self, *, walk_steps: int | None = None) -> None:
+        places = walk_steps is not None
+        self.bonds = self.bond_embedding()
         self.layers = nn.ModuleList(
-            GatedGCNLayer(hidden_channels, dropout, places=walk_steps is not None)
-            for _ in range(num_layers)
+            GatedGCNLayer(self.channels, self.dropout.p, places=places) for _ in range(self.depth)
         )
-        self.places = None if walk_steps is None else WalkPlaces(hidden_channels, walk_steps)
+        self.places = None if walk_steps is None else WalkPlaces(self.channels, walk_steps)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch)

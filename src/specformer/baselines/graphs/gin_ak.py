@@ -2,25 +2,16 @@ r"""GIN-AK+: a GIN on the surroundings of every node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds, spread
-from specformer.baselines.graphs.parts.graph_baseline import (
-    BondEmbedding,
-    PooledBaseline,
-    normalised,
-)
-from specformer.baselines.graphs.parts.shortest_paths import ShortestPaths
+from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, spread
+from specformer.baselines.graphs.gin import GINUpdate
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.segments import segment_sum, widened
-from specformer.nn.argument_checks import check_counts
-from specformer.nn.conv.graph_pairs import Pooling
-from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -74,15 +65,12 @@ class GINAKLayer(nn.Module):
 
     def __init__(self, channels: int, hops: int) -> None:
         super().__init__()
-        self.epsilon = nn.Parameter(torch.zeros(1))
-        self.first = nn.Linear(channels, 2 * channels)
-        self.norm = BatchNorm(2 * channels)
-        self.second = nn.Linear(2 * channels, channels)
+        self.update = GINUpdate(channels)
         self.within = nn.Linear(hops + 1, channels, bias=False)
         self.among = nn.Linear(hops + 1, channels, bias=False)
         self.fuse = nn.Linear(3 * channels, channels)
 
-    def forward(self, nodes: Tensor, kinds: Tensor, around: Surroundings, bonds: Bonds) -> Tensor:
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, around: Surroundings) -> Tensor:
         states = self.states(nodes, kinds, around, bonds)
         layout = bonds.layout
         readings = (
@@ -100,13 +88,11 @@ class GINAKLayer(nn.Module):
         messages = (nodes.unsqueeze(1) + kinds).relu().flatten(0, 1)
         sent = bonds.square(spread(messages, bonds.layout.by_message) * bonds.weight)
         summed = bonds.pairs(around.square @ widened(sent).mT)
-        own = (1.0 + self.epsilon) * spread(nodes, bonds.by_source)
-        hidden = normalised(self.norm, self.first(own + summed), around.counted).relu()
-        out: Tensor = widened(self.second(hidden)) * around.counted.share
-        return out
+        own = (1.0 + self.update.epsilon) * spread(nodes, bonds.by_source)
+        return widened(self.update(own + summed, around.counted)) * around.counted.share
 
 
-class GINAK(PooledBaseline):
+class GINAK(GraphBaseline):
     r"""GIN as kernel over surroundings, with contexts and distances (GIN-AK+).
 
     From `"From Stars to Subgraphs: Uplifting Any GNN with Local Structure
@@ -125,33 +111,9 @@ class GINAK(PooledBaseline):
         torch.Size([16, 4])
     """
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        hops: int = 3,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        check_counts(self.config, "hops")
+    def build(self, *, hops: int = 3) -> None:
         self.hops = hops
-        layers = range(num_layers)
-        self.bonds = nn.ModuleList(
-            BondEmbedding(edge_cardinalities, hidden_channels) for _ in layers
-        )
-        self.layers = nn.ModuleList(GINAKLayer(hidden_channels, hops) for _ in layers)
-        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in layers)
+        self.stack(lambda: GINAKLayer(self.channels, hops), bonds="each")
 
-    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch)
-        around = Surroundings.of(bonds, self.hops)
-        for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
-            out = layer(nodes, embedding(batch.bond_table), around, bonds)
-            nodes = self.updated(nodes, norm, out, bonds.layout.nodes)
-        return nodes
+    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Surroundings]:  # noqa: ARG002
+        return (Surroundings.of(bonds, self.hops),)

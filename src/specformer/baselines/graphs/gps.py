@@ -2,25 +2,19 @@ r"""GPS: local messages beside global attention, with random-walk encodings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.graphs.bonds import Bonds, return_probabilities
 from specformer.baselines.graphs.gin import gine_sum
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import (
-    BondEmbedding,
-    PooledBaseline,
+from specformer.baselines.graphs.graph_baseline import (
+    GraphBaseline,
+    PairAttention,
     normalised,
+    two_maps,
 )
-from specformer.baselines.graphs.parts.pair_attention import PairAttention
-from specformer.baselines.graphs.parts.random_walks import return_probabilities
-from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts
 from specformer.nn.conv.graph_pairs import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -46,9 +40,7 @@ class GPSLayer(nn.Module):
         self, channels: int, num_heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.local = nn.Sequential(
-            nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels)
-        )
+        self.local = two_maps(channels, channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.mlp = nn.Sequential(
             nn.Linear(channels, 2 * channels),
@@ -71,12 +63,12 @@ class GPSLayer(nn.Module):
         return normalised(self.norm, mixed + self.dropout(self.mlp(mixed)), rows)
 
 
-class GPS(PooledBaseline):
+class GPS(GraphBaseline):
     r"""General, powerful, scalable graph transformer: GINE beside attention.
 
     From `"Recipe for a General, Powerful, Scalable Graph
     Transformer" <https://arxiv.org/abs/2205.12454>`_. Part of each node's vector is an encoding of
-    its :func:`~specformer.baselines.graphs.parts.random_walks.return_probabilities`.
+    its :func:`~specformer.baselines.graphs.bonds.return_probabilities`.
 
     Args:
         num_heads, attention_dropout: see :class:`GPSLayer`.
@@ -91,38 +83,25 @@ class GPS(PooledBaseline):
         423717
     """
 
-    def __init__(
+    beside = "walk_channels"
+
+    def build(
         self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
         *,
         num_heads: int = 4,
         walk_steps: int = 20,
         walk_channels: int = 28,
         pooling: Pooling = "sum",
-        dropout: float = 0.0,
         attention_dropout: float = 0.0,
-        in_channels: int = 0,
     ) -> None:
-        arguments = given(locals())
-        check_counts(arguments, "hidden_channels", "walk_steps")
-        check_counts(arguments, "walk_channels", least=0)
-        if not 0 < walk_channels < hidden_channels:
-            raise ConfigError(
-                f"walk_channels={walk_channels} must lie between 0 and "
-                f"hidden_channels={hidden_channels}."
-            )
-        super().__init__(arguments, hidden_channels - walk_channels)
-        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
+        self.pooling = pooling
+        self.bonds = self.bond_embedding()
         self.walk_steps = walk_steps
         self.walk_norm = BatchNorm(walk_steps)
         self.walks = nn.Linear(walk_steps, walk_channels)
         self.layers = nn.ModuleList(
-            GPSLayer(hidden_channels, num_heads, dropout, attention_dropout)
-            for _ in range(num_layers)
+            GPSLayer(self.channels, num_heads, self.dropout.p, attention_dropout)
+            for _ in range(self.depth)
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:

@@ -2,17 +2,11 @@ r"""GCN for many small graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import PooledBaseline
-from specformer.nn.conv.graph_pairs import Pooling
-from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
-from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 
 
 class GraphGCNConv(nn.Module):
@@ -27,13 +21,13 @@ class GraphGCNConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
         nn.init.xavier_uniform_(self.lin.weight)
 
-    def forward(self, nodes: Tensor, bonds: Bonds) -> Tensor:
+    def forward(self, nodes: Tensor, kinds: None, bonds: Bonds) -> Tensor:  # noqa: ARG002
         scale = (bonds.degree + 1.0).rsqrt()
         scaled: Tensor = self.lin(nodes) * scale
         return (bonds.sum(scaled) + scaled) * scale + self.bias
 
 
-class GraphGCN(PooledBaseline):
+class GraphGCN(GraphBaseline):
     r"""Graph convolutional network with residuals, blind to the kinds of bonds.
 
     From `"Benchmarking Graph Neural Networks" <https://arxiv.org/abs/2003.00982>`_.
@@ -49,24 +43,5 @@ class GraphGCN(PooledBaseline):
         505079
     """
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        self.convs = nn.ModuleList(GraphGCNConv(hidden_channels) for _ in range(num_layers))
-        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
-
-    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch)
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            nodes = self.updated(nodes, norm, conv(nodes, bonds), bonds.layout.nodes)
-        return nodes
+    def build(self) -> None:
+        self.stack(lambda: GraphGCNConv(self.channels), bonds=None)

@@ -2,18 +2,13 @@ r"""Graphormer for many small graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, GraphBaseline
-from specformer.baselines.graphs.parts.pair_attention import PairAttention
-from specformer.baselines.graphs.parts.shortest_paths import ShortestPaths
-from specformer.nn.argument_checks import check_counts
-from specformer.nn.pretrained import given
+from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_maps
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _INIT_STD = 0.02
@@ -32,9 +27,7 @@ class GraphormerLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.norm = nn.LayerNorm(channels)
-        self.mlp = nn.Sequential(
-            nn.Linear(channels, channels), nn.GELU(), nn.Linear(channels, channels)
-        )
+        self.mlp = two_maps(channels, channels, nn.GELU)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
@@ -70,37 +63,31 @@ class GraphGraphormer(GraphBaseline):
         torch.Size([7, 2])
     """
 
-    def __init__(
+    without = ("pooling",)
+
+    def build(
         self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
         *,
         num_heads: int = 8,
         max_degree: int = 16,
         max_distance: int = 20,
         max_hops: int = 5,
-        dropout: float = 0.0,
         attention_dropout: float = 0.0,
-        in_channels: int = 0,
     ) -> None:
-        super().__init__(given(locals()))
-        check_counts(self.config, "num_heads", "max_degree", "max_distance", "max_hops")
+        channels = self.channels
         self.max_distance, self.num_heads = max_distance, num_heads
-        self.degrees = nn.Embedding(max_degree + 1, hidden_channels)
-        self.bonds = BondEmbedding(edge_cardinalities, num_heads)
+        self.degrees = nn.Embedding(max_degree + 1, channels)
+        self.bonds = self.bond_embedding(num_heads)
         self.distance_bias = nn.Parameter(torch.empty(max_distance + 2, num_heads))
         self.hop_weights = nn.Parameter(torch.empty(max_hops, num_heads, num_heads))
-        self.graph_token = nn.Parameter(torch.empty(hidden_channels))
+        self.graph_token = nn.Parameter(torch.empty(channels))
         self.graph_bias = nn.Parameter(torch.empty(num_heads))
         self.layers = nn.ModuleList(
-            GraphormerLayer(hidden_channels, num_heads, dropout, attention_dropout)
-            for _ in range(num_layers)
+            GraphormerLayer(channels, num_heads, self.dropout.p, attention_dropout)
+            for _ in range(self.depth)
         )
-        self.head = nn.LayerNorm(hidden_channels)
-        self.readout = nn.Linear(hidden_channels, out_channels)
+        self.head = nn.LayerNorm(channels)
+        self.readout = nn.Linear(channels, self.readout.out_features)
         for weight in (
             self.degrees.weight,
             self.distance_bias,

@@ -2,25 +2,16 @@ r"""Graph substructure network: GIN whose messages know the rings a bond is in."
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bond_list import BondList
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import (
-    BondEmbedding,
-    PooledBaseline,
-    check_max_ring,
-    normalised,
-)
-from specformer.baselines.graphs.parts.ring_list import Rings
-from specformer.kernels.masked_norm import CountedRows
+from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.gin import GINUpdate
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
+from specformer.baselines.graphs.rings import BondList, Rings
 from specformer.kernels.segments import widened
-from specformer.nn.conv.graph_pairs import Pooling
-from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Numbers of rings of one length that are told apart: 0, 1, 2, 3, and 4 or more.
@@ -57,29 +48,19 @@ class GSNLayer(nn.Module):
 
     def __init__(self, channels: int, num_lengths: int) -> None:
         super().__init__()
-        self.epsilon = nn.Parameter(torch.zeros(1))
         self.rings = nn.Linear(num_lengths * _NUMBERS, channels, bias=False)
-        self.first = nn.Linear(channels, 2 * channels)
-        self.norm = BatchNorm(2 * channels)
-        self.second = nn.Linear(2 * channels, channels)
+        self.update = GINUpdate(channels)
 
     def forward(
-        self,
-        nodes: Tensor,
-        kinds: Tensor,
-        numbers: Tensor,
-        bonds: BondList,
-        counted: CountedRows,
+        self, nodes: Tensor, kinds: Tensor, bonds: Bonds, listed: BondList, numbers: Tensor
     ) -> Tensor:
-        known = widened(bonds.of_kinds(kinds) + self.rings(numbers))
-        messages = (bonds.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
-        summed = (1.0 + self.epsilon) * nodes + bonds.to_ends(messages)
-        hidden = normalised(self.norm, self.first(summed), counted).relu()
-        out: Tensor = self.second(hidden)
-        return out
+        known = widened(listed.of_kinds(kinds) + self.rings(numbers))
+        messages = (listed.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
+        summed = (1.0 + self.update.epsilon) * nodes + listed.to_ends(messages)
+        return cast(Tensor, self.update(summed, bonds.layout.nodes))
 
 
-class GSN(PooledBaseline):
+class GSN(GraphBaseline):
     r"""Graph substructure network with rings as substructures, counted for bonds (GSN-e).
 
     From `"Improving Graph Neural Network Expressivity via Subgraph Isomorphism
@@ -101,33 +82,10 @@ class GSN(PooledBaseline):
 
     max_ring: int
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        max_ring: int = 8,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        self.max_ring = check_max_ring(max_ring)
-        layers = range(num_layers)
-        self.bonds = nn.ModuleList(
-            BondEmbedding(edge_cardinalities, hidden_channels) for _ in layers
-        )
-        self.layers = nn.ModuleList(GSNLayer(hidden_channels, max_ring - 2) for _ in layers)
-        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in layers)
+    def build(self, *, max_ring: int = 8) -> None:
+        self.max_ring = max_ring
+        self.stack(lambda: GSNLayer(self.channels, max_ring - 2), bonds="each")
 
-    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch)
-        rings, counted = Rings.of(batch, self.max_ring, bonds.weight.dtype), bonds.layout.nodes
-        numbers = ring_numbers(rings)
-        for embedding, layer, norm in zip(self.bonds, self.layers, self.norms, strict=True):
-            out = layer(nodes, embedding(batch.bond_table), numbers, rings.bonds, counted)
-            nodes = self.updated(nodes, norm, out, counted)
-        return nodes
+    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[BondList, Tensor]:
+        rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)
+        return rings.bonds, ring_numbers(rings)

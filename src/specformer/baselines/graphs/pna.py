@@ -3,19 +3,14 @@ r"""Principal neighbourhood aggregation, for many small graphs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds, spread
-from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding, PooledBaseline
+from specformer.baselines.graphs.bonds import Bonds, spread
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_positive, check_split
-from specformer.nn.conv.graph_pairs import Pooling
-from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
-from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Variances up to this one count as zero: the square root has no slope there.
 _LEAST_VARIANCE = 1e-5
@@ -107,7 +102,7 @@ def extremes(messages: Tensor, bonds: Bonds) -> tuple[Tensor, Tensor]:
     return -low, high
 
 
-class PNA(PooledBaseline):
+class PNA(GraphBaseline):
     r"""Principal neighbourhood aggregation with features of bonds and residuals.
 
     From `"Principal Neighbourhood Aggregation for Graph Nets"
@@ -122,36 +117,11 @@ class PNA(PooledBaseline):
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
-        >>> PNA([28], [4], 16, 1, towers=2).convs[0].post.weight.shape
+        >>> PNA([28], [4], 16, 1, towers=2).layers[0].post.weight.shape
         torch.Size([2, 104, 8])
     """
 
-    def __init__(
-        self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
-        *,
-        towers: int = 1,
-        average_log_degree: float = 1.1,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
-    ) -> None:
-        super().__init__(given(locals()))
-        check_split(hidden_channels, towers, "towers")
+    def build(self, *, towers: int = 1, average_log_degree: float = 1.1) -> None:
+        check_split(self.channels, towers, "towers")
         check_positive(self.config, "average_log_degree")
-        self.bonds = BondEmbedding(edge_cardinalities, hidden_channels)
-        self.convs = nn.ModuleList(
-            PNAConv(hidden_channels, towers, average_log_degree) for _ in range(num_layers)
-        )
-        self.norms = nn.ModuleList(BatchNorm(hidden_channels) for _ in range(num_layers))
-
-    def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        nodes: Tensor = self.atoms(batch)
-        kinds = self.bonds(batch.bond_table)
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            nodes = self.updated(nodes, norm, conv(nodes, kinds, bonds), bonds.layout.nodes)
-        return nodes
+        self.stack(lambda: PNAConv(self.channels, towers, average_log_degree))

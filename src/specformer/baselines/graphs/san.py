@@ -3,25 +3,22 @@ r"""SAN: attention over bonds and over all other pairs, with a learned encoding 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds, spread
-from specformer.baselines.graphs.parts.graph_baseline import (
-    PooledBaseline,
+from specformer.baselines.graphs.bonds import Bonds, spread
+from specformer.baselines.graphs.graph_baseline import (
+    GraphBaseline,
+    PairAttention,
     normalised,
+    two_maps,
 )
-from specformer.baselines.graphs.parts.pair_attention import PairAttention
 from specformer.errors import ConfigError
 from specformer.kernels.segments import segment_softmax, widened
-from specformer.nn.argument_checks import check_counts, check_not_negative, check_split
-from specformer.nn.conv.embedding import FeatureEmbedding
-from specformer.nn.conv.graph_pairs import Pooling
+from specformer.nn.argument_checks import check_not_negative, check_split
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.pretrained import given
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Finite stand-in for minus infinity, because minus infinity less itself is not a number.
@@ -87,9 +84,7 @@ class _EncodingLayer(nn.Module):
         super().__init__()
         self.attention = PairAttention(channels, num_heads)
         self.first_norm = nn.LayerNorm(channels)
-        self.mlp = nn.Sequential(
-            nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels)
-        )
+        self.mlp = two_maps(channels, 2 * channels)
         self.second_norm = nn.LayerNorm(channels)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
@@ -125,9 +120,7 @@ class SANLayer(nn.Module):
         self.fake = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
         self.value = nn.Linear(channels, channels, bias=False)
         self.out = nn.Linear(channels, channels)
-        self.mlp = nn.Sequential(
-            nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels)
-        )
+        self.mlp = two_maps(channels, 2 * channels)
         self.first_norm, self.second_norm = BatchNorm(channels), BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)
 
@@ -175,7 +168,7 @@ class SANLayer(nn.Module):
         return products.sum(dim=-1) / math.sqrt(width)
 
 
-class SAN(PooledBaseline):
+class SAN(GraphBaseline):
     r"""Spectral attention network on the full graph.
 
     From `"Rethinking Graph Transformers with Spectral
@@ -195,43 +188,28 @@ class SAN(PooledBaseline):
         torch.Size([28, 8])
     """
 
-    def __init__(
+    beside = "spectrum_channels"
+
+    def build(
         self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
         *,
         num_heads: int = 8,
         gamma: float = 0.1,
         frequencies: int = 10,
         spectrum_channels: int = 16,
         spectrum_layers: int = 2,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
     ) -> None:
-        arguments = given(locals())
-        check_counts(arguments, "hidden_channels", "frequencies", "spectrum_layers")
-        check_counts(arguments, "spectrum_channels", least=0)
-        check_not_negative(arguments, "gamma")
-        if not 0 < spectrum_channels < hidden_channels:
-            raise ConfigError(
-                f"spectrum_channels={spectrum_channels} must lie between 0 and "
-                f"hidden_channels={hidden_channels}."
-            )
+        check_not_negative(self.config, "gamma")
         if spectrum_channels % _SPECTRUM_HEADS:
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."
             )
-        super().__init__(arguments, hidden_channels - spectrum_channels)
-        self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
+        self.bonds = self.pair_embedding()
         self.spectrum = SpectrumEncoding(
             spectrum_channels, frequencies, spectrum_layers, _SPECTRUM_HEADS
         )
         self.layers = nn.ModuleList(
-            SANLayer(hidden_channels, num_heads, gamma, dropout) for _ in range(num_layers)
+            SANLayer(self.channels, num_heads, gamma, self.dropout.p) for _ in range(self.depth)
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:

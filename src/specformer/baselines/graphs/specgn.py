@@ -2,21 +2,17 @@ r"""Spec-GN: a filter for every channel, over the powers of a matrix of smoothed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.parts.bonds import Bonds
-from specformer.baselines.graphs.parts.graph_baseline import PooledBaseline
+from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.errors import ConfigError
 from specformer.kernels.messages import Logits
-from specformer.nn.argument_checks import check_counts, check_numbers
-from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
-from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries
-from specformer.nn.pretrained import given
+from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Eigenvalues below this are zeros but for rounding, of which a root would make a lot.
@@ -72,8 +68,6 @@ class ChannelFilters(nn.Module):
         normalise: Normalisation = None,
     ) -> None:
         super().__init__()
-        check_counts({"order": order}, "order")
-        check_numbers({"exponent": exponent}, "exponent")
         if not 0.0 < exponent <= 1.0:
             raise ConfigError(f"exponent={exponent} must be positive and at most 1.")
         self.order, self.exponent = order, exponent
@@ -89,7 +83,7 @@ class ChannelFilters(nn.Module):
         return f"order={self.order}, exponent={self.exponent}"
 
 
-class SpecGN(PooledBaseline):
+class SpecGN(GraphBaseline):
     r"""Spectral network without correlation: every channel has a filter of its own.
 
     From `"A New Perspective on the Effects of Spectrum in Graph Neural
@@ -121,29 +115,20 @@ class SpecGN(PooledBaseline):
         518881
     """
 
-    def __init__(
+    def build(
         self,
-        node_cardinalities: Sequence[int],
-        edge_cardinalities: Sequence[int],
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 4,
         *,
         order: int = 24,
         exponent: float = 0.125,
         bases_norm: BasesNorm = None,
         normalise_bases: Normalisation = None,
-        pooling: Pooling = "mean",
-        dropout: float = 0.0,
-        in_channels: int = 0,
     ) -> None:
-        super().__init__(given(locals()))
-        self.bonds = FeatureEmbedding([count + 1 for count in edge_cardinalities], hidden_channels)
+        self.bonds = self.pair_embedding()
         self.filters = ChannelFilters(
-            hidden_channels, order, exponent, norm=bases_norm, normalise=normalise_bases
+            self.channels, order, exponent, norm=bases_norm, normalise=normalise_bases
         )
         self.convs = nn.ModuleList(
-            GraphConv(hidden_channels, dropout=dropout) for _ in range(num_layers)
+            GraphConv(self.channels, dropout=self.dropout.p) for _ in range(self.depth)
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.recurrence import chebyshev
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.recurrence import chebyshev
+from specformer.baselines.nodes.single_graph import ConvStack, layer_widths
 from specformer.nn.layers.linear import Linear
 
 
@@ -49,7 +47,7 @@ class ChebConv(nn.Module):
         return out + self.bias.unsqueeze(-2)
 
 
-class ChebNet(ConvStack, SingleGraphModel):
+class ChebNet(ConvStack):
     r"""Chebyshev graph convolutions.
 
     From `"Convolutional Neural Networks on Graphs with Fast
@@ -70,16 +68,6 @@ class ChebNet(ConvStack, SingleGraphModel):
 
     shown = ("num_layers", "order")
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        order: int = 10,
-        dropout: float = 0.0,
-    ) -> None:
-        self.config = checked_arguments(locals())
-        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
-        super().__init__((ChebConv(*width, order) for width in widths), torch.relu, dropout)
+    def build(self, *, num_layers: int = 2, order: int = 10) -> None:
+        widths = layer_widths(*self.channels, num_layers)
+        self.stack(ChebConv(*width, order) for width in widths)

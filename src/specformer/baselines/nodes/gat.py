@@ -6,10 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import ConvStack, layer_widths
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
 
@@ -84,7 +82,7 @@ def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:
     return messages.new_zeros(shape).index_add(-3, target, messages)
 
 
-class GAT(ConvStack, SingleGraphModel):
+class GAT(ConvStack):
     r"""Graph attention network.
 
     From `"Graph Attention Networks"
@@ -107,23 +105,16 @@ class GAT(ConvStack, SingleGraphModel):
 
     shown = ("num_layers", "heads")
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        heads: int = 8,
-        dropout: float = 0.0,
-    ) -> None:
-        self.config = checked_arguments(locals())
-        if hidden_channels % heads:
+    def build(self, *, num_layers: int = 2, heads: int = 8) -> None:
+        if self.channels[1] % heads:
             raise ConfigError(
-                f"GAT's hidden_channels must be a multiple of heads, not {hidden_channels} "
+                f"GAT's hidden_channels must be a multiple of heads, not {self.channels[1]} "
                 f"with {heads} heads."
             )
-        *hidden, last = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
-        layers = [GATConv(i, o // heads, heads, concat=True, dropout=dropout) for i, o in hidden]
-        layers.append(GATConv(*last, heads, concat=False, dropout=dropout))
-        super().__init__(layers, elu, dropout)
+        *hidden, last = layer_widths(*self.channels, num_layers)
+        rate = self.dropout.p
+        layers = [GATConv(i, o // heads, heads, concat=True, dropout=rate) for i, o in hidden]
+        self.stack([*layers, GATConv(*last, heads, concat=False, dropout=rate)])
+
+    def activation(self, x: Tensor) -> Tensor:
+        return elu(x)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel, layer_widths
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import ConvStack, layer_widths
 from specformer.nn.layers.linear import Linear
 
 
@@ -35,7 +33,7 @@ class GCNConv(nn.Module):
         return out + self.bias.unsqueeze(-2)
 
 
-class GCN(ConvStack, SingleGraphModel):
+class GCN(ConvStack):
     r"""Graph convolutional network.
 
     From `"Semi-Supervised Classification with Graph Convolutional
@@ -54,15 +52,5 @@ class GCN(ConvStack, SingleGraphModel):
         [[0.0, 0.0], [0.0, 0.0]]
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
-        self.config = checked_arguments(locals())
-        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
-        super().__init__((GCNConv(*width) for width in widths), torch.relu, dropout)
+    def build(self, *, num_layers: int = 2) -> None:
+        self.stack(GCNConv(*widths) for widths in layer_widths(*self.channels, num_layers))

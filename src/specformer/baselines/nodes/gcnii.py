@@ -7,9 +7,8 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel
 from specformer.nn.layers.linear import Linear
 
 
@@ -59,26 +58,14 @@ class GCNII(SingleGraphModel):
         [0.405, 0.223, 0.154]
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        alpha: float = 0.1,
-        theta: float = 0.5,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals())
+    def build(self, *, num_layers: int = 2, alpha: float = 0.1, theta: float = 0.5) -> None:
+        in_channels, hidden_channels, out_channels = self.channels
         self.lin_in = Linear(in_channels, hidden_channels)
         self.convs = nn.ModuleList(
             GCN2Conv(hidden_channels, alpha, log(theta / layer + 1))
             for layer in range(1, num_layers + 1)
         )
         self.lin_out = Linear(hidden_channels, out_channels)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)

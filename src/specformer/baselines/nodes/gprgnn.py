@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.recurrence import monomial
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
+from specformer.baselines.nodes.mlp import FeatureMLP
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.recurrence import monomial
+from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.errors import ConfigError
 
 
@@ -38,26 +37,18 @@ class GPRGNN(SingleGraphModel):
 
     shown = ("order",)
 
-    def __init__(
+    def build(
         self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
         *,
         num_layers: int = 2,
         order: int = 10,
         alpha: float = 0.1,
         self_loops: bool = True,
-        dropout: float = 0.0,
         propagation_dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals())
-        self.order = order
-        self.alpha = alpha
-        self.self_loops = self_loops
+        self.order, self.alpha, self.self_loops = order, alpha, self_loops
         self.powers = monomial(order)
-        self.mlp = FeatureMLP(in_channels, hidden_channels, out_channels, num_layers, dropout)
+        self.mlp = FeatureMLP(*self.channels, num_layers, self.dropout.p)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.gamma = nn.Parameter(torch.empty(order + 1))
         self.reset_parameters()

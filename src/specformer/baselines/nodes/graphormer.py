@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.propagation import Propagation
+from specformer.baselines.nodes.propagation import Propagation
 from specformer.baselines.nodes.transformer import Attention, Transformer, working_type
 from specformer.kernels import usable
 
@@ -120,31 +119,17 @@ class Graphormer(Transformer):
         torch.Size([4, 7])
     """
 
-    def __init__(
+    def build(
         self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
         *,
         num_layers: int = 2,
         heads: int = 4,
         max_degree: int = 512,
         max_distance: int = 20,
-        dropout: float = 0.0,
     ) -> None:
-        arguments = checked_arguments(locals())
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            heads=heads,
-            dropout=dropout,
-        )
-        self.config = arguments
-        self.max_degree = max_degree
-        self.max_distance = max_distance
-        self.degree_embedding = nn.Parameter(torch.empty(max_degree + 1, hidden_channels))
+        super().build(num_layers=num_layers, heads=heads)
+        self.max_degree, self.max_distance = max_degree, max_distance
+        self.degree_embedding = nn.Parameter(torch.empty(max_degree + 1, self.channels[1]))
         self.distance_bias = nn.Parameter(torch.empty(heads, max_distance + 2))
         self._reset_encodings()
 

@@ -2,12 +2,13 @@ r"""H2GCN: a node, its neighbours and theirs, kept apart."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from typing import ClassVar
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
+import torch
+from torch import Tensor
+
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.nn.layers.linear import Linear
 
 
@@ -41,21 +42,13 @@ class H2GCN(SingleGraphModel):
 
     shown = ("num_rounds",)
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_rounds: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals(), num_rounds=0)
+    least: ClassVar = {"num_rounds": 0}
+
+    def build(self, *, num_rounds: int = 2) -> None:
+        in_channels, hidden_channels, out_channels = self.channels
         self.num_rounds = num_rounds
         self.embed = Linear(in_channels, hidden_channels)
         self.classify = Linear((2 ** (num_rounds + 1) - 1) * hidden_channels, out_channels)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)

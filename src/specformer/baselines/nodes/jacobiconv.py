@@ -7,10 +7,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.recurrence import jacobi
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.recurrence import jacobi
+from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.nn.layers.linear import Linear
 
 
@@ -45,31 +44,25 @@ class JacobiConv(SingleGraphModel):
 
     shown = ("order",)
 
-    def __init__(
+    def build(
         self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
         *,
         order: int = 10,
         a: float = 1.0,
         b: float = 1.0,
         gamma: float = 1.0,
-        dropout: float = 0.0,
         propagation_dropout: float | None = None,
     ) -> None:
-        super().__init__()
-        if propagation_dropout is None:
-            propagation_dropout = dropout
-        self.config = checked_arguments(locals())
+        in_channels, hidden_channels, out_channels = self.channels
+        rate = self.dropout.p if propagation_dropout is None else propagation_dropout
+        self.config["propagation_dropout"] = rate
         self.gamma = gamma
         self.polynomials = jacobi(order, a, b)
         self.lin = Linear(in_channels, hidden_channels)
         self.mix = Linear(hidden_channels, out_channels, bias=False)
         self.beta = nn.Parameter(torch.empty(order + 1, hidden_channels))
         self.eta = nn.Parameter(torch.empty(order))
-        self.dropout = nn.Dropout(dropout)
-        self.propagation_dropout = nn.Dropout(propagation_dropout)
+        self.propagation_dropout = nn.Dropout(rate)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.conv_stack import ConvStack
-from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.recurrence import monomial
-from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel, layer_widths
+from specformer.baselines.nodes.mlp import FeatureMLP
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.recurrence import monomial
+from specformer.baselines.nodes.single_graph import Assembled, ConvStack, layer_widths
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear
 
@@ -73,7 +72,7 @@ class LanczosConv(Assembled):
         return out
 
 
-class LanczosNet(SingleGraphModel):
+class LanczosNet(ConvStack):
     r"""Multi-scale graph convolutions by the Lanczos algorithm.
 
     From `"LanczosNet: Multi-Scale Deep Graph Convolutional
@@ -106,33 +105,27 @@ class LanczosNet(SingleGraphModel):
 
     shown = ("num_layers", "order", "long_scales", "steps")
 
-    def __init__(
+    least: ClassVar = {"num_layers": 2, "order": 0}
+
+    def build(
         self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
         *,
         num_layers: int = 2,
         order: int = 3,
         long_scales: Sequence[int] = (5, 10, 20),
         steps: int = 20,
-        dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals(), num_layers=2, order=0)
         _check_scales(long_scales)
+        in_channels, hidden_channels, out_channels = self.channels
+        self.embed = Linear(in_channels, hidden_channels)
         widths = layer_widths(hidden_channels, hidden_channels, out_channels, num_layers - 1)
-        layers = (
+        self.stack(
             LanczosConv(*width, order=order, long_scales=long_scales, steps=steps)
             for width in widths
         )
-        self.embed = Linear(in_channels, hidden_channels)
-        self.stack = ConvStack(layers, torch.relu, dropout)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        out: Tensor = self.stack(self.embed(self.dropout(x)).relu(), propagation)
-        return out
+        return super().forward(self.embed(self.dropout(x)).relu(), propagation)
 
 
 def _check_scales(given: Sequence[int]) -> None:

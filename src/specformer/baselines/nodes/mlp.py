@@ -2,12 +2,47 @@ r"""MLP: the features alone."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.feature_mlp import FeatureMLP
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import SingleGraphModel
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel, layer_widths
+from specformer.nn.layers.linear import Linear
+
+
+class FeatureMLP(Assembled):
+    r"""Affine maps with a ReLU between them and dropout before each, node by node.
+
+    .. math::
+        \mathrm{MLP}(X) = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}
+
+    Shapes:
+        - input: ``[..., n, in_channels]``; output: ``[..., n, out_channels]``
+
+    Example:
+        >>> import torch
+        >>> FeatureMLP(3, 8, 2)(torch.zeros(5, 3)).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        widths = layer_widths(in_channels, hidden_channels, out_channels, num_layers)
+        self.lins = nn.ModuleList(Linear(*width) for width in widths)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        *others, last = self.lins
+        for lin in others:
+            x = lin(self.dropout(x)).relu()
+        out: Tensor = last(self.dropout(x))
+        return out
 
 
 class MLP(SingleGraphModel):
@@ -21,18 +56,8 @@ class MLP(SingleGraphModel):
         MLP(3, 8, 2, num_layers=2)
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals())
-        self.mlp = FeatureMLP(in_channels, hidden_channels, out_channels, num_layers, dropout)
+    def build(self, *, num_layers: int = 2) -> None:
+        self.mlp = FeatureMLP(*self.channels, num_layers, self.dropout.p)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:  # noqa: ARG002
         out: Tensor = self.mlp(x)

@@ -1,12 +1,12 @@
-r"""Baselines by name."""
+r"""Baselines by name, with the settings of a recipe or as Table 1 has them."""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from specformer.baselines.nodes.bernnet import BernNet
 from specformer.baselines.nodes.chebnet import ChebNet
-from specformer.baselines.nodes.chebnetii import ChebNetII
 from specformer.baselines.nodes.gat import GAT
 from specformer.baselines.nodes.gcn import GCN
 from specformer.baselines.nodes.gcnii import GCNII
@@ -16,8 +16,9 @@ from specformer.baselines.nodes.h2gcn import H2GCN
 from specformer.baselines.nodes.jacobiconv import JacobiConv
 from specformer.baselines.nodes.lanczosnet import LanczosNet
 from specformer.baselines.nodes.mlp import MLP
+from specformer.baselines.nodes.nonnegative import BernNet, ChebNetII
 from specformer.baselines.nodes.transformer import Transformer
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, check_known
 from specformer.nn.pretrained import Pretrained
 
 BASELINES: dict[str, type[Pretrained]] = {
@@ -35,6 +36,8 @@ BASELINES: dict[str, type[Pretrained]] = {
     "transformer": Transformer,
     "graphormer": Graphormer,
 }
+
+_WIDTHS = ("hidden_channels", "transformer_channels")
 
 # "We tune the number of hidden units to ensure that each method has nearly 2K trainable parameters"
 # (Section 5.1). Depths are measured: a third layer in their MLP lowers the errors of GPR-GNN and
@@ -63,3 +66,68 @@ def signal_baseline(name: str) -> Pretrained:
         problem = "is not in Table 1" if name in BASELINES else "does not exist"
         raise ConfigError(f"The baseline {name!r} {problem}; choose from {', '.join(_SIGNAL)}.")
     return BASELINES[name](in_channels=1, out_channels=1, **_SIGNAL[name])
+
+
+@dataclass(frozen=True)
+class NodeBaseline:
+    """What baselines take. None leaves a model's own default.
+
+    Args:
+        hidden_channels: width of all but the Transformers.
+        transformer_channels: theirs; the paper gives them half of it.
+        dropout: on the features and between layers.
+        propagation_dropout: on what a polynomial filter is applied to (GPR-GNN, BernNet,
+            ChebNetII, JacobiConv).
+        num_layers: layers, or affine maps of the feature network.
+        order: of the polynomials, or LanczosNet's highest short scale.
+        steps: LanczosNet's Ritz pairs.
+        heads: of attention.
+        self_loops: whether GPR-GNN's graph has them.
+        alpha: GPR-GNN's teleport probability at the start; GCNII's share of the initial features.
+        theta: strength of GCNII's weights.
+        a, b: exponents of JacobiConv's weight function.
+        gamma: bound of JacobiConv's coefficients.
+    """
+
+    hidden_channels: int = 64
+    transformer_channels: int = 32
+    dropout: float = 0.5
+    propagation_dropout: float | None = None
+    num_layers: int | None = None
+    order: int | None = None
+    steps: int | None = None
+    heads: int | None = None
+    self_loops: bool | None = None
+    alpha: float | None = None
+    theta: float | None = None
+    a: float | None = None
+    b: float | None = None
+    gamma: float | None = None
+
+
+def node_baseline(
+    name: str, settings: NodeBaseline, in_channels: int, out_channels: int
+) -> Pretrained:
+    """A fresh baseline of that name; a setting that it does not have is refused.
+
+    Example:
+        >>> node_baseline("gprgnn", NodeBaseline(order=4, alpha=0.5), 3, 2)
+        GPRGNN(3, 64, 2, order=4)
+    """
+    check_known("baseline", BASELINES, name)
+    kind = BASELINES[name]
+    known = inspect.signature(kind).parameters
+    options = {
+        key: value
+        for key, value in asdict(settings).items()
+        if key not in _WIDTHS and value is not None
+    }
+    for option in options:
+        if option not in known:
+            fitting = [key for key in asdict(settings) if key in known]
+            raise ConfigError(
+                f"baseline.{option} is no setting of {name}, which has {', '.join(fitting)}."
+            )
+    transformer = issubclass(kind, Transformer)
+    width = settings.transformer_channels if transformer else settings.hidden_channels
+    return kind(in_channels, width, out_channels, **options)

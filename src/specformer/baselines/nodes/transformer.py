@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from specformer.baselines.nodes.parts.arguments import checked_arguments
-from specformer.baselines.nodes.parts.propagation import Propagation
-from specformer.baselines.nodes.parts.single_graph import Assembled, SingleGraphModel
+from specformer.baselines.nodes.propagation import Propagation
+from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel
 from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import LayerNorm, Linear
 
@@ -115,25 +114,14 @@ class Transformer(SingleGraphModel):
 
     shown = ("num_layers", "heads")
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int = 2,
-        heads: int = 4,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.config = checked_arguments(locals())
+    def build(self, *, num_layers: int = 2, heads: int = 4) -> None:
+        in_channels, hidden_channels, out_channels = self.channels
         self.lin_in = Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(
-            TransformerBlock(hidden_channels, heads, dropout) for _ in range(num_layers)
+            TransformerBlock(hidden_channels, heads, self.dropout.p) for _ in range(num_layers)
         )
         self.norm = LayerNorm(hidden_channels)
         self.lin_out = Linear(hidden_channels, out_channels)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)

@@ -9,11 +9,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.baselines.nodes.parts.hops import hop_distances, neighbour_pattern, two_hop_pattern
-from specformer.baselines.nodes.parts.ritz_pairs import ritz_pairs
+from specformer.baselines.nodes.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.errors import ConfigError
 from specformer.spectrum.kept import keeping, kept_property
 from specformer.spectrum.sparse import sparse_product, to_torch
+
+#: Lanczos directions shorter than this are rounding.
+_BREAKDOWN = 1e-10
 
 
 class _SymmetricProduct(torch.autograd.Function):
@@ -112,14 +114,14 @@ class Propagation:
     def two_hop(self, h: Tensor) -> Tensor:
         r""":math:`D_2^{-1/2} A_2 D_2^{-1/2} h`, :math:`A_2` 1 for nodes exactly two edges apart.
 
-        Built at the first call, see :func:`specformer.baselines.nodes.parts.hops.two_hop_pattern`.
+        Built at the first call, see :func:`specformer.baselines.nodes.hops.two_hop_pattern`.
         """
         return _symmetric_product(self._two_hop, h)
 
     def lanczos(self, steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
         r"""Ritz values [k] and vectors [n, k] of :math:`D^{-1/2} A D^{-1/2}`, computed once.
 
-        See :func:`specformer.baselines.nodes.parts.ritz_pairs.ritz_pairs`.
+        See :func:`specformer.baselines.nodes.propagation.ritz_pairs`.
         """
         key = steps, seed
         if key not in self._ritz_pairs:
@@ -132,7 +134,7 @@ class Propagation:
         r"""Edges between every two nodes, [n, n] uint8, or int32 for large limits, computed once.
 
         More than ``limit`` count as ``limit``, no path at all as ``limit + 1``. See
-        :func:`specformer.baselines.nodes.parts.hops.hop_distances`.
+        :func:`specformer.baselines.nodes.hops.hop_distances`.
         """
         if limit not in self._distances:
             distances = hop_distances(self._adjacency, limit)
@@ -208,3 +210,38 @@ def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
     matrix = sp.csr_array(scale @ adjacency @ scale)
     matrix.sort_indices()
     return matrix
+
+
+def ritz_pairs(matrix: sp.csr_array, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    r"""Ritz values [k], ascending, and vectors [n, k] after k Lanczos steps from a random vector.
+
+    .. math::
+        Q = \mathrm{orth}(q, M q, \dots, M^{k-1} q), \qquad
+        Q^\top M Q = W \, \mathrm{diag}(r) \, W^\top, \qquad V = Q W
+
+    k is the least of ``steps`` and n. Every new direction is made orthogonal to all before, twice;
+    where the Krylov space ends, a random one opens the next, so that n steps give all eigenpairs.
+    The norm of ``matrix`` is taken to be about 1.
+
+    Example:
+        >>> ritz_pairs(sp.csr_array(np.diag([0.0, 0.5, 1.0])), steps=5, seed=0)[0].round(9).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    num_nodes = matrix.shape[0]
+    rng = np.random.default_rng(seed)
+    basis = np.zeros((num_nodes, min(steps, num_nodes)))
+    for step in range(basis.shape[1]):
+        before = basis[:, :step]
+        if step:
+            direction = _orthogonal(matrix @ basis[:, step - 1], before)
+        if not step or np.linalg.norm(direction) < _BREAKDOWN:
+            direction = _orthogonal(rng.standard_normal(num_nodes), before)
+        basis[:, step] = direction / np.linalg.norm(direction)
+    values, mix = np.linalg.eigh(basis.T @ (matrix @ basis))
+    return values, basis @ mix
+
+
+def _orthogonal(direction: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    for _ in range(2):
+        direction = direction - basis @ (basis.T @ direction)
+    return direction

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
-from specformer.baselines.nodes.parts import hops
-from specformer.baselines.nodes.parts.hops import hop_distances, neighbour_pattern, two_hop_pattern
+from specformer.baselines.nodes import hops
+from specformer.baselines.nodes.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.errors import ConfigError
 
 

@@ -1,13 +1,18 @@
-"""Sums over bonds and the ways between rows and squares, against loops over molecules."""
+"""Bonds, distances and random walks of a batch, against loops, NetworkX and PyG."""
 
 from __future__ import annotations
 
+import networkx as nx
+import numpy as np
 import torch
+from tests.baselines.graphs.small_models import edge_index
 from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
+from torch_geometric.data import Data
+from torch_geometric.transforms import AddRandomWalkPE
 
-from specformer.baselines.graphs.parts.bonds import Bonds, spread
-from specformer.baselines.graphs.parts.graph_baseline import BondEmbedding
+from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, return_probabilities, spread
+from specformer.baselines.graphs.graph_baseline import BondEmbedding
 from specformer.kernels.segments import contiguous_segments, scattered_segments
 
 PADDED = pack(MOLECULES, spare_nodes=3, spare_pairs=5, spare_graphs=1, max_nodes=8)
@@ -84,3 +89,67 @@ def test_bonds_are_embedded_by_their_own_values() -> None:
     found = embedding(torch.tensor([[0, 0], [1, 1], [3, 2]]))
     assert torch.equal(found[1], embedding.weight[0] + embedding.weight[3])
     assert torch.equal(found[2], embedding.weight[2] + embedding.weight[4])
+
+
+def test_return_probabilities_against_pyg() -> None:
+    batch = pack(MOLECULES, spare_nodes=2, spare_pairs=9, max_nodes=8)
+    found = return_probabilities(Bonds.of(batch, torch.float64), 6)
+    data = Data(edge_index=edge_index(batch), num_nodes=len(batch.graph))
+    expected = AddRandomWalkPE(6, attr_name="walks")(data).walks.double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # theirs is in float32
+
+
+#: Several shortest paths, several lengths, two pieces, one node.
+GRAPHS = [
+    nx.cycle_graph(6),
+    nx.grid_2d_graph(2, 3),
+    nx.disjoint_union(nx.path_graph(2), nx.cycle_graph(4)),
+    nx.path_graph(6),
+]
+MOST = 4
+
+
+def stacked() -> torch.Tensor:
+    return torch.tensor(np.stack([nx.to_numpy_array(graph) for graph in GRAPHS]))
+
+
+def test_distances_against_networkx() -> None:
+    found = ShortestPaths.of(stacked(), MOST)
+    for graph, distances, *counts in zip(GRAPHS, found.distance, *found.counts, strict=True):
+        order = {node: number for number, node in enumerate(graph)}
+        expected = torch.full((6, 6), MOST + 1)
+        for one, reached in nx.all_pairs_shortest_path_length(graph):
+            for other, length in reached.items():
+                expected[order[one], order[other]] = min(length, MOST + 1)
+                if length <= MOST:
+                    paths = len(list(nx.all_shortest_paths(graph, one, other)))
+                    assert counts[length][order[one], order[other]] == paths
+        assert torch.equal(distances, expected)
+
+
+def test_means_along_paths_against_networkx() -> None:
+    hops_taken, channels = 2, 3
+    adjacency = stacked()
+    generator = torch.Generator().manual_seed(0)
+    shape = (len(GRAPHS), hops_taken, channels, 6, 6)
+    hops = torch.randn(shape, generator=generator, dtype=torch.float64) * adjacency[:, None, None]
+    found = ShortestPaths.of(adjacency, MOST).mean_along(hops)
+    for number, graph in enumerate(GRAPHS):
+        order = {node: place for place, node in enumerate(graph)}
+        expected = torch.zeros(channels, 6, 6, dtype=torch.float64)
+        for one, reached in nx.all_pairs_shortest_path_length(graph):
+            for other, length in reached.items():
+                if not 0 < length <= MOST:
+                    continue
+                means = [
+                    torch.stack(
+                        [
+                            hops[number, hop, :, order[a], order[b]]
+                            for hop, (a, b) in enumerate(nx.utils.pairwise(path))
+                            if hop < hops_taken
+                        ]
+                    ).mean(dim=0)
+                    for path in nx.all_shortest_paths(graph, one, other)
+                ]
+                expected[:, order[one], order[other]] = torch.stack(means).mean(dim=0)
+        torch.testing.assert_close(found[number], expected)

@@ -1,1 +1,0 @@
-r"""What the models for many graphs are made of, and how they see a batch."""
