@@ -85,6 +85,14 @@ def check_room(nodes: int, edges: int) -> None:
         )
 
 
+def check_index(value: Any, name: str, count: int) -> NDArray[np.int64]:
+    """Return the numbers of some of ``count`` graphs."""
+    numbers = as_array(value, name, of="integers").astype(np.int64)
+    outside = (numbers < 0) | (numbers >= count)
+    refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
+    return numbers
+
+
 def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
     """Return the numbers of some of ``count`` graphs, given as numbers or as a mask.
 
@@ -95,10 +103,7 @@ def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
     array = as_array(part, name)
     if array.dtype == np.bool_ and array.shape == (count,):
         return np.flatnonzero(array)
-    numbers = as_array(array, name, of="integers").astype(np.int64)
-    outside = (numbers < 0) | (numbers >= count)
-    refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
-    return numbers
+    return check_index(array, name, count)
 
 
 def check_weights(matrix: Any) -> csr_array[np.float64]:
@@ -192,13 +197,19 @@ def check_labels(
 
 
 def _targets(values: NDArray[Any], names: tuple[str, ...] | None) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what overflows is refused below
-        targets = values.astype(np.float32)
-    refuse(np.isinf(targets), values, "y", "but targets must be finite in float32, or NaN")
+    targets = finite_targets(values)
     if values.dtype.kind != "f" and np.isin(values, (-1, 0, 1)).all():
         targets[values == -1] = np.nan
     if names is not None and len(names) != targets.shape[1]:
         raise GraphError(f"y has {targets.shape[1]} columns, but class_names has {len(names)}")
+    return targets
+
+
+def finite_targets(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return targets as float32; NaN is an unknown one."""
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        targets: NDArray[np.float32] = values.astype(np.float32)
+    refuse(np.isinf(targets), values, "y", "but targets must be finite in float32, or NaN")
     return targets
 
 

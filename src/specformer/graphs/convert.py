@@ -1,4 +1,4 @@
-"""From whatever holds a graph in memory or on disk to a :class:`Graph`."""
+"""From whatever holds a graph in memory or on disk to a :class:`Graph` or to its matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs.checks import as_host, as_scipy, check_weights
 from specformer.graphs.edges import adjacency_from_edges, symmetrised
 from specformer.graphs.formats.read import read_graph
-from specformer.graphs.graph import Graph
+from specformer.graphs.graph import MASKS, Graph
 from specformer.graphs.laplacian import Isolated, laplacian_of
 
 
@@ -49,16 +49,23 @@ def as_graph(
         >>> as_graph([[0, 1, 1, 2], [1, 0, 2, 2]], num_nodes=4, name="tiny")
         Graph('tiny', nodes=4, edges=2, self_loops=1)
     """
-    _refuse_many(source)
-    _refuse_frame(source)
+    _refuse_others(source)
     source = as_scipy(source)
     if is_pyg(source):
-        graph = _from_pyg(source, num_nodes, edge_weight)
-    elif _is_edge_index(source):
+        known: dict[str, Any] = {
+            field: getattr(source, field, None) for field in ("x", "y", *MASKS)
+        }
+        graph = Graph(_pyg_adjacency(source, num_nodes, edge_weight), **known)
+    elif isinstance(source, list | tuple) or hasattr(source, "__array__"):
         graph = Graph(adjacency_from_edges(source, num_nodes, edge_weight))
     else:
         graph = _from_whole(source)
-        _refuse_options(source, graph, num_nodes, edge_weight)
+        if edge_weight is not None:
+            raise GraphError(
+                f"edge_weight goes with an edge_index; {type(source).__name__} has its own weights"
+            )
+        if num_nodes not in (None, graph.num_nodes):
+            raise GraphError(f"num_nodes is {num_nodes}, but the graph has {graph.num_nodes} nodes")
     return graph if name is None else replace(graph, name=name)
 
 
@@ -80,111 +87,10 @@ def as_adjacency(
     return as_graph(source, num_nodes, edge_weight).adjacency
 
 
-def is_pyg(source: Any) -> bool:
-    """Whether this is a PyG ``Data`` or ``Batch``, known without importing PyG.
-
-    The class is asked: a data set in memory has the attribute too, joined over all its graphs.
-    """
-    return hasattr(type(source), "edge_index")
-
-
-def _refuse_many(source: Any) -> None:
-    listed = isinstance(source, list | tuple) and len(source) > 0 and is_pyg(source[0])
-    if listed or (hasattr(source, "get") and hasattr(source, "indices")):
-        raise GraphError(
-            f"{type(source).__name__} holds a set of graphs; pass one of them, such as its first, "
-            f"[0], or all of them to specformer.datasets.pack"
-        )
-
-
-def _refuse_frame(source: Any) -> None:
-    """Refuse a pandas DataFrame: with two rows, its edges would pass for an ``edge_index``."""
-    if hasattr(source, "columns") and hasattr(source, "to_numpy"):
-        raise GraphError(
-            "a DataFrame does not say which of its columns are the ends of an edge; pass "
-            'frame[["source", "target"]].to_numpy().T with the names of yours'
-        )
-
-
-def _is_edge_index(source: Any) -> bool:
-    return isinstance(source, list | tuple) or hasattr(source, "__array__")
-
-
-def is_networkx(source: Any) -> bool:
-    """Whether this is a NetworkX graph, known without importing NetworkX."""
-    return all(hasattr(source, name) for name in ("nodes", "edges", "is_multigraph"))
-
-
-def _from_whole(source: Any) -> Graph:
-    """Read a source that says for itself how many nodes it has and what its edges weigh."""
-    if isinstance(source, Graph):
-        return source
-    if isinstance(source, str | Path):
-        return read_graph(source)
-    if issparse(source):
-        return Graph(symmetrised(source))
-    if is_networkx(source):
-        return _from_networkx(source)
-    raise GraphError(
-        f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "
-        f"NetworkX graph, a sparse matrix of SciPy or torch, or a path"
-    )
-
-
-def _refuse_options(source: Any, graph: Graph, num_nodes: int | None, edge_weight: Any) -> None:
-    if edge_weight is not None:
-        raise GraphError(
-            f"edge_weight goes with an edge_index; {type(source).__name__} has its own weights"
-        )
-    if num_nodes not in (None, graph.num_nodes):
-        raise GraphError(f"num_nodes is {num_nodes}, but the graph has {graph.num_nodes} nodes")
-
-
-def _from_pyg(data: Any, num_nodes: int | None, edge_weight: Any) -> Graph:
-    return Graph(
-        _pyg_adjacency(data, num_nodes, edge_weight),
-        x=getattr(data, "x", None),
-        y=getattr(data, "y", None),
-        train_mask=getattr(data, "train_mask", None),
-        val_mask=getattr(data, "val_mask", None),
-        test_mask=getattr(data, "test_mask", None),
-    )
-
-
-def _pyg_adjacency(data: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
-    if data.edge_index is None:
-        if getattr(data, "adj_t", None) is None:
-            raise GraphError(f"{type(data).__name__} has no edge_index")
-        return as_adjacency(data.adj_t, num_nodes, edge_weight)
-    if num_nodes is None:
-        num_nodes = data.num_nodes
-    if edge_weight is None:
-        edge_weight = getattr(data, "edge_weight", None)
-    return adjacency_from_edges(data.edge_index, num_nodes, edge_weight)
-
-
-def _from_networkx(source: Any) -> Graph:
-    position = {node: i for i, node in enumerate(source.nodes)}
-    edges = list(source.edges(data="weight"))
-    for tail, head, weight in edges:
-        if weight is None or (isinstance(weight, Real) and 0 <= float(weight) < math.inf):
-            continue
-        problem = f"weight {weight!r} is not a finite number of 0 or more"
-        raise GraphError(f"edge ({tail!r}, {head!r}): {problem}")
-    index = np.array([[position[u], position[v]] for u, v, _ in edges], np.int64).reshape(-1, 2)
-    weights = [1.0 if weight is None else float(weight) for _, _, weight in edges]
-    weighted = any(weight is not None for _, _, weight in edges)
-    return Graph(
-        adjacency_from_edges(index.T, len(position), weights if weighted else None),
-        node_ids=tuple(map(str, position)),
-        name=source.name or Graph.name,
-    )
-
-
 def signed_adjacency(
     source: Any, num_nodes: int | None = None, edge_weight: Any = None
 ) -> csr_array[np.float64]:
-    """Return what :func:`~specformer.graphs.as_adjacency` does, but with weights of either sign.
+    """Return what :func:`as_adjacency` does, but with weights of either sign.
 
     Positive and negative weights are symmetrised by themselves; a pair of nodes that has both is
     refused.
@@ -195,42 +101,16 @@ def signed_adjacency(
                [ 2.,  0., -1.],
                [ 0., -1.,  0.]])
     """
-    source = as_scipy(source)
-    if is_pyg(source):
-        if edge_weight is None:
-            edge_weight = getattr(source, "edge_weight", None)
-        if edge_weight is not None and source.edge_index is not None:
-            num_nodes = source.num_nodes if num_nodes is None else num_nodes
-            source = source.edge_index
-    if is_networkx(source) and any((w or 0) < 0 for _, _, w in source.edges(data="weight")):
-        place = {node: number for number, node in enumerate(source.nodes)}
-        edges = [
-            (place[u], place[v], 1.0 if w is None else w) for u, v, w in source.edges(data="weight")
-        ]
-        *ends, edge_weight = zip(*edges, strict=True)
-        source, num_nodes = np.array(ends), len(place)
-    if issparse(source) and edge_weight is None:
-        matrix: Any = source.tocsr()  # type: ignore[attr-defined]
-        if not _has_negative(matrix.data):
-            return as_adjacency(source, num_nodes)
-        return _joined(symmetrised(matrix.maximum(0)), symmetrised((-matrix).maximum(0)))
-    if edge_weight is None or not _has_negative(edge_weight):
+    ends, count, weight = _edges(source, num_nodes, edge_weight, least=-math.inf)
+    matrix: Any = ends.tocsr() if issparse(ends) else None  # type: ignore[attr-defined]
+    if weight is not None and _has_negative(weight):
+        weights = np.asarray(as_host(weight), dtype=np.float64)
+        sizes = (np.maximum(each, 0) for each in (weights, -weights))
+        positive, negative = (adjacency_from_edges(ends, count, size) for size in sizes)
+    elif weight is None and matrix is not None and _has_negative(matrix.data):
+        positive, negative = symmetrised(matrix.maximum(0)), symmetrised((-matrix).maximum(0))
+    else:
         return as_adjacency(source, num_nodes, edge_weight)
-    weight = np.asarray(as_host(edge_weight), dtype=np.float64)
-    parts = [
-        adjacency_from_edges(source, num_nodes, np.maximum(each, 0)) for each in (weight, -weight)
-    ]
-    return _joined(*parts)
-
-
-def _has_negative(weights: Any) -> bool:
-    array: NDArray[Any] = np.asarray(as_host(weights))
-    return array.dtype.kind in "fi" and bool((array < 0).any())
-
-
-def _joined(
-    positive: csr_array[np.float64], negative: csr_array[np.float64]
-) -> csr_array[np.float64]:
     both = positive.multiply(negative).tocoo()
     if both.nnz:
         one, other = (int(axis[0]) for axis in both.coords)
@@ -255,14 +135,8 @@ def magnetic_laplacian(
         \theta_{ij} = 2 \pi q\, \frac{A_{ij} - A_{ji}}{A_{ij} + A_{ji}}
 
     Sizes are those of the undirected graph, so a charge q of 0 gives its Laplacian. An edge with a
-    twin in the other direction has no phase.
-
-    Args:
-        source: an ``edge_index``, a PyG ``Data``, a NetworkX ``DiGraph`` or a sparse matrix.
-        charge: q.
-        num_nodes: n, if ``source`` does not say it.
-        edge_weight: weights [E] of an ``edge_index``.
-        isolated: the eigenvalue, 1 or 0, that a node without edges adds.
+    twin in the other direction has no phase. ``isolated`` is the eigenvalue, 1 or 0, that a node
+    without edges adds.
 
     Example:
         >>> magnetic_laplacian([[0], [1]], 0.25).toarray().round(3) + 0.0
@@ -272,29 +146,70 @@ def magnetic_laplacian(
     if not (isinstance(charge, Real) and np.isfinite(float(charge))):
         raise ConfigError(f"charge={charge!r} must be a finite number, such as 0.25.")
     directed = _directed(source, num_nodes, edge_weight)
-    size = symmetrised(directed)
-    laplacian = laplacian_of(size, isolated).tocoo()
+    laplacian = laplacian_of(symmetrised(directed), isolated).tocoo()
     row, column = laplacian.coords
-    forth, back = (_entries(each, row, column) for each in (directed, directed.T.tocsr()))
+    forth, back = (
+        np.asarray(matrix[row, column]).ravel() for matrix in (directed, directed.T.tocsr())
+    )
     net = (forth - back) / np.where(forth + back > 0, forth + back, 1.0)
     data = laplacian.data * np.exp(2j * np.pi * charge * net)
     return csr_array((data, (row, column)), shape=laplacian.shape)
 
 
+def is_pyg(source: Any) -> bool:
+    """Whether this is a PyG ``Data`` or ``Batch``, known without importing PyG.
+
+    The class is asked: a data set in memory has the attribute too, joined over all its graphs.
+    """
+    return hasattr(type(source), "edge_index")
+
+
+def _is_networkx(source: Any) -> bool:
+    return all(hasattr(source, name) for name in ("nodes", "edges", "is_multigraph"))
+
+
+def _refuse_others(source: Any) -> None:
+    """Refuse many graphs, and a pandas DataFrame: two of its rows would pass for an edge_index."""
+    listed = isinstance(source, list | tuple) and len(source) > 0 and is_pyg(source[0])
+    if listed or (hasattr(source, "get") and hasattr(source, "indices")):
+        raise GraphError(
+            f"{type(source).__name__} holds a set of graphs; pass one of them, such as its first, "
+            f"[0], or all of them to specformer.datasets.pack"
+        )
+    if hasattr(source, "columns") and hasattr(source, "to_numpy"):
+        raise GraphError(
+            "a DataFrame does not say which of its columns are the ends of an edge; pass "
+            'frame[["source", "target"]].to_numpy().T with the names of yours'
+        )
+
+
+def _from_whole(source: Any) -> Graph:
+    """Read a source that says for itself how many nodes it has and what its edges weigh."""
+    if isinstance(source, Graph):
+        return source
+    if isinstance(source, str | Path):
+        return read_graph(source)
+    if issparse(source):
+        return Graph(symmetrised(source))
+    if _is_networkx(source):
+        adjacency = adjacency_from_edges(*_edges(source))
+        return Graph(adjacency, node_ids=tuple(map(str, source)), name=source.name or Graph.name)
+    raise GraphError(
+        f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "
+        f"NetworkX graph, a sparse matrix of SciPy or torch, or a path"
+    )
+
+
+def _pyg_adjacency(data: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
+    ends, count, weight = _edges(data, num_nodes, edge_weight)
+    if data.edge_index is None:  # its adj_t
+        return as_adjacency(ends, count, weight)
+    return adjacency_from_edges(ends, count, weight)
+
+
 def _directed(source: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
     """A with the weight of the edge from i to j at [i, j]; patterns weigh 1."""
-    source = as_scipy(source)
-    if is_pyg(source):
-        edge_weight = getattr(source, "edge_weight", None) if edge_weight is None else edge_weight
-        num_nodes = source.num_nodes if num_nodes is None else num_nodes
-        source = source.edge_index
-    if is_networkx(source):
-        place = {node: number for number, node in enumerate(source.nodes)}
-        named = [(place[u], place[v]) for u, v in source.edges()]
-        weights = [weight for _, _, weight in source.edges(data="weight")]
-        if any(weight is not None for weight in weights):
-            edge_weight = [1.0 if weight is None else weight for weight in weights]
-        source, num_nodes = np.array(named, dtype=np.int64).reshape(-1, 2).T, len(place)
+    source, num_nodes, edge_weight = _edges(source, num_nodes, edge_weight)
     if issparse(source):
         return check_weights(source)
     n = as_adjacency(source, num_nodes, edge_weight).shape[0]  # with all of its checks
@@ -306,5 +221,37 @@ def _directed(source: Any, num_nodes: int | None, edge_weight: Any) -> csr_array
     return check_weights(coo_array((weight, tuple(edges)), shape=(n, n)))
 
 
-def _entries(matrix: Any, row: Any, column: Any) -> Any:
-    return np.asarray(matrix[row, column]).ravel()
+def _edges(
+    source: Any, num_nodes: int | None = None, edge_weight: Any = None, least: float = 0.0
+) -> tuple[Any, int | None, Any]:
+    """Return the ends [2, E] of edges as they are given, n and the weights, None without any.
+
+    A sparse matrix, and what only :func:`as_graph` reads, takes the place of the ends. Weights of a
+    NetworkX graph must not be below ``least``.
+    """
+    source = as_scipy(source)
+    if is_pyg(source):
+        if source.edge_index is None and getattr(source, "adj_t", None) is None:
+            raise GraphError(f"{type(source).__name__} has no edge_index")
+        if source.edge_index is None:
+            return as_scipy(source.adj_t), num_nodes, edge_weight
+        weight = getattr(source, "edge_weight", None) if edge_weight is None else edge_weight
+        return source.edge_index, source.num_nodes if num_nodes is None else num_nodes, weight
+    if not _is_networkx(source):
+        return source, num_nodes, edge_weight
+    position = {node: i for i, node in enumerate(source)}
+    edges = list(source.edges(data="weight"))
+    for tail, head, weight in edges:
+        if weight is None or (isinstance(weight, Real) and least <= float(weight) < math.inf):
+            continue
+        problem = f"weight {weight!r} is not a finite number of 0 or more"
+        raise GraphError(f"edge ({tail!r}, {head!r}): {problem}")
+    ends = np.array([[position[u], position[v]] for u, v, _ in edges], np.int64).reshape(-1, 2).T
+    weights = [1.0 if weight is None else float(weight) for _, _, weight in edges]
+    weighted = any(weight is not None for _, _, weight in edges)
+    return ends, len(position), weights if weighted else None
+
+
+def _has_negative(weights: Any) -> bool:
+    array: NDArray[Any] = np.asarray(as_host(weights))
+    return array.dtype.kind in "fi" and bool((array < 0).any())

@@ -23,6 +23,9 @@ from specformer.graphs.checks import (
     check_words,
 )
 
+#: The fields of a split.
+MASKS = ("train_mask", "val_mask", "test_mask")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
@@ -72,13 +75,10 @@ class Graph:
         put("adjacency", check_adjacency(self.adjacency))
         if self.x is not None:
             put("x", check_features(self.x, self.num_nodes, missing=True))
-        if self.node_ids is not None:
-            put("node_ids", check_names(self.node_ids, "node_ids", self.num_nodes))
-        if self.class_names is not None:
-            put("class_names", check_names(self.class_names, "class_names"))
-        if self.feature_names is not None:
-            count = self.num_features
-            put("feature_names", check_names(self.feature_names, "feature_names", count))
+        counts = {"node_ids": self.num_nodes, "feature_names": self.num_features}
+        for field, count in {**counts, "class_names": None}.items():
+            if getattr(self, field) is not None:
+                put(field, check_names(getattr(self, field), field, count))
         if self.feature_words is not None:
             put("feature_words", check_words(self.feature_words, self.feature_names, self.x))
         if self.y is not None:
@@ -135,7 +135,7 @@ class Graph:
     @property
     def num_splits(self) -> int:
         """Number of columns of the masks; 0 without masks."""
-        masks = (self.train_mask, self.val_mask, self.test_mask)
+        masks = (getattr(self, name) for name in MASKS)
         return max((mask.shape[1] for mask in masks if mask is not None), default=0)
 
     @property
@@ -169,15 +169,10 @@ class Graph:
         return f"Graph({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
 
     def _checked_masks(self) -> dict[str, NDArray[np.bool_]]:
-        given = {
-            "train_mask": self.train_mask,
-            "val_mask": self.val_mask,
-            "test_mask": self.test_mask,
-        }
         masks = {
-            name: check_mask(mask, name, self.num_nodes)
-            for name, mask in given.items()
-            if mask is not None
+            name: check_mask(getattr(self, name), name, self.num_nodes)
+            for name in MASKS
+            if getattr(self, name) is not None
         }
         splits = max((mask.shape[1] for mask in masks.values()), default=0)
         for name, mask in masks.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from specformer.errors import GraphError
-from specformer.graphs.checks import as_array, check_features, check_names, check_room, refuse
+from specformer.graphs.checks import (
+    as_array,
+    check_features,
+    check_index,
+    check_names,
+    check_room,
+    finite_targets,
+    refuse,
+)
 from specformer.graphs.flat_arrays import ragged, starts
 from specformer.graphs.graph import fingerprint
 
@@ -83,9 +91,11 @@ class GraphSet:
         if self.y is not None:
             put("y", _targets(self.y, len(self)))
         for field in ("ids", "smiles"):
-            texts = getattr(self, field)
-            if texts is not None:
-                put(field, _texts(texts, field, len(self)))
+            if (texts := getattr(self, field)) is None:
+                continue
+            if len(texts) != len(self):
+                raise GraphError(f"{field} must have {len(self)} entries, not {len(texts)}")
+            put(field, tuple(map(str, texts)))
         if self.task_names is not None:
             put("task_names", check_names(self.task_names, "task_names", self.num_tasks))
         if self.class_names is not None:
@@ -119,15 +129,8 @@ class GraphSet:
     @cached_property
     def fingerprint(self) -> str:
         """A short hash of graphs, features and targets."""
-        return fingerprint(
-            num_nodes=self.num_nodes,
-            num_edges=self.num_edges,
-            edge_index=self.edge_index,
-            node_feat=self.node_feat,
-            edge_feat=self.edge_feat,
-            x=self.x,
-            y=self.y,
-        )
+        fields = ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "x", "y")
+        return fingerprint(**{field: getattr(self, field) for field in fields})
 
     @property
     def node_cardinalities(self) -> tuple[int, ...]:
@@ -191,12 +194,12 @@ class GraphSet:
             >>> graphs.subset([2, 0]).num_nodes.tolist()
             [3, 2]
         """
-        chosen = as_array(indices, "indices", of="integers").astype(np.int64)
-        outside = (chosen < 0) | (chosen >= len(self))
-        refuse(outside, chosen, "indices", f"but there are graphs 0..{len(self) - 1}")
+        chosen = check_index(indices, "indices", len(self))
         rows = ragged(self.node_start[chosen], self.num_nodes[chosen])
         bonds = ragged(self.edge_start[chosen], self.num_edges[chosen])
-        return GraphSet(
+        unsplit: dict[str, Any] = dict.fromkeys(SPLITS)
+        return replace(
+            self,
             num_nodes=self.num_nodes[chosen],
             num_edges=self.num_edges[chosen],
             edge_index=self.edge_index[:, bonds],
@@ -206,20 +209,15 @@ class GraphSet:
             y=None if self.y is None else self.y[chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
             smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
-            task_names=self.task_names,
-            class_names=self.class_names,
-            name=self.name,
+            **unsplit,
         )
 
     def __repr__(self) -> str:
         shown = {"graphs": len(self), "nodes": len(self.node_feat), "edges": len(self.edge_feat)}
-        if self.num_features:
-            shown["features"] = self.num_features
-        if self.num_tasks:
-            shown["tasks"] = self.num_tasks
+        known = {"features": self.num_features, "tasks": self.num_tasks}
+        shown |= {key: value for key, value in known.items() if value}
         for split in SPLITS:
-            index = getattr(self, split)
-            if index is not None:
+            if (index := getattr(self, split)) is not None:
                 shown[split.removesuffix("_idx")] = len(index)
         return f"GraphSet({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
 
@@ -310,10 +308,7 @@ def _targets(value: Any, count: int) -> NDArray[np.float32]:
     targets = given[:, None] if given.ndim == 1 else given
     if targets.ndim != 2 or targets.shape[0] != count or targets.shape[1] == 0:
         raise GraphError(f"y must have shape [{count}, tasks], not {list(given.shape)}")
-    with np.errstate(over="ignore"):  # what overflows is refused below
-        checked: NDArray[np.float32] = targets.astype(np.float32)
-    refuse(np.isinf(checked), targets, "y", "but targets must be finite in float32, or NaN")
-    return checked
+    return finite_targets(targets)
 
 
 def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[str, ...]:
@@ -325,29 +320,20 @@ def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[s
     return names
 
 
-def _texts(texts: Sequence[str], name: str, count: int) -> tuple[str, ...]:
-    if len(texts) != count:
-        raise GraphError(f"{name} must have {count} entries, not {len(texts)}")
-    return tuple(map(str, texts))
-
-
 def _splits(graphs: GraphSet) -> dict[str, NDArray[np.int64]]:
     count = len(graphs)
-    given = {name: getattr(graphs, name) for name in SPLITS}
     checked: dict[str, NDArray[np.int64]] = {}
-    owner = np.zeros(count, dtype=np.int8)
-    for number, (name, value) in enumerate(given.items(), start=1):
-        if value is None:
+    taken = np.zeros(count, dtype=bool)
+    for name in SPLITS:
+        if (value := getattr(graphs, name)) is None:
             continue
-        index = as_array(value, name, of="integers").astype(np.int64)
+        index = check_index(value, name, count)
         if index.ndim != 1:
             raise GraphError(f"{name} must have shape [graphs], not {list(index.shape)}")
-        outside = (index < 0) | (index >= count)
-        refuse(outside, index, name, f"but there are graphs 0..{count - 1}")
-        refuse(owner[index] > 0, index, name, "which is in another part of the split too")
+        refuse(taken[index], index, name, "which is in another part of the split too")
         times = np.bincount(index, minlength=count)
         if times.max() > 1:
             raise GraphError(f"{name} names graph {times.argmax()} more than once")
-        owner[index] = number
+        taken[index] = True
         checked[name] = index
     return checked

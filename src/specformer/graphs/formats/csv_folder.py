@@ -9,6 +9,11 @@ columns may be written in any case. Ids are text, so ``7`` and ``07`` are differ
 counted as a spreadsheet does: the header is row 1. Either file may be a ``.tsv`` or ``.parquet``
 one, or compressed as ``.csv.gz``, and be called as other programs do: ``links`` or
 ``relationships``, ``vertices``, or ``my-edges.csv`` and ``my-nodes.csv``.
+
+Edges may also stand alone, one in a row, without a header: ``1 2``, ``1,2``, or ``1 2 0.5`` with a
+weight. Rows that start with ``#`` or ``%`` are comments. Columns are then called 1, 2, …; a third
+one of numbers is the weight. What NetworkX writes after the ends, ``{'weight': 0.5}``, is read too.
+What may mean something else is refused: a first row of counts, a third column of names or of times.
 """
 
 from __future__ import annotations
@@ -41,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 _EDGES = ("edges", "edge", "links", "relationships", "edgelist")
 _NODES = ("nodes", "node", "vertices")
+#: Whole numbers from here on are seconds since 1970, not weights.
+_TIME = 10**8
+_SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
 
 
 def read_csv_folder(
@@ -71,26 +79,24 @@ def read_csv_folder(
     folder, columns = Path(folder), columns or Columns()
     if not folder.is_dir():
         raise GraphError(f"{folder}: there is no such folder")
-    edges, told = read_edges(_file(folder, _EDGES) or folder / "edges.csv", columns)
+    edges, told = _read_edges(_file(folder, _EDGES) or folder / "edges.csv", columns)
     path = _file(folder, _NODES)
     nodes = None if path is None else read_table(path)
     return graph_of_tables(edges, nodes, told, folder.resolve().name, labels=labels)
 
 
-def read_edge_list(
-    path: str | Path, columns: Columns | None = None, *, labels: bool = True
-) -> Graph:
-    r"""Read the graph of a single table of edges, written as ``edges.csv`` is.
+def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
+    r"""Read the graph of a single file of edges: a table, or text with a header or without.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "k.csv"
         >>> _ = path.write_text("from,to\nann,bob\nbob,cy\n")
-        >>> read_edge_list(path)
+        >>> read_edge_list(path, Columns())
         Graph('k', nodes=3, edges=2)
     """
-    edges, told = read_edges(Path(path), columns or Columns())
-    return graph_of_tables(edges, None, told, bare_name(Path(path)), labels=labels)
+    edges, told = (_read_edges if is_table(path) else _read_text)(path, columns)
+    return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
 
 
 def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -119,32 +125,23 @@ def _last_word(name: str) -> str:
     return words[-1] if words else ""
 
 
-#: Whole numbers from here on are seconds since 1970, not weights.
-_TIME = 10**8
-_SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
-
-
-def read_edge_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    """Read a text file of edges, and say what its columns are: a header's names, or 1, 2, …."""
-    rows, lines = decoded(path, lambda text, encoding: _rows(path, text, encoding))
-    if not rows:
-        raise GraphError(f"{path}: there are no edges in the file")
-    first, rest = rows[0], rows[1:]
-    if rest and _is_header(first, rest):
-        return read_csv(path), columns
-    table = _table(path, rows, lines)
-    return table, columns if columns.source is not None else columns.over(_ends(table))
-
-
-def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
+def _read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
     """Read a table of edges, with a header or, where that is two numbers, without one."""
     table = read_table(path)
     if not _has_no_header(path, list(table.columns), columns):
         return table, columns
     logger.info("%s: has no header; its columns are called 1, 2, …", path)
-    rows, lines = decoded(path, lambda text, encoding: _rows(path, text, encoding))
-    table = _table(path, rows, lines)
-    return table, columns if columns.source is not None else columns.over(_ends(table))
+    return _numbered(path, *_rows(path), columns)
+
+
+def _read_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
+    """Read a text file of edges, and say what its columns are: a header's names, or 1, 2, …."""
+    rows, lines = _rows(path)
+    if not rows:
+        raise GraphError(f"{path}: there are no edges in the file")
+    if rows[1:] and _is_header(rows[0], rows[1:]):
+        return read_csv(path), columns
+    return _numbered(path, rows, lines, columns)
 
 
 def _has_no_header(path: Path, header: list[str], columns: Columns) -> bool:
@@ -166,22 +163,27 @@ def _has_no_header(path: Path, header: list[str], columns: Columns) -> bool:
     return True
 
 
-def _rows(path: Path, text: io.TextIOWrapper, encoding: str) -> tuple[list[list[str]], list[int]]:
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    parted_by: str | None = None
-    for number, line in enumerate(text, start=1):
-        line = line.strip().lstrip("\ufeff")
-        if not line or line.startswith(COMMENTS):
-            continue
-        if not rows:
-            bare = line.replace('"', "")
-            found = separator(bare, bare)
-            parted_by = None if found == " " else found
-            say_how(path, encoding)
-        rows.append(_cells(line, parted_by))
-        lines.append(number)
-    return rows, lines
+def _rows(path: Path) -> tuple[list[list[str]], list[int]]:
+    """The cells of each row of a text, and the rows' numbers."""
+
+    def parse(text: io.TextIOWrapper, encoding: str) -> tuple[list[list[str]], list[int]]:
+        rows: list[list[str]] = []
+        lines: list[int] = []
+        parted_by: str | None = None
+        for number, line in enumerate(text, start=1):
+            line = line.strip().lstrip("\ufeff")
+            if not line or line.startswith(COMMENTS):
+                continue
+            if not rows:
+                bare = line.replace('"', "")
+                found = separator(bare, bare)
+                parted_by = None if found == " " else found
+                say_how(path, encoding)
+            rows.append(_cells(line, parted_by))
+            lines.append(number)
+        return rows, lines
+
+    return decoded(path, parse)
 
 
 def _cells(line: str, parted_by: str | None) -> list[str]:
@@ -205,15 +207,16 @@ def _weight(told: str) -> list[str]:
 
 def _is_header(first: list[str], rest: list[list[str]]) -> bool:
     """Whether the first row names columns: it is of words, and all below are of numbers."""
-    known = Table(Path(), {name: [] for name in first}, []).endpoints()
-    if known is not None:
+    if Table(Path(), {name: [] for name in first}, []).endpoints() is not None:
         return True
     below = (cell for row in rest for cell in row[:2])
     return not any(map(is_number, first[:2])) and all(map(is_number, below))
 
 
-def _table(path: Path, rows: list[list[str]], lines: list[int]) -> Table:
-    """Return the rows as columns; refuse those of other lengths, and a first row of counts."""
+def _numbered(
+    path: Path, rows: list[list[str]], lines: list[int], columns: Columns
+) -> tuple[Table, Columns]:
+    """Return the rows as columns 1, 2, …; refuse those of other lengths, and a first of counts."""
     width = len(rows[0])
     if width < 2:
         raise GraphError(f"{path}: row {lines[0]} has 1 cell; an edge has two ends")
@@ -228,7 +231,8 @@ def _table(path: Path, rows: list[list[str]], lines: list[int]) -> Table:
             "'source target' above it if it is an edge"
         )
     named = {str(place): list(cells) for place, cells in enumerate(zip(*rows, strict=True), 1)}
-    return Table(path, named, lines)
+    table = Table(path, named, lines)
+    return table, columns if columns.source is not None else columns.over(_ends(table))
 
 
 def _are_counts(first: list[str], rest: list[list[str]]) -> bool:

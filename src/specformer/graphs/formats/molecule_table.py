@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +21,21 @@ from specformer.graphs.formats.smiles import (
     rdkit,
     read_smiles,
 )
-from specformer.graphs.formats.table import Table, is_missing
+from specformer.graphs.formats.table import Table, is_missing, reads
 from specformer.graphs.formats.table_file import bare_name, decoded, is_table, opened, read_table
+from specformer.graphs.graph_set import SPLITS
 
 logger = logging.getLogger(__name__)
 
-_SMILES = "smiles"
+_SDF = (".sdf", ".sdf.gz")
+#: How the names of chemists' own files end.
+MOLECULE_FILES = (".smi", ".smi.gz", *_SDF)
+_SMILES, _ID = "smiles", "id"
 #: Names of a column of molecules that do not say what it holds.
 _MOLECULES = ("mol", "molecule", "structure")
 #: Classes as other programs write them.
 _CLASSES = {"true": 1.0, "false": 0.0}
+_HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --targets"
 
 
 def is_of_molecules(path: str | Path) -> bool:
@@ -69,13 +75,12 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         row 3: 'C1CC' is not valid SMILES
     """
     path, columns = Path(path), columns or Columns()
-    table = read_table(path) if is_table(path) else read_molecule_file(path)
+    table = read_table(path) if is_table(path) else _read_file(path)
     if not table.lines:
         told = "rows below the header" if is_table(path) else "molecules in the file"
         raise GraphError(f"{path}: there are no {told}")
     column = _smiles_column(table, columns.smiles)
-    ids = table.named(*MOLECULE_IDS) if columns.id is None else table.said(columns.id)
-    split = table.split() if columns.split is None else table.said(columns.split)
+    ids, split = table.chosen(columns.id, *MOLECULE_IDS), table.split(columns.split)
     targets, class_names = _targets(table, (column, ids, split), columns.targets)
     position = {line: i for i, line in enumerate(table.lines)}
 
@@ -86,25 +91,27 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         return tuple(each._replace(id=names[position[each.row]]) for each in problems)
 
     try:
-        found = read_smiles(table.column(column), rows=table.lines, name=bare_name(path))
+        found = read_smiles(table.columns[column], rows=table.lines, name=bare_name(path))
     except NoMoleculeError as error:
         message = f"{path}: column {column!r}: {error}"
         raise NoMoleculeError(message, identified(error.problems)) from None
     kept = [position[row] for row in found.rows]
-    y = np.stack(list(targets.values()), axis=1)[kept] if targets else None
-    if y is not None and class_names is not None:
-        y, class_names = _in_use(y, class_names)
-    train, valid, test = _split(table, split, targets, kept)
-    graphs = replace(
-        found.graphs,
-        y=y,
-        task_names=tuple(targets) or None,
-        class_names=class_names,
-        ids=None if ids is None else tuple(table.columns[ids][i] for i in kept),
-        train_idx=train,
-        valid_idx=valid,
-        test_idx=test,
-    )
+    fields: dict[str, Any] = {"class_names": class_names}
+    if targets:
+        y = np.stack(list(targets.values()), axis=1)[kept]
+        fields |= {"y": y, "task_names": tuple(targets)}
+        if class_names is not None:  # rows that are no molecule may have had some of them
+            known = ~np.isnan(y)
+            used, y[known] = np.unique(y[known], return_inverse=True)
+            fields["class_names"] = tuple(class_names[int(number)] for number in used)
+    if ids is not None:
+        fields["ids"] = tuple(table.columns[ids][i] for i in kept)
+    if split is not None and split not in targets:
+        of_kept = table.parts(split)[kept]
+        parts = [np.flatnonzero(of_kept == part) for part in range(len(SPLITS))]
+        fields |= dict(zip(SPLITS, parts, strict=True))
+        table.say_split(split, [len(part) for part in parts])
+    graphs = replace(found.graphs, **fields)
     return replace(found, graphs=graphs, problems=identified(found.problems))
 
 
@@ -153,19 +160,21 @@ def _targets(
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
     """Return the targets by name and, if the only one is of words, its classes."""
     if asked is None:
-        names = [
+        asked = [
             name
             for name in table.columns
             if name not in others
             and plain_name(name) not in (*UNNAMED, *MOLECULE_IDS)
             and _SMILES not in plain_name(name)
+            and _has_number(table, name)
         ]
-        asked = [name for name in names if _has_number(table, table.columns[name])]
     else:
         asked = [table.said(name) for name in asked]
-    words = next((name for name in asked if _is_of_words(table, table.column(name))), None)
+    written = (name for name in asked if not all(map(is_missing, table.columns[name])))
+    words = next((name for name in written if not _has_number(table, name)), None)
     if words is None:
-        return {name: _numbers(table, name) for name in asked}, None
+        read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": _CLASSES}
+        return {name: table.numbers(name, np.float32, **read) for name in asked}, None
     if len(asked) > 1:
         alone = f"its words are classes, which are learned alone: --targets {words}"
         raise GraphError(f"{table.path}: column {words!r}: {alone}")
@@ -173,86 +182,24 @@ def _targets(
     return {words: numbers}, class_names
 
 
-def _split(
-    table: Table, column: str | None, targets: Collection[str], kept: Sequence[int]
-) -> tuple[NDArray[np.int64], ...] | tuple[None, ...]:
-    """Return the parts of the split that a column holds, as numbers of molecules that were read."""
-    if column is None or column in targets:
-        return (None,) * 3
-    parts = tuple(np.flatnonzero(table.parts(column)[kept] == part) for part in range(3))
-    told = "%s: column %r is a split: %d train, %d valid, %d test"
-    logger.info(told, table.path, column, *map(len, parts))
-    return parts
-
-
-def _has_number(table: Table, cells: Sequence[str]) -> bool:
-    return any(_is_number(table, cell) for cell in cells)
-
-
-def _is_of_words(table: Table, cells: Sequence[str]) -> bool:
-    return not all(map(is_missing, cells)) and not _has_number(table, cells)
+def _has_number(table: Table, name: str) -> bool:
+    return any(
+        not is_missing(cell) and (cell.casefold() in _CLASSES or reads(table.number, cell))
+        for cell in table.columns[name]
+    )
 
 
 def _classes(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """Return the number of every cell's word, NaN where there is none, and the words by number."""
-    cells = table.column(name)
-    table.refuse_none(name)
-    written = [cell for cell in cells if not is_missing(cell)]
-    words = sorted(set(written))
-    if 2 * len(words) > len(written):
-        different = f"{len(words)} different words in {len(written)} rows are no classes"
+    classes, words = table.classes(name)
+    written = int((classes >= 0).sum())
+    if 2 * len(words) > written:
+        different = f"{len(words)} different words in {written} rows are no classes"
         raise GraphError(f"{table.path}: column {name!r}: {different}")
-    table.refuse_alike(name, words)
-    number = {word: float(place) for place, word in enumerate(words)}
-    return np.array([number.get(cell, np.nan) for cell in cells], dtype=np.float32), tuple(words)
+    return np.where(classes < 0, np.nan, classes).astype(np.float32), words
 
 
-def _in_use(
-    y: NDArray[np.float32], names: tuple[str, ...]
-) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Number the classes that some molecule has; rows that are none may have had the others."""
-    used = [number for number in range(len(names)) if (y == number).any()]
-    numbered = np.full_like(y, np.nan)
-    for place, number in enumerate(used):
-        numbered[y == number] = place
-    return numbered, tuple(names[number] for number in used)
-
-
-def _is_number(table: Table, cell: str) -> bool:
-    try:
-        _number(table, cell)
-    except ValueError:
-        return False
-    return not is_missing(cell)
-
-
-def _number(table: Table, cell: str) -> float:
-    found = _CLASSES.get(cell.casefold())
-    return table.number(cell) if found is None else found
-
-
-def _numbers(table: Table, name: str) -> NDArray[np.float32]:
-    """Return a column's numbers, NaN where a cell says that there is none."""
-    cells = table.column(name)
-    values = np.full(len(cells), np.nan)
-    for row, cell in enumerate(cells):
-        if is_missing(cell):
-            continue
-        try:
-            values[row] = _number(table, cell)
-        except ValueError:
-            hint = "leave it empty if it is missing, write classes as 0 and 1, or use --targets"
-            raise table.error(name, row, f"{cell!r} is not a number; {hint}") from None
-    return table.finite(name, values, np.float32, missing=True)
-
-
-_SDF = (".sdf", ".sdf.gz")
-#: How their names end.
-MOLECULE_FILES = (".smi", ".smi.gz", *_SDF)
-_ID = "id"
-
-
-def read_molecule_file(path: Path) -> Table:
+def _read_file(path: Path) -> Table:
     """Read a file as a table with the columns ``smiles`` and, if molecules have names, ``id``."""
     if not path.is_file():
         raise GraphError(f"{path}: there is no such file")

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, load_npz
 from specformer.errors import GraphError
 from specformer.graphs.columns import Columns
 from specformer.graphs.edges import symmetrised
-from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list, read_edge_text
+from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
 from specformer.graphs.formats.npz_archive import DAMAGE, naming
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.formats.table import Table
@@ -26,10 +26,8 @@ from specformer.graphs.formats.table_file import bare_name, cell_text, is_table,
 from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
-#: Names of the formats by their endings.
+#: Formats that NetworkX reads, by their endings.
 NETWORKX = {".graphml": "GraphML", ".gml": "GML", ".gexf": "GEXF"}
-#: Names of our columns, which no attribute has.
-_SOURCE, _TARGET, _ID = "source", "target", "id"
 #: Endings of text files that hold a list of edges.
 EDGE_TEXT = (".edges", ".edgelist", ".el", ".txt")
 #: Endings of files that have no columns to name.
@@ -86,11 +84,11 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
             raise GraphError(f"{path}: {told}")
         return _read_arrays(path, ending)
     if ending in NETWORKX:
-        return read_networkx_file(path, ending, columns, labels=labels)
-    if ending in EDGE_TEXT:
-        edges, known = read_edge_text(path, columns)
-        return graph_of_tables(edges, None, known, bare_name(path), labels=labels)
-    if is_table(path):
+        for said in ("id", "source", "target"):
+            if getattr(columns, said) is not None:
+                raise GraphError(f"{path}: says itself what its nodes are; leave --{said} out")
+        return graph_from_networkx(_read_networkx(path, ending), path, columns, labels=labels)
+    if ending in EDGE_TEXT or is_table(path):
         return read_edge_list(path, columns, labels=labels)
     raise GraphError(
         f"{path}: cannot read a graph from a {path.suffix!r} file; pass a folder with edges.csv, "
@@ -98,42 +96,37 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
     )
 
 
-def _read_arrays(path: Path, ending: str) -> Graph:
-    if ending == ".mtx":
-        return read_matrix_market(path)
-    if ending == ".pt":
-        from specformer.graphs.formats.graph_set_pyg import read_pyg_graph
-
-        return read_pyg_graph(path)
-    return read_scipy_npz(path) if is_scipy_npz(path) else read_npz(path)
-
-
-def read_networkx_file(
-    path: Path, ending: str, columns: Columns | None = None, *, labels: bool = True
-) -> Graph:
-    """Read a file by its ending, one of ``NETWORKX``."""
-    columns = columns or Columns()
-    for said in ("id", "source", "target"):
-        if getattr(columns, said) is not None:
-            raise GraphError(f"{path}: says itself what its nodes are; leave --{said} out")
-    return graph_from_networkx(_read(path, ending), path, columns, labels=labels)
-
-
 def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: bool = True) -> Graph:
-    """Return a NetworkX graph with its attributes as columns; ``path`` names it in errors."""
-    nodes = _table(path, found.nodes(data=True), "node")
-    edges = _table(path, ((None, data) for *_, data in found.edges(data=True)), "edge")
-    ends = zip(*((str(u), str(v)) for u, v, *_ in found.edges(data=True)), strict=True)
-    sources, targets = ends if found.number_of_edges() else ((), ())
-    nodes.columns[_ID] = [str(node) for node in found.nodes]
-    edges.columns.update({_SOURCE: list(sources), _TARGET: list(targets)})
+    """Return a NetworkX graph with its attributes as columns; ``path`` names it in errors.
+
+    They are read as those of ``nodes.csv`` and ``edges.csv`` are. An attribute ``label`` that is
+    different on every node is its name, not its class.
+    """
+    nodes = _table(path, (data for _, data in found.nodes(data=True)), "node")
+    edges = _table(path, (data for *_, data in found.edges(data=True)), "edge")
+    nodes.columns["id"] = [str(node) for node in found]
+    edges.columns["source"] = [str(end) for end, *_ in found.edges(data=True)]
+    edges.columns["target"] = [str(end) for _, end, *_ in found.edges(data=True)]
     if "weight" in edges.columns:  # 1 where only some edges have one
         edges.columns["weight"] = [cell or "1" for cell in edges.columns["weight"]]
-    told = Columns(id=_ID, source=_SOURCE, target=_TARGET).over(columns)
+    told = Columns(id="id", source="source", target="target").over(columns)
     return graph_of_tables(edges, nodes, told, bare_name(path), labels=labels)
 
 
-def _read(path: Path, ending: str) -> Any:
+def _table(path: Path, rows: Iterable[dict[str, Any]], row: str) -> Table:
+    """Return attributes as columns of text; those of several values are left out."""
+    attributes = list(rows)
+    names = dict.fromkeys(name for data in attributes for name in data)
+    plain = [
+        name
+        for name in names
+        if not any(isinstance(data.get(name), list | dict | tuple) for data in attributes)
+    ]
+    cells = {str(name): [cell_text(data.get(name)) for data in attributes] for name in plain}
+    return Table(path, cells, range(1, len(attributes) + 1), row=row)
+
+
+def _read_networkx(path: Path, ending: str) -> Any:
     import networkx as nx
 
     readers: dict[str, Callable[[Any], Any]] = {
@@ -148,8 +141,7 @@ def _read(path: Path, ending: str) -> Any:
         nx.NetworkXException, ParseError, OSError, EOFError, zlib.error, gzip.BadGzipFile,
         LookupError, ValueError, TypeError, AttributeError,
     ) as error:  # fmt: skip
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise GraphError(f"{path}: cannot be read as {NETWORKX[ending]}: {reason}") from None
+        raise _unreadable(path, NETWORKX[ending], error) from None
 
 
 def _gml(file: io.BytesIO) -> Any:
@@ -168,62 +160,46 @@ def _gml(file: io.BytesIO) -> Any:
     return nx.parse_gml(several, label="id")
 
 
-def _table(path: Path, rows: Iterable[tuple[Any, dict[str, Any]]], row: str) -> Table:
-    """Return attributes as columns of text; those of several values are left out."""
-    attributes = [data for _, data in rows]
-    names = dict.fromkeys(name for data in attributes for name in data)
-    plain = [
-        name
-        for name in names
-        if not any(isinstance(data.get(name), list | dict | tuple) for data in attributes)
-    ]
-    cells = {str(name): [cell_text(data.get(name)) for data in attributes] for name in plain}
-    return Table(path, cells, range(1, len(attributes) + 1), row=row)
+def _unreadable(path: Path, form: str, error: Exception) -> GraphError:
+    reason = str(error).partition("\n")[0].rstrip(".")
+    return GraphError(f"{path}: cannot be read as {form}: {reason}")
 
 
-def read_matrix_market(path: Path) -> Graph:
-    r"""Read a square matrix of weights; nodes are called 1, 2, …, as rows are there.
+def _read_arrays(path: Path, ending: str) -> Graph:
+    if ending == ".mtx":
+        try:
+            matrix = csr_array(mmread(path, spmatrix=False))
+        except (*DAMAGE, OverflowError) as error:
+            raise _unreadable(path, "MatrixMarket", error) from None
+        with naming(path):  # nodes are called 1, 2, …, as rows are there
+            ids = tuple(str(node) for node in range(1, matrix.shape[0] + 1))
+            return Graph(_weights(matrix), node_ids=ids, name=bare_name(path))
+    if ending == ".pt":
+        from specformer.graphs.formats.graph_set_pyg import read_pyg_graph
 
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "pair.mtx"
-        >>> _ = path.write_text("%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n")
-        >>> read_matrix_market(path)
-        Graph('pair', nodes=2, edges=1)
-    """
-    try:
-        matrix = mmread(path, spmatrix=False)
-    except (*DAMAGE, OverflowError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise GraphError(f"{path}: cannot be read as MatrixMarket: {reason}") from None
+        return read_pyg_graph(path)
+    if not _is_scipy_npz(path):
+        return read_npz(path)
     with naming(path):
-        graph = _graph(csr_array(matrix), path)
-    ids = tuple(str(node) for node in range(1, graph.num_nodes + 1))
-    return Graph(graph.adjacency, node_ids=ids, name=graph.name)
+        try:
+            matrix = csr_array(load_npz(path))  # without pickle
+        except DAMAGE as error:
+            raise GraphError(f"the file is damaged: {str(error).partition(chr(10))[0]}") from None
+        return Graph(_weights(matrix), name=bare_name(path))
 
 
-def is_scipy_npz(path: Path) -> bool:
-    """Whether an npz file holds a sparse matrix as SciPy writes it."""
+def _is_scipy_npz(path: Path) -> bool:
+    """Whether an npz file holds a sparse matrix as ``scipy.sparse.save_npz`` writes it."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
         return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
 
 
-def read_scipy_npz(path: Path) -> Graph:
-    """Read the square matrix of weights that ``scipy.sparse.save_npz`` wrote."""
-    with naming(path):
-        try:
-            matrix = load_npz(path)  # without pickle
-        except DAMAGE as error:
-            raise GraphError(f"the file is damaged: {str(error).partition(chr(10))[0]}") from None
-        return _graph(csr_array(matrix), path)
-
-
-def _graph(matrix: csr_array, path: Path) -> Graph:
+def _weights(matrix: csr_array) -> csr_array[np.float64]:
     rows, columns = matrix.shape
     if rows != columns:
         raise GraphError(f"a matrix of {rows} × {columns} is not square, as adjacency matrices are")
     if np.iscomplexobj(matrix.data):
         raise GraphError("the weights are complex numbers; take their absolute values")
-    return Graph(symmetrised(matrix), name=bare_name(path))
+    return symmetrised(matrix)

@@ -87,6 +87,10 @@ class Table:
             )
         return alike[0]
 
+    def chosen(self, said: str | None, *names: str) -> str | None:
+        """Return the column that a person named, else that of one of these names."""
+        return self.named(*names) if said is None else self.said(said)
+
     def endpoints(self) -> tuple[str, str] | None:
         """Return the columns of an edge's two ends, None if it has none; refuse two such pairs."""
         for pairs in ENDS:
@@ -102,22 +106,15 @@ class Table:
                 return whole[0]
         return None
 
-    def split(self) -> str | None:
-        """Return the column of a split: one called so, or one of parts' names by another name."""
-        found = self.named(SPLIT)
-        if found is not None:
+    def split(self, said: str | None = None) -> str | None:
+        """Return the column of a split: as said, one called so, or one that holds parts' names."""
+        found = self.chosen(said, SPLIT)
+        other = self.named(*OTHER_SPLITS) if found is None else None
+        if other is None:
             return found
-        other = self.named(*OTHER_SPLITS)
-        if other is None or not all(map(_is_part, self.columns[other])):
-            return None
-        return other if any(cell.casefold() in _PARTS for cell in self.columns[other]) else None
-
-    def column(self, name: str) -> list[str]:
-        if name not in self.columns:
-            raise GraphError(
-                f"{self.path}: there is no column {name!r}, only {quoted(self.columns)}"
-            )
-        return self.columns[name]
+        cells = [cell.casefold() for cell in self.columns[other]]
+        known = all(is_missing(cell) or cell in _PARTS for cell in cells)
+        return other if known and any(cell in _PARTS for cell in cells) else None
 
     def error(self, column: str, row: int, problem: str) -> GraphError:
         where = f"column {column!r}, {self.row} {self.lines[row]}"
@@ -136,30 +133,29 @@ class Table:
         *,
         missing: bool = False,
         hint: str = "",
+        words: Mapping[str, float] | None = None,
     ) -> NDArray[Any]:
-        """Return a column's numbers, NaN where one may be missing; ``hint`` is said of a word."""
-        cells = self.column(name)
+        """Return a column's numbers, finite in ``dtype``; NaN where one may be missing.
+
+        ``hint`` is said of a word that is not a number; ``words`` are numbers too, in any case.
+        """
+        cells, known = self.columns[name], words or {}
         values = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             if missing and is_missing(cell):
                 continue
             try:
-                values[row] = self.number(cell)
+                found = known.get(cell.casefold())
+                values[row] = self.number(cell) if found is None else found
             except ValueError:
                 problem = f"{cell!r} is not a number{hint if cell else ''}"
                 raise self.error(name, row, problem) from None
-        return self.finite(name, values, dtype, missing=missing)
-
-    def finite(
-        self, name: str, values: NDArray[np.float64], dtype: type[Any], *, missing: bool = False
-    ) -> NDArray[Any]:
-        """Return a column's numbers in ``dtype``, finite there or, where some may be, missing."""
         with np.errstate(over="ignore"):  # what overflows is refused below
             numbers: NDArray[Any] = values.astype(dtype)
         bad = np.isinf(numbers) if missing else ~np.isfinite(numbers)
         if bad.any():
             row = int(bad.argmax())
-            raise self.error(name, row, f"{self.columns[name][row]!r} is not a finite number")
+            raise self.error(name, row, f"{cells[row]!r} is not a finite number")
         return numbers
 
     def weights(self, name: str) -> NDArray[np.float64]:
@@ -171,7 +167,7 @@ class Table:
         return weights
 
     def booleans(self, name: str) -> NDArray[np.bool_]:
-        cells = self.column(name)
+        cells = self.columns[name]
         for row, cell in enumerate(cells):
             if cell.lower() not in _BOOLEANS:
                 raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
@@ -180,7 +176,7 @@ class Table:
     def index(self, name: str) -> dict[str, int]:
         """Return the position of each id, refusing an id that is empty or appears twice."""
         index: dict[str, int] = {}
-        for row, cell in enumerate(self.column(name)):
+        for row, cell in enumerate(self.columns[name]):
             if not cell:
                 raise self.error(name, row, "the id is empty")
             if cell in index:
@@ -191,7 +187,7 @@ class Table:
 
     def positions(self, name: str, index: Mapping[str, int], among: str) -> NDArray[np.int64]:
         """Return the position of each node that a column names; ``among`` is where nodes are."""
-        cells = self.column(name)
+        cells = self.columns[name]
         try:
             return np.fromiter(map(index.__getitem__, cells), np.int64, len(cells))
         except KeyError as error:
@@ -202,42 +198,38 @@ class Table:
             raise self.error(name, cells.index(cell), problem + hint) from None
 
     def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return the class of every row, -1 where it is not known, and the classes' names."""
-        cells = self.column(name)
+        """Return the class of every row, -1 where it is not known, and the classes' names.
+
+        The word none is refused among words, where it may be one of them, and so are words that
+        differ only in case.
+        """
+        cells = self.columns[name]
         names = in_order({cell for cell in cells if not is_missing(cell)})
-        if not all(map(is_number, names)):
-            self.refuse_none(name)
-        self.refuse_alike(name, names)
-        number = {each: i for i, each in enumerate(names)}
-        return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
-
-    def refuse_none(self, name: str) -> None:
-        """Refuse the word none among the words of a column, where it may be one of them."""
-        for row, cell in enumerate(self.column(name)):
-            if cell.casefold() == "none":
-                either = "may be a class or a missing one; write another word, or leave it empty"
-                raise self.error(name, row, f"{cell!r} {either}")
-
-    def refuse_alike(self, name: str, words: Iterable[str]) -> None:
-        """Refuse words of a column that differ only in case."""
+        none = next((row for row, cell in enumerate(cells) if cell.casefold() == "none"), None)
+        if none is not None and not all(map(is_number, names)):
+            either = "may be a class or a missing one; write another word, or leave it empty"
+            raise self.error(name, none, f"{cells[none]!r} {either}")
         first: dict[str, str] = {}
-        for word in words:
+        for word in names:
             if (other := first.setdefault(word.casefold(), word)) != word:
                 alike = f"the classes {other!r} and {word!r} differ only in case; write one of them"
                 raise GraphError(f"{self.path}: column {name!r}: {alike}")
+        number = {each: i for i, each in enumerate(names)}
+        return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
 
     def parts(self, name: str) -> NDArray[np.int64]:
         """Return the part of a split that every row is in: 0 train, 1 valid, 2 test, -1 none."""
-        cells = self.column(name)
+        cells = self.columns[name]
         for row, cell in enumerate(cells):
             if not is_missing(cell) and cell.casefold() not in _PARTS:
                 known = "write train, valid or test, or give the column another name"
                 raise self.error(name, row, f"{cell!r} is no part of a split; {known}")
         return np.array([_PARTS.get(cell.casefold(), -1) for cell in cells], dtype=np.int64)
 
-
-def _is_part(cell: str) -> bool:
-    return is_missing(cell) or cell.casefold() in _PARTS
+    def say_split(self, name: str, sizes: Sequence[int]) -> None:
+        """Log that a column is read as a split."""
+        told = "%s: column %r is a split: %d train, %d valid, %d test"
+        logger.info(told, self.path, name, *sizes)
 
 
 def _same_number(one: str, other: str) -> bool:
@@ -247,11 +239,7 @@ def _same_number(one: str, other: str) -> bool:
 
 def is_number(cell: str) -> bool:
     """Whether a cell is a number with a decimal point, or without."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return reads(float, cell)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -277,13 +265,13 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[
     ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates as ISO 8601 writes them
     become days since 1970. Words are numbered in their order. A word among numbers is refused.
     """
-    cells = table.column(name)
+    cells = table.columns[name]
     written = [cell for cell in cells if not is_missing(cell)]
-    numbers = sum(_reads(table.number, cell) for cell in written)
+    numbers = sum(reads(table.number, cell) for cell in written)
     if numbers < len(written):
         if all(cell.casefold() in _TRUTHS for cell in written):
             return _each(cells, lambda cell: _TRUTHS[cell.casefold()]), None
-        if all(_reads(_days, cell) for cell in written):
+        if all(reads(_days, cell) for cell in written):
             logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
             return _each(cells, _days), None
         if thousands := next(filter(_THOUSANDS.fullmatch, written), None):
@@ -302,7 +290,8 @@ def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float32]
     return np.array(found, dtype=np.float32)
 
 
-def _reads(read: Callable[[str], float], cell: str) -> bool:
+def reads(read: Callable[[str], float], cell: str) -> bool:
+    """Whether a cell can be read so."""
     try:
         read(cell)
     except ValueError:

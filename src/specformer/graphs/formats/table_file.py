@@ -1,4 +1,4 @@
-"""Tables on disk: CSV in its many forms, and Parquet."""
+"""Tables on disk: CSV with whatever parts its columns, however it is encoded, and Parquet."""
 
 from __future__ import annotations
 
@@ -12,19 +12,31 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from specformer.errors import ConfigError, GraphError
 from specformer.files.host_memory import free_bytes, gib
 from specformer.graphs.formats.table import Table
 
+logger = logging.getLogger(__name__)
+Read = TypeVar("Read")
+
 _PARQUET = (".parquet", ".pq")
 #: How the names of tables end.
 TABLES = (".csv.gz", ".tsv.gz", ".csv", ".tsv", *_PARQUET)
+#: What parts columns, those first that are rare in names, and what to call it.
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+#: The first line of files for spreadsheets may name what parts columns.
+_SEPARATOR_LINE = re.compile(r"sep=(.)")
+COMMENTS = ("#", "%")
+#: Tried in turn; the last one reads anything. Windows' programs write the second.
+_ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
+_QUOTED = re.compile(r'"[^"]*"')
+_WITH_COMMA = re.compile(r"[+-]?\d+,\d+")
+_WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
 
 
 def is_table(path: str | Path) -> bool:
@@ -54,70 +66,56 @@ def read_table(path: Path) -> Table:
 
 
 def table_header(path: Path) -> tuple[str, ...]:
-    """The names of a table's columns."""
+    """The names of a table's columns; none where it is empty."""
     if path.suffix.lower() in _PARQUET:
         return tuple(_parquet(path).schema_arrow.names)
-    return csv_header(path)
+
+    def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
+        start = _start(text)
+        first = next(csv.reader(start.lines, delimiter=start.separator), [])
+        return tuple(name.strip() for name in first)
+
+    return decoded(path, parse)
 
 
-def cell_text(value: Any) -> str:
-    """A value as a CSV file would hold it; what is missing is empty.
+def read_csv(path: Path) -> Table:
+    """Read a file, its encoding and its separator recognised; what was guessed is logged.
 
-    Example:
-        >>> cell_text(None), cell_text(float("nan")), cell_text(0.5), cell_text(True)
-        ('', '', '0.5', 'true')
+    Lines before the header that start with ``#`` are left out, unless the last of them is the
+    header: it has as many cells as the row below.
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, date | datetime):
-        return value.isoformat()
-    return str(value).strip()
+
+    def parse(text: io.TextIOWrapper, encoding: str) -> Table:
+        start = _start(text)
+        rows = csv.reader(
+            chain(start.lines, text), delimiter=start.separator, skipinitialspace=True, strict=True
+        )
+        try:
+            columns, lines = _parsed(path, rows, start.skipped)
+        except csv.Error as error:
+            problem = f"row {start.skipped + rows.line_num} cannot be read as CSV: {error}"
+            raise GraphError(f"{path}: {problem}") from None
+        commas = _writes_decimal_commas(start.separator, chain.from_iterable(columns.values()))
+        say_how(path, encoding, start.separator, commas)
+        return Table(path, columns, lines, commas)
+
+    return decoded(path, parse)
 
 
-def _parquet(path: Path) -> Any:
+def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
+    """What ``parse`` makes of a file's text, which is given to it with the encoding it has."""
     try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise ConfigError(
-            f"{path}: reading Parquet needs PyArrow; install it with "
-            "pip install 'specformer[parquet]'."
-        ) from None
-    try:
-        return ParquetFile(path)
+        for encoding in _encodings(path):
+            try:
+                with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+                    return parse(text, encoding)
+            except UnicodeDecodeError as error:
+                wrong = error
     except FileNotFoundError:
         raise GraphError(f"{path}: there is no such file") from None
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise GraphError(f"{path}: cannot be read as Parquet: {reason}") from None
-
-
-def _read_parquet(path: Path) -> Table:
-    found = _parquet(path).read()
-    columns: dict[str, list[str]] = {}
-    for name, column in zip(found.column_names, found.columns, strict=True):
-        values = column.to_pylist()
-        whole = next((each for each in values if isinstance(each, list | dict)), None)
-        if whole is not None:
-            raise GraphError(
-                f"{path}: column {name!r} holds several values in a cell; write one column for each"
-            )
-        columns[name] = [cell_text(value) for value in values]
-    return Table(path, columns, range(1, found.num_rows + 1))
-
-
-logger = logging.getLogger(__name__)
-
-#: What parts columns, those first that are rare in names, and what to call it.
-_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
-_SPACES = {" ": "spaces"}
-#: Tried in turn; the last one reads anything. Windows' programs write the second.
-ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
-_QUOTED = re.compile(r'"[^"]*"')
-_WITH_COMMA = re.compile(r"[+-]?\d+,\d+")
-_WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
+    except (OSError, EOFError, zlib.error) as error:
+        raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
+    raise GraphError(f"{path}: is not text: {wrong}") from None
 
 
 @contextmanager
@@ -151,7 +149,7 @@ class _Bounded(gzip.GzipFile):
         return found
 
 
-def encodings(path: Path) -> tuple[str, ...]:
+def _encodings(path: Path) -> tuple[str, ...]:
     """The encodings that a file may have, the likeliest first; refused if it is no text."""
     with opened(path) as file:
         start = file.read(4096)
@@ -159,7 +157,7 @@ def encodings(path: Path) -> tuple[str, ...]:
         return ("utf-16",)
     if b"\0" in start:
         raise GraphError(f"{path}: is no text; export it as CSV")
-    return ENCODINGS
+    return _ENCODINGS
 
 
 def separator(header: str, second: str = "") -> str:
@@ -183,13 +181,13 @@ def separator(header: str, second: str = "") -> str:
     return max(alike or there, key=bare.count)  # the first of equals
 
 
-def writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
+def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
     """Whether numbers are written as 0,5: some are so and none has a point.
 
     Where commas part the columns they are nothing else.
 
     Example:
-        >>> writes_decimal_commas(";", ["0,5", "7"]), writes_decimal_commas(";", ["0,5", "1.5"])
+        >>> _writes_decimal_commas(";", ["0,5", "7"]), _writes_decimal_commas(";", ["0,5", "1.5"])
         (True, False)
     """
     if parted_by == ",":
@@ -204,75 +202,15 @@ def writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
 
 def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: bool = False) -> None:
     """Log what was guessed."""
-    if encoding in ENCODINGS[1:]:
-        logger.warning("%s: is not UTF-8 text; it is read as %s", path, "Latin-1 (Windows-1252)")
+    if encoding in _ENCODINGS[1:]:
+        logger.warning("%s: is not UTF-8 text; it is read as Latin-1 (Windows-1252)", path)
     if parted_by != ",":
-        logger.info("%s: columns are parted by %s", path, {**_SEPARATORS, **_SPACES}[parted_by])
+        logger.info("%s: columns are parted by %s", path, _SEPARATORS.get(parted_by, "spaces"))
     if decimal_commas:
         logger.info("%s: commas in numbers are read as decimal points", path)
 
 
-Read = TypeVar("Read")
-
-#: The first line of files for spreadsheets may name what parts columns.
-_SEPARATOR_LINE = re.compile(r"sep=(.)")
-COMMENTS = ("#", "%")
-
-
-def read_csv(path: Path) -> Table:
-    """Read a file, its encoding and its separator recognised; what was guessed is logged.
-
-    Lines before the header that start with ``#`` are left out, unless the last of them is the
-    header: it has as many cells as the row below.
-    """
-
-    def parse(text: io.TextIOWrapper, encoding: str) -> Table:
-        start = _start(text)
-        rows = csv.reader(
-            chain(start.lines, text), delimiter=start.separator, skipinitialspace=True, strict=True
-        )
-        try:
-            table = _parsed(path, rows, start.skipped)
-        except csv.Error as error:
-            problem = f"row {start.skipped + rows.line_num} cannot be read as CSV: {error}"
-            raise GraphError(f"{path}: {problem}") from None
-        cells = chain.from_iterable(table.columns.values())
-        commas = writes_decimal_commas(start.separator, cells)
-        say_how(path, encoding, start.separator, commas)
-        return Table(path, table.columns, table.lines, commas)
-
-    return decoded(path, parse)
-
-
-def csv_header(path: Path) -> tuple[str, ...]:
-    """The names in a file's header; none where it is empty."""
-
-    def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
-        start = _start(text)
-        first = next(csv.reader(start.lines, delimiter=start.separator), [])
-        return tuple(name.strip() for name in first)
-
-    return decoded(path, parse)
-
-
-def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
-    """What ``parse`` makes of a file's text, which is given to it with the encoding it has."""
-    try:
-        for encoding in encodings(path):
-            try:
-                with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
-                    return parse(text, encoding)
-            except UnicodeDecodeError as error:
-                wrong = error
-    except FileNotFoundError:
-        raise GraphError(f"{path}: there is no such file") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise GraphError(f"{path}: cannot be read as CSV: {error}") from None
-    raise GraphError(f"{path}: is not text: {wrong}") from None
-
-
-@dataclass(frozen=True)
-class _Start:
+class _Start(NamedTuple):
     """How many lines stand before the header, the first lines from it on, what parts columns."""
 
     skipped: int
@@ -300,44 +238,77 @@ def _start(text: Iterable[str]) -> _Start:
     return _Start(skipped, lines, parted_by or separator(*written or [""]))
 
 
-def _parsed(path: Path, rows: Any, skipped: int) -> Table:
-    header = _header(path, rows)
-    table, lines = Table(path, {name: [] for name in header}, []), []
-    # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
-    add_cell: list[Callable[[str], None]] = [
-        table.columns[name].append if header.index(name) == place else _forget
-        for place, name in enumerate(header)
-    ]
-    for row in rows:
-        if len(row) > len(header) and not _is_written(row[len(header) :]):
-            del row[len(header) :]  # what parts columns may end rows too
-        if len(row) == len(header):
-            for add, cell in zip(add_cell, row, strict=True):
-                add(cell.strip())
-            lines.append(skipped + rows.line_num)
-        elif _is_written(row):
-            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-            where = f"row {skipped + rows.line_num}"
-            raise GraphError(f"{path}: {where} has {cells} where the header has {len(header)}")
-    return Table(path, table.columns, lines)
-
-
-def _forget(cell: str) -> None:
-    """Take a cell of a column that is not kept."""
-
-
-def _header(path: Path, rows: Any) -> tuple[str, ...]:
-    """Return the names in the first row that is written."""
-    first = next(filter(_is_written, rows), ())
-    header = tuple(name.strip() for name in first)
+def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], list[int]]:
+    """Return the columns by name, and the number of each row in the file."""
+    header = tuple(name.strip() for name in next(filter(_is_written, rows), ()))
     if not header:
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
     for column in filter(None, header):
         if header.count(column) > 1:
             raise GraphError(f"{path}: column {column!r} appears more than once")
-    return header
+    columns: dict[str, list[str]] = {name: [] for name in header}
+    # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
+    kept = [(columns[name].append, header.index(name)) for name in columns]
+    lines: list[int] = []
+    for row in rows:
+        if len(row) > len(header) and not _is_written(row[len(header) :]):
+            del row[len(header) :]  # what parts columns may end rows too
+        if len(row) == len(header):
+            for add, place in kept:
+                add(row[place].strip())
+            lines.append(skipped + rows.line_num)
+        elif _is_written(row):
+            found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            where = f"row {skipped + rows.line_num}"
+            raise GraphError(f"{path}: {where} has {found} where the header has {len(header)}")
+    return columns, lines
 
 
 def _is_written(row: list[str]) -> bool:
     """Tell a row from a blank line."""
     return any(cell.strip() for cell in row)
+
+
+def cell_text(value: Any) -> str:
+    """A value as a CSV file would hold it; what is missing is empty.
+
+    Example:
+        >>> cell_text(None), cell_text(float("nan")), cell_text(0.5), cell_text(True)
+        ('', '', '0.5', 'true')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, date) else str(value).strip()
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ConfigError(
+            f"{path}: reading Parquet needs PyArrow; install it with "
+            "pip install 'specformer[parquet]'."
+        ) from None
+    try:
+        return ParquetFile(path)
+    except FileNotFoundError:
+        raise GraphError(f"{path}: there is no such file") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise GraphError(f"{path}: cannot be read as Parquet: {reason}") from None
+
+
+def _read_parquet(path: Path) -> Table:
+    found = _parquet(path).read()
+    columns: dict[str, list[str]] = {}
+    for name, column in zip(found.column_names, found.columns, strict=True):
+        values = column.to_pylist()
+        if any(isinstance(each, list | dict) for each in values):
+            raise GraphError(
+                f"{path}: column {name!r} holds several values in a cell; write one column for each"
+            )
+        columns[name] = [cell_text(value) for value in values]
+    return Table(path, columns, range(1, found.num_rows + 1))

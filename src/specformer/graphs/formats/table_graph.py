@@ -21,29 +21,22 @@ from specformer.graphs.columns import (
 )
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.formats.table import Table, feature_column, in_order, is_missing, is_number
-from specformer.graphs.graph import Graph
+from specformer.graphs.graph import MASKS, Graph
 
 logger = logging.getLogger(__name__)
-
-_MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def graph_of_tables(
     edges: Table, nodes: Table | None, columns: Columns, name: str, *, labels: bool = True
 ) -> Graph:
-    """Join edges and nodes.
+    """Join a table of edges with one of nodes; without it the nodes are those that edges name.
 
-    Args:
-        edges: one edge in a row.
-        nodes: one node in a row; None for the nodes that the edges name.
-        columns: which column is what, as far as someone says.
-        name: the graph's.
-        labels: whether labels and a split that someone names have to be there.
+    ``labels``: whether labels and a split that ``columns`` names have to be there.
     """
     source, target = _ends(edges, columns)
     if nodes is None:
         _refuse_without_nodes(edges, columns, labels)
-        named = {*edges.column(source), *edges.column(target)} - {""}
+        named = {*edges.columns[source], *edges.columns[target]} - {""}
         fields: dict[str, Any] = {"node_ids": tuple(in_order(named))}
     else:
         fields = _of_nodes(nodes, columns, labels)
@@ -96,9 +89,8 @@ def _weight(edges: Table, columns: Columns, ends: tuple[str, str]) -> str | None
 
 
 def _refuse_without_nodes(edges: Table, columns: Columns, labels: bool) -> None:
-    asked = columns.said.keys() - {"source", "target", "weight"}
-    if not labels:
-        asked -= {"label", "split", "features", "id"}
+    of_nodes = {"label", "split", "features", "id"}
+    asked = columns.said.keys() - {"source", "target", "weight"} - (set() if labels else of_nodes)
     if asked:
         raise GraphError(
             f"{edges.path}: there are only edges, and no table of nodes to read "
@@ -111,8 +103,9 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     _refuse_no_header(table)
     ids = _ids(table, columns)
     label, names = _label(table, columns, labels)
-    split = _split(table, columns, labels)
-    masks = [mask for mask in _MASKS if mask in table.columns]
+    asked = columns.split if labels or columns.split in table.columns else None
+    split = None if asked is None and columns.split is not None else table.split(asked)
+    masks = [mask for mask in MASKS if mask in table.columns]
     features: Sequence[str]
     if columns.features is None:
         spoken_for = (ids, label, names, split, *masks)
@@ -126,7 +119,9 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(ids))}
     if label is not None:
         nodes["y"], nodes["class_names"] = table.classes(label)
-        _say_minus_one(table, label, nodes["class_names"])
+        if {"-1", "0"} <= {*nodes["class_names"]}:
+            told = "%s: -1 in column %r is a class; leave cells empty where there is no label"
+            logger.warning(told, table.path, label)
     nodes |= _features(table, features)
     if split is not None and split not in features:
         if masks:
@@ -150,9 +145,7 @@ def _refuse_no_header(table: Table) -> None:
 
 
 def _ids(table: Table, columns: Columns) -> str:
-    if columns.id is not None:
-        return table.said(columns.id)
-    found = table.named(*IDS)
+    found = table.chosen(columns.id, *IDS)
     if found is None:
         found = next(iter(table.columns))
         logger.info("%s: the first column, %r, is read as the ids", table.path, found)
@@ -185,21 +178,6 @@ def _is_of_names(table: Table, column: str) -> bool:
     return labels_are_names and len(cells) > 2 and len(set(cells)) == len(cells)
 
 
-def _say_minus_one(table: Table, label: str, names: Sequence[str]) -> None:
-    """Say that -1 is a class where it may be meant as none."""
-    if "-1" in names and "0" in names:
-        told = "%s: -1 in column %r is a class; leave cells empty where there is no label"
-        logger.warning(told, table.path, label)
-
-
-def _split(table: Table, columns: Columns, labels: bool) -> str | None:
-    if columns.split is None:
-        return table.split()
-    if not labels and columns.split not in table.columns:
-        return None
-    return table.said(columns.split)
-
-
 def _features(table: Table, names: Sequence[str]) -> dict[str, Any]:
     if not names:
         return {}
@@ -211,7 +189,6 @@ def _features(table: Table, names: Sequence[str]) -> dict[str, Any]:
 
 def _parts(table: Table, column: str) -> dict[str, Any]:
     parts = table.parts(column)
-    masks = {mask: parts == number for number, mask in enumerate(_MASKS)}
-    told = "%s: column %r is a split: %d train, %d valid, %d test"
-    logger.info(told, table.path, column, *(int(mask.sum()) for mask in masks.values()))
+    masks = {mask: parts == number for number, mask in enumerate(MASKS)}
+    table.say_split(column, [int(mask.sum()) for mask in masks.values()])
     return masks
