@@ -12,7 +12,7 @@ from tests.spectrum.known_graphs import SMALL
 from specformer import decompose
 from specformer.errors import SpectrumError
 from specformer.files.host_memory import granted_bytes
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 
 GIB = 2**30
 
@@ -73,6 +73,6 @@ def test_no_groups_are_no_limit(tmp_path: Path) -> None:
 
 def test_what_is_granted_bounds_a_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specformer.files.host_memory.granted_bytes", lambda: 1000)
-    assert memory.available_bytes(torch.device("cpu")) == 1000
+    assert devices.available_bytes(torch.device("cpu")) == 1000
     with pytest.raises(SpectrumError, match="needs about"):
         decompose(SMALL["grid"])

@@ -28,7 +28,7 @@ from torch_geometric.data import Data
 from specformer import approximate, decompose
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.solvers import choice, dense, lanczos
 from specformer.spectrum.solvers.chebyshev import chebyshev, subspace
 from specformer.testing import assert_eigenpairs
@@ -288,7 +288,7 @@ def test_an_unknown_solver_is_named() -> None:
 def test_solver_is_chosen_by_size(
     monkeypatch: pytest.MonkeyPatch, solver: str, n: int, wanted: int, chosen: str
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**50)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**50)
     name, reason = choice.choose(solver, n, wanted, torch.device("cpu"))
     assert name == chosen
     assert reason
@@ -298,7 +298,7 @@ def test_solver_is_chosen_by_size(
 def test_a_gpu_takes_the_iterative_solver_for_more_pairs(
     monkeypatch: pytest.MonkeyPatch, wanted: int, chosen: str
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**50)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**50)
     assert choice.choose("auto", 10_000, wanted, torch.device("cuda"))[0] == chosen
 
 
@@ -310,7 +310,7 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
 ) -> None:
     gpu, size = torch.device("cuda"), 30_000
     room = dense.required_bytes(size, gpu, torch.float32)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: room)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: room)
     edgeless = normalised_laplacian(sp.csr_array((size, size)))
     nothing: Any = (), None, None, None, None, None
     problem = choice.Problem(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
@@ -332,7 +332,7 @@ def test_much_memory_is_told_before_it_is_taken(
 
 
 def test_memory_is_refused_with_the_figure_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**30)
     ring = closed_form("ring", 12_000)[0]
     message = r"12,000 nodes needs about 4\.3 GiB on cpu, 1\.0 GiB are free; ask for fewer .* k="
     with pytest.raises(SpectrumError, match=message):
@@ -347,7 +347,7 @@ def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) 
     assert spectrum.report.solver == "dense"
     assert "lanczos gave up: the eigenvalue at the cut is repeated" in spectrum.report.reason
     assert spectrum.num_eigenpairs == 99
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 0)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 0)
     with pytest.raises(SpectrumError, match=r"No other solver can take over: .* 0\.0 GiB are free"):
         decompose(star, k=2, solver="lanczos")
 

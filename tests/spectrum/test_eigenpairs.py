@@ -13,9 +13,11 @@ from tests.spectrum.known_graphs import SMALL
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import eigenpairs
+from specformer.spectrum import eigenpairs as grams
 from specformer.spectrum.eigenpairs import (
     canonical_signs,
     check_eigenpairs,
+    gram,
     max_orthogonality_error,
     max_residual,
 )
@@ -112,3 +114,31 @@ def test_signs_follow_the_largest_entry() -> None:
     expected = torch.tensor([[-0.1, 0.0], [0.9, 0.0], [-0.3, 1.0]])
     assert torch.equal(canonical_signs(vectors), expected)
     assert canonical_signs(torch.empty(3, 0)).shape == (3, 0)
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True)
+def thin_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grams, "SLAB", 1)  # 1024 rows at a time
+
+
+def test_slabs_leave_nothing_out() -> None:
+    one, other = draw(2500, 4), draw(2500, 3, seed=1)
+    torch.testing.assert_close(gram(one, other), one.T @ other)
+    torch.testing.assert_close(gram(one), one.T @ one)
+
+
+def test_sums_of_float32_are_float64() -> None:
+    block = draw(3000, 5, dtype=torch.float32)
+    torch.testing.assert_close(gram(block), block.double().T @ block.double(), rtol=1e-14, atol=0)
+
+
+def test_a_batch_is_a_product_for_each() -> None:
+    one, other = draw(2, 3, 9, 4), draw(2, 3, 9, 5, seed=1)
+    for first in range(2):
+        for second in range(3):
+            alone = gram(one[first, second], other[first, second])
+            torch.testing.assert_close(gram(one, other)[first, second], alone)

@@ -2,6 +2,8 @@ r"""Cached properties that compilers can trace."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,3 +24,28 @@ class lazy_property(cached_property[Made]):  # noqa: N801
             if owner is not None and torch.compiler.is_compiling():
                 return self.func(owner)
             return super().__get__(owner, kind)
+
+
+def keeping() -> AbstractContextManager[Any]:
+    """A context for cached tensors: autograd refuses those made in inference mode.
+
+    Example:
+        >>> with torch.inference_mode(), keeping():
+        ...     torch.ones(1).is_inference()
+        False
+    """
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()
+    return torch.inference_mode(False)
+
+
+class kept_property(lazy_property[Made]):  # noqa: N801
+    """A cached property, for compilers too, computed inside :func:`keeping`."""
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        def made(owner: Any) -> Made:
+            with keeping():
+                return make(owner)
+
+        super().__init__(made)
+        self.__doc__ = make.__doc__

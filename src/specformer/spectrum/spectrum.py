@@ -16,18 +16,23 @@ from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
 from specformer.spectrum.distinct import Distinct, distinct
 from specformer.spectrum.eigenpairs import check_finite
-from specformer.spectrum.landmarks import Landmarks, aligned_points, pieced_interpolation
+from specformer.spectrum.landmarks import (
+    Landmarks,
+    aligned_points,
+    gauss_quadrature,
+    pieced_interpolation,
+)
+from specformer.spectrum.notebook import density_axes, density_svg, html_table
 from specformer.spectrum.products import (
     Product,
     ResidentProduct,
+    RowStream,
     StreamedProduct,
     aligned,
+    rows_at_once,
     transformed,
 )
-from specformer.spectrum.quadrature import gauss_quadrature
-from specformer.spectrum.shown import density_axes, density_svg, html_table
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
-from specformer.spectrum.storage.row_stream import RowStream, rows_at_once
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +50,7 @@ class SolveReport:
     max_residual: float
     max_orthogonality_error: float
     components: int
-    #: Hash of the graph's edges and weights, see :func:`specformer.spectrum.storage.cache.content`.
+    #: Hash of the graph's edges and weights, see :func:`specformer.spectrum.cache.content`.
     graph: str = ""
 
 
@@ -267,7 +272,7 @@ class Spectrum:
 
         With ``points``, also about that many to interpolate between, if there are more tokens.
         See :mod:`specformer.spectrum.landmarks` and
-        :func:`specformer.spectrum.quadrature.gauss_quadrature`.
+        :func:`specformer.spectrum.landmarks.gauss_quadrature`.
         """
         values, counts = self.distinct.values, self.distinct.counts
 

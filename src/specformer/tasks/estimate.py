@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from specformer.graphs import Graph, GraphSet
+from specformer.spectrum.decompose import vector_bytes
 from specformer.spectrum.solvers import dense
-from specformer.spectrum.storage.streamed import vector_bytes
 from specformer.tasks.graphs.recipe import GraphRecipe
 from specformer.tasks.nodes.recipe import TRIED_SPLITS, NodeRecipe
 

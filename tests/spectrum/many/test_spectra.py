@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from tests.spectrum.many_graphs import from_networkx, mixed_set, odd_graphs, random_graphs
 
@@ -14,7 +15,8 @@ from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet, as_adjacency, normalised_laplacian
 from specformer.spectrum import ManyReport, ManySpectra, decompose, decompose_many, spectra_shards
 from specformer.spectrum.distinct import distinct
-from specformer.spectrum.solvers import batched
+from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
+from specformer.spectrum.many import spectra as solver
 
 GRAPHS = mixed_set()
 #: Their eigenvectors have entries of one size and either sign: a tie that rounding could break.
@@ -145,18 +147,18 @@ def test_the_report_holds_the_worst_of_all() -> None:
 def test_a_failed_solve_is_repaired_on_the_cpu_or_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    honest = batched.eigenpairs
+    honest = solver.eigenpairs
     good = decompose_many(GRAPHS)
 
     def wrong_in_float32(operator: torch.Tensor, precision: torch.dtype) -> Any:
         values, vectors = honest(operator, precision)
         return values, vectors * (1.01 if precision == torch.float32 else 1.0)
 
-    monkeypatch.setattr(batched, "eigenpairs", wrong_in_float32)
+    monkeypatch.setattr(solver, "eigenpairs", wrong_in_float32)
     repaired = decompose_many(GRAPHS, solve_in=torch.float32)
     assert torch.equal(repaired.eigenvectors, good.eigenvectors)
     assert "solved in float64 on the CPU" in caplog.text
-    monkeypatch.setattr(batched, "eigenpairs", lambda m, p: (honest(m, p)[0], torch.nan * m))
+    monkeypatch.setattr(solver, "eigenpairs", lambda m, p: (honest(m, p)[0], torch.nan * m))
     with pytest.raises(SpectrumError, match=r"batched solver of graphs 0\.\.50 failed its checks"):
         decompose_many(GRAPHS)
 
@@ -191,3 +193,29 @@ def test_a_gpu_finds_the_same(matrix: Any) -> None:
         values, vectors = (part.cpu() for part in ours[number])
         dense = torch.as_tensor(matrix_of(GRAPHS, number, matrix, "one")).float()
         torch.testing.assert_close((vectors * values) @ vectors.T, dense, rtol=0, atol=1e-5)
+
+
+CPU = torch.device("cpu")
+
+
+def test_blocks_of_one_size_are_cut_out_of_the_diagonal() -> None:
+    generator = np.random.default_rng(0)
+    parts = [generator.normal(size=(n, n)) for n in (2, 3, 3, 3, 1)]
+    parts[2][1] = 0.0  # a row without entries
+    joined = sp.block_diag(parts, format="csr")
+    found = solver.dense_blocks(joined, 5, 2, 3, CPU)
+    np.testing.assert_array_equal(found, parts[2:4])
+    np.testing.assert_array_equal(solver.dense_blocks(joined, 11, 1, 1, CPU), [parts[4]])
+
+
+def test_rayleigh_quotients_repair_a_float32_solve() -> None:
+    graph = nx.random_regular_graph(3, 60, seed=0)
+    laplacian = normalised_laplacian(nx.to_scipy_sparse_array(graph, dtype=float))
+    operator = torch.as_tensor(laplacian.toarray())[None]
+    exact = torch.linalg.eigvalsh(operator)
+    plain = torch.linalg.eigvalsh(operator.float()).double()
+    refined, vectors = solver.eigenpairs(operator, torch.float32)
+    assert (refined - exact).abs().max() < 1e-9 < (plain - exact).abs().max()
+    assert (refined.diff() >= 0).all()
+    assert max_residual(operator, refined, vectors) < 1e-5
+    assert max_orthogonality_error(vectors) < 1e-5

@@ -15,7 +15,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.solvers import lanczos
 
 
@@ -64,11 +64,11 @@ def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> N
     # As measured: 161 MiB of 20,000 nodes, 215,000 entries and 200 pairs at both ends.
     assert lanczos.required_bytes(20_000, 200, 200, 215_000) / 2**20 == pytest.approx(161, rel=0.05)
     laplacian = normalised_laplacian(closed_form("ring", 1000)[0])
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**20)
     message = "100 eigenpairs of 1,000 nodes need about 0.0 GiB with solver 'lanczos', 0.0 GiB are"
     with pytest.raises(SpectrumError, match=message):
         lanczos.solve(laplacian, 100, 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**22)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**22)
     assert len(lanczos.solve(laplacian, 100, 0)[0]) == 101
 
 

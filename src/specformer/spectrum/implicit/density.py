@@ -9,12 +9,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from specformer.spectrum.devices import usable_device
 from specformer.spectrum.distinct import Tokens, group_starts, whole_numbers
-from specformer.spectrum.quadrature import gauss_quadrature
+from specformer.spectrum.landmarks import gauss_quadrature
 from specformer.spectrum.signal_checks import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
 from specformer.spectrum.sparse import to_torch
-from specformer.spectrum.where import usable_device
 
 #: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
 _HELD = 2**28

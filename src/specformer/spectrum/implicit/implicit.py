@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.spectrum.devices import usable_device
 from specformer.spectrum.distinct import Tokens
 from specformer.spectrum.implicit.density import spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
@@ -26,7 +27,6 @@ from specformer.spectrum.signal_checks import (
 )
 from specformer.spectrum.sparse import sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
-from specformer.spectrum.where import usable_device
 
 #: A filter's T_k(L − I) x are kept for its gradient up to this many numbers (1 GiB in float32);
 #: beyond that the gradient computes them again, half as many products more in all.

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, reserve
+from specformer.spectrum.devices import available_bytes, gib
 from specformer.spectrum.implicit.implicit import ImplicitSpectrum, chebyshev_basis
-from specformer.spectrum.memory import available_bytes, gib
-from specformer.spectrum.storage.row_stream import RowStream
+from specformer.spectrum.products import RowStream
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from specformer.files.checked_tensors import checksum, read_tensors
 from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated
+from specformer.spectrum.cache import undamaged
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.many.spectra import (
     ManyReport,
@@ -31,7 +32,6 @@ from specformer.spectrum.many.spectra import (
     joined_report,
     spectra_shards,
 )
-from specformer.spectrum.storage.cache import undamaged
 
 logger = logging.getLogger(__name__)
 

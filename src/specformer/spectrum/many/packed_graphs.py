@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.spectrum.kept import kept_property
+from specformer.kernels.lazy_property import kept_property
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet
 from specformer.graphs.flat_arrays import runs_within, starts
 from specformer.graphs.laplacian import Isolated, laplacian_of, normalised_adjacency
+from specformer.spectrum.devices import usable_device
 from specformer.spectrum.distinct import EQUAL, snap
 from specformer.spectrum.eigenpairs import (
     canonical_signs,
     check_eigenpairs,
     max_orthogonality_error,
     max_residual,
+    refined,
 )
-from specformer.spectrum.solvers import batched
-from specformer.spectrum.where import usable_device
 
 logger = logging.getLogger(__name__)
 
@@ -225,8 +225,8 @@ def _solve_shard(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
     vectors = torch.empty(int(pair_start[-1]), device=device)
     worst = np.zeros(2)
     for low, high, n in _batches(sizes[order], _BATCH.get(device.type, _BATCH["cuda"])):
-        operator = batched.dense_blocks(matrices, int(rows[low]), high - low, n, device)
-        found, basis = batched.eigenpairs(operator, precision)
+        operator = dense_blocks(matrices, int(rows[low]), high - low, n, device)
+        found, basis = eigenpairs(operator, precision)
         snapped = snap(found.cpu().numpy(), EQUAL[precision], lowest)
         found, basis = torch.as_tensor(snapped).to(device), canonical_signs(basis)
         errors = max_residual(operator, found, basis), max_orthogonality_error(basis)
@@ -275,3 +275,34 @@ def _moved(spectra: ManySpectra, device: torch.device) -> ManySpectra:
         spectra.eigenvectors.to(device),
         spectra.report,
     )
+
+
+def dense_blocks(
+    matrix: sp.csr_array, first: int, count: int, n: int, device: torch.device
+) -> Tensor:
+    """Diagonal blocks ``[count, n, n]`` of a block-diagonal matrix, from row ``first`` on.
+
+    Example:
+        >>> blocks = sp.block_diag([[[5.0]], [[0.0, 1.0], [1.0, 0.0]]], format="csr")
+        >>> dense_blocks(blocks, 1, 1, 2, torch.device("cpu")).tolist()
+        [[[0.0, 1.0], [1.0, 0.0]]]
+    """
+    begin = matrix.indptr[first : first + count * n + 1]
+    inside = slice(int(begin[0]), int(begin[-1]))
+    row = np.repeat(np.arange(count * n), np.diff(begin))
+    column = matrix.indices[inside] - first - row // n * n
+    dense = torch.zeros(count * n * n, dtype=torch.float64, device=device)
+    dense[torch.as_tensor(row * n + column).to(device)] = torch.as_tensor(matrix.data[inside]).to(
+        device
+    )
+    return dense.view(count, n, n)
+
+
+def eigenpairs(operator: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Eigenpairs of float64 matrices, solved in ``precision``; vectors rounded to float32.
+
+    What is stored is float32, so that is what the checks afterwards should see.
+    """
+    values, vectors = torch.linalg.eigh(operator.to(precision))
+    rounded = vectors.float().double()
+    return (values, rounded) if precision == torch.float64 else refined(operator, rounded)

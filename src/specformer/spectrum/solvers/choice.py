@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.distinct import EQUAL
 from specformer.spectrum.solvers import Progress, dense, lanczos
 from specformer.spectrum.solvers.chebyshev import chebyshev
@@ -129,7 +129,7 @@ def choose(
 def _announce(name: str, reason: str, problem: Problem) -> None:
     """Log the chosen solver and its memory; as a warning if it is much."""
     need = _required_bytes(name, problem)
-    size = f"; about {memory.gib(need)} on {problem.device}" if need >= _MUCH else ""
+    size = f"; about {devices.gib(need)} on {problem.device}" if need >= _MUCH else ""
     logger.log(logging.WARNING if size else logging.INFO, "solver %s: %s%s", name, reason, size)
 
 

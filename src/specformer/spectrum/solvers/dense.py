@@ -3,16 +3,16 @@ r"""Every eigenpair at once, by LAPACK on the CPU or cuSOLVER on a GPU."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
 from specformer.errors import SpectrumError
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import refined
 from specformer.spectrum.sparse import to_torch
-from specformer.spectrum.symmetry import symmetric_bases
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
 CPU_LIMIT = 32_700
@@ -28,16 +28,16 @@ def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = to
 
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
     """Why a dense solve is not possible here, or None if it is."""
-    need, free = required_bytes(num_nodes, device, dtype), memory.available_bytes(device)
+    need, free = required_bytes(num_nodes, device, dtype), devices.available_bytes(device)
     if device.type == "cpu" and num_nodes > CPU_LIMIT:
         return (
             f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,} and "
-            f"would need about {memory.gib(need)}"
+            f"would need about {devices.gib(need)}"
         )
     if need > free:
         return (
-            f"a dense decomposition of {num_nodes:,} nodes needs about {memory.gib(need)} "
-            f"on {device}, {memory.gib(free)} are free"
+            f"a dense decomposition of {num_nodes:,} nodes needs about {devices.gib(need)} "
+            f"on {device}, {devices.gib(free)} are free"
         )
     return None
 
@@ -50,7 +50,7 @@ def solve(
 ) -> tuple[np.ndarray, torch.Tensor]:
     """All eigenvalues ``[n]`` ascending in float64 and eigenvectors ``[n, n]`` on ``device``.
 
-    ``mirrors`` split the problem, see :mod:`specformer.spectrum.symmetry`. In float32 a GPU takes
+    ``mirrors`` split the problem, see :func:`symmetric_bases`. In float32 a GPU takes
     little more than half as long; eigenvalues are then refined in float64.
     """
     reason = refusal(laplacian.shape[0], device, dtype)
@@ -82,3 +82,54 @@ def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
     device = vectors.device
     gathered = vectors[torch.as_tensor(source).to(device)]
     return gathered * torch.as_tensor(scale).to(device).unsqueeze(-1)
+
+
+def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> list[sp.csr_array]:
+    r"""Orthonormal bases ``[n, m]`` of the joint even and odd subspaces, together ``[n, n]``.
+
+    Args:
+        laplacian: ``[n, n]``.
+        mirrors: permutations ``[n]`` of the nodes, commuting, each its own inverse, each leaving
+            the graph as it is.
+
+    Example:
+        >>> path = sp.csr_array(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+        >>> [basis.shape for basis in symmetric_bases(path, [np.array([1, 0])])]
+        [(2, 1), (2, 1)]
+    """
+    n = laplacian.shape[0]
+    if not mirrors:
+        return [sp.csr_array(sp.eye_array(n, format="csr"))]
+    elements = [np.arange(n)]  # every product of mirrors, in the order of `product` below
+    for number, mirror in enumerate(mirrors):
+        _check(laplacian, mirror)
+        if any(not np.array_equal(mirror[other], other[mirror]) for other in mirrors[:number]):
+            raise SpectrumError("mirrors must commute: their order must not matter.")
+        elements = [element[step] for element in elements for step in (np.arange(n), mirror)]
+    orbits = np.stack(elements)
+    first = np.flatnonzero(orbits.min(axis=0) == np.arange(n))
+    bases = []
+    for signs in product((1.0, -1.0), repeat=len(mirrors)):
+        character = np.array([1.0])
+        for sign in signs:
+            character = np.outer(character, [1.0, sign]).ravel()
+        rows = orbits[:, first].ravel()
+        columns = np.tile(np.arange(first.size), len(character))
+        entries = np.repeat(character, first.size)
+        basis = sp.csc_array(sp.coo_array((entries, (rows, columns)), shape=(n, first.size)))
+        length = np.sqrt(np.asarray(basis.multiply(basis).sum(axis=0)).ravel())
+        keep = length > 0.5  # an orbit fixed by a mirror has no odd part
+        if keep.any():
+            bases.append(sp.csr_array(basis[:, keep] @ sp.diags_array(1.0 / length[keep])))
+    return bases
+
+
+def _check(laplacian: sp.csr_array, mirror: np.ndarray) -> None:
+    n = laplacian.shape[0]
+    if mirror.dtype.kind not in "iu":
+        raise SpectrumError(f"a mirror must hold node numbers as integers, not {mirror.dtype}.")
+    permutes = mirror.shape == (n,) and np.array_equal(np.sort(mirror), np.arange(n))
+    if not permutes or not np.array_equal(mirror[mirror], np.arange(n)):
+        raise SpectrumError(f"a mirror must be a permutation of the {n} nodes and its own inverse.")
+    if abs(laplacian[mirror][:, mirror] - laplacian).max() > 1e-12:
+        raise SpectrumError("a mirror changes the graph; pass symmetries of the graph only.")

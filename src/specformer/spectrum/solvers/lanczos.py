@@ -15,7 +15,7 @@ import scipy.sparse.linalg as spla
 import torch
 
 from specformer.errors import SpectrumError
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
 
 logger = logging.getLogger(__name__)
@@ -47,11 +47,11 @@ def solve(laplacian: sp.csr_array, lowest: int, highest: int) -> tuple[np.ndarra
     """
     n = laplacian.shape[0]
     need = required_bytes(n, lowest, highest, laplacian.nnz)
-    free = memory.available_bytes(torch.device("cpu"))
+    free = devices.available_bytes(torch.device("cpu"))
     if need > free:
         raise SpectrumError(
-            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {memory.gib(need)} "
-            f"with solver 'lanczos', {memory.gib(free)} are free."
+            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {devices.gib(need)} "
+            f"with solver 'lanczos', {devices.gib(free)} are free."
         )
     shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     ends = []

@@ -25,9 +25,9 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
+from specformer.spectrum.decompose import decompose_streamed, vector_bytes, vectors_fit
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
-from specformer.spectrum.storage.streamed import decompose_streamed, vector_bytes, vectors_fit
 from specformer.tasks.nodes.recipe import NodeRecipe, node_model, num_outputs
 from specformer.tasks.run_seed import run_seed
 from specformer.training.loops.node_batches import check_batches, fit_node_batches

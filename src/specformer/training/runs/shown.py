@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specformer.spectrum.shown import html_table
+from specformer.spectrum.notebook import html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.solvers.chebyshev import chebyshev, degrees, filtering, subspace
 
@@ -288,19 +288,19 @@ def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch)
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     size = (169_343, 5_000, 0, 2_484_941)
     assert 7 < chebyshev.required_bytes(*size, torch.float32) / 2**30 < 12
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**30)
     refused = chebyshev.refusal(*size, torch.float32, CPU)
     assert refused is not None
     assert refused.startswith("5,000 eigenpairs of 169,343 nodes need about ")
     assert refused.endswith("GiB on cpu with solver 'chebyshev', 1.0 GiB are free")
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 1000)
     with pytest.raises(SpectrumError, match=r"need about .* ask for fewer eigenpairs, k="):
         chebyshev.solve(LAPLACIAN, 10, 0)
 
 
 def test_a_null_space_too_large_for_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = sp.csr_array(sp.kron(sp.eye_array(20_000), np.array([[0.0, 1.0], [1.0, 0.0]])))
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**30)
     message = (
         r"repeated so often that 20,000 vectors, 6\.0 GiB, are needed on cpu; 1\.0 GiB are free"
     )

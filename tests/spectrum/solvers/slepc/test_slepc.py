@@ -33,18 +33,18 @@ from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.solvers import dense
-from specformer.spectrum.solvers.slepc import launch, program, slepc
+from specformer.spectrum.solvers.slepc import program, slepc
 
 SIZE = 120
 RING = normalised_laplacian(closed_form("ring", SIZE)[0])
 
 
 @pytest.fixture(scope="module")
-def mpi() -> launch.Interpreter:
+def mpi() -> slepc.Interpreter:
     """The Python that has SLEPc; without one, or without mpirun, a test is skipped."""
     try:
-        launch._command(1, None)
-        return launch.find_python()
+        slepc._command(1, None)
+        return slepc.find_python()
     except SpectrumError as reason:
         pytest.skip(str(reason))
 
@@ -75,7 +75,7 @@ def contract_problems() -> Iterator[tuple[sp.csr_array, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def answers(mpi: launch.Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def answers(mpi: slepc.Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders with answers to the whole contract, from one launch instead of sixty."""
     root = tmp_path_factory.mktemp("answers")
     for problem in contract_problems():
@@ -83,7 +83,7 @@ def answers(mpi: launch.Interpreter, tmp_path_factory: pytest.TempPathFactory) -
         if not folder.exists():
             folder.mkdir()
             slepc.write_problem(folder, *problem, ranks=2)
-    launch.launch(sorted(root.iterdir()), ranks=2)
+    slepc.launch(sorted(root.iterdir()), ranks=2)
     return root
 
 
@@ -106,7 +106,7 @@ class TestSlepc(SolverContract):
 
 
 def test_two_ranks_equal_the_dense_solver_on_cora(
-    mpi: launch.Interpreter, shared_data: Path, caplog: pytest.LogCaptureFixture
+    mpi: slepc.Interpreter, shared_data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = as_adjacency(shared_data / "cora.npz")
     laplacian = normalised_laplacian(graph)
@@ -134,7 +134,7 @@ def test_two_ranks_equal_the_dense_solver_on_cora(
 
 
 def test_ranks_and_hostfile_do_not_change_the_spectrum(
-    mpi: launch.Interpreter, tmp_path: Path, scratch: Path
+    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
 ) -> None:
     graph = adjacency(union(random_weighted(150, seed=4), nx.star_graph(9), nx.star_graph(9)))
     laplacian, degrees = normalised_laplacian(graph), np.asarray(graph.sum(axis=1))
@@ -183,7 +183,7 @@ class TestBadSetups:
         monkeypatch.delenv("SPECFORMER_MPI_PYTHON", raising=False)
         monkeypatch.setenv("PETSC_DIR", "/no/petsc")
         monkeypatch.setenv("SLEPC_DIR", "/no/slepc")
-        monkeypatch.setattr(launch, "_SYSTEM_PYTHON", "/no/python")
+        monkeypatch.setattr(slepc, "_SYSTEM_PYTHON", "/no/python")
         monkeypatch.setattr(sys, "executable", "/no/python either")
         with pytest.raises(SpectrumError, match=r"apt install python3-petsc4py .*MPI_PYTHON"):
             slepc.solve(RING, 3, 0)
@@ -200,7 +200,7 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match="60 of 120 eigenpairs are too many"):
             slepc.solve(RING, 30, 30)
 
-    def test_a_hostfile_with_too_few_slots(self, mpi: launch.Interpreter, tmp_path: Path) -> None:
+    def test_a_hostfile_with_too_few_slots(self, mpi: slepc.Interpreter, tmp_path: Path) -> None:
         hostfile = tmp_path / "hosts"
         hostfile.write_text("localhost slots=1\n", encoding="ascii")
         with pytest.raises(
@@ -209,7 +209,7 @@ class TestBadSetups:
             slepc.solve(RING, 3, 0, ranks=2, hostfile=hostfile)
 
     def test_an_mpirun_of_another_mpi(
-        self, mpi: launch.Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, mpi: slepc.Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It starts processes that find themselves alone, as this script does."""
         starter = tmp_path / "mpirun"
@@ -220,12 +220,12 @@ class TestBadSetups:
             slepc.solve(RING, 3, 0, ranks=2)
 
     def test_machines_that_do_not_share_the_folder(
-        self, mpi: launch.Interpreter, tmp_path: Path
+        self, mpi: slepc.Interpreter, tmp_path: Path
     ) -> None:
         with pytest.raises(SpectrumError, match=r"elsewhere: .* set TMPDIR to a folder that all"):
-            launch.launch([tmp_path / "elsewhere"], ranks=2)
+            slepc.launch([tmp_path / "elsewhere"], ranks=2)
 
-    def test_an_eigenvalue_repeated_too_often(self, mpi: launch.Interpreter) -> None:
+    def test_an_eigenvalue_repeated_too_often(self, mpi: slepc.Interpreter) -> None:
         laplacian = normalised_laplacian(closed_form("star", SIZE)[0])
         with pytest.raises(
             SpectrumError, match=r"repeated too often: .* more than half of the 120"
@@ -249,7 +249,7 @@ def alive(pids: list[int]) -> list[int]:
 SLOW = normalised_laplacian(adjacency(nx.grid_2d_graph(100, 100)))
 
 
-def test_a_killed_rank_is_one_sentence(mpi: launch.Interpreter, scratch: Path) -> None:
+def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) -> None:
     killed: list[int] = []
 
     def kill(done: int, wanted: int) -> None:
@@ -262,7 +262,7 @@ def test_a_killed_rank_is_one_sentence(mpi: launch.Interpreter, scratch: Path) -
     assert not list(scratch.iterdir())
 
 
-def test_an_interrupted_solve_leaves_nothing(mpi: launch.Interpreter, scratch: Path) -> None:
+def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Path) -> None:
     ranks: list[int] = []
     others = children(os.getpid())  # earlier tests may have left helpers of multiprocessing
 
@@ -278,7 +278,7 @@ def test_an_interrupted_solve_leaves_nothing(mpi: launch.Interpreter, scratch: P
 
 
 def test_a_process_that_dies_takes_its_ranks_along(
-    mpi: launch.Interpreter, tmp_path: Path, scratch: Path
+    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
 ) -> None:
     sp.save_npz(tmp_path / "laplacian.npz", SLOW)
     code = (

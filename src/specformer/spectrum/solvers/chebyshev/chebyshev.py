@@ -18,15 +18,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum import memory
+from specformer.spectrum import devices
 from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.gram import SLAB
+from specformer.spectrum.eigenpairs import SLAB
 from specformer.spectrum.solvers import Progress
-from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width
+from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width, orthonormalise
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
-from specformer.spectrum.solvers.chebyshev.orthogonal import orthonormalise
-from specformer.spectrum.solvers.chebyshev.subspace import SubspaceSearch
-from specformer.spectrum.solvers.chebyshev.subspace_state import StateFile
+from specformer.spectrum.solvers.chebyshev.subspace import StateFile, SubspaceSearch
 from specformer.spectrum.solvers.exact import known_vectors
 
 #: Seconds between saved states.
@@ -53,12 +51,12 @@ def refusal(
 ) -> str | None:
     """Why there is no room for this solve, or None if there is."""
     need = required_bytes(num_nodes, lowest, highest, nonzeros, dtype)
-    free = memory.available_bytes(device)
+    free = devices.available_bytes(device)
     if need <= free:
         return None
     return (
-        f"{lowest + highest:,} eigenpairs of {num_nodes:,} nodes need about {memory.gib(need)} "
-        f"on {device} with solver 'chebyshev', {memory.gib(free)} are free"
+        f"{lowest + highest:,} eigenpairs of {num_nodes:,} nodes need about {devices.gib(need)} "
+        f"on {device} with solver 'chebyshev', {devices.gib(free)} are free"
     )
 
 

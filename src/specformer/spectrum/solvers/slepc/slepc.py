@@ -1,15 +1,24 @@
 r"""Eigenpairs at either end by SLEPc over MPI, on the cores of one machine or of many.
 
-The solve is a program of its own (:mod:`.program`), fed by files and started by ``mpirun``
-(:mod:`.launch`). Our process needs no MPI, and the program needs neither torch nor this package.
-It may run under another Python, such as the system's, which has Debian's petsc4py and slepc4py.
+The solve is a program of its own (:mod:`.program`), fed by files and started by ``mpirun``. Our
+process needs no MPI, and the program needs neither torch nor this package. It may run under another
+Python, such as the system's, which has Debian's petsc4py and slepc4py.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import os
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +29,7 @@ from specformer.files import write_json
 from specformer.spectrum.distinct import EQUAL_TOLERANCE
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.exact import known_vectors
-from specformer.spectrum.solvers.slepc.launch import launch
+from specformer.spectrum.solvers.slepc import program
 
 #: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
@@ -121,3 +130,209 @@ def _default_ranks(num_nodes: int) -> int:
     else:
         cores = os.cpu_count() or 1
     return max(1, min(cores, num_nodes // _ROWS))
+
+
+logger = logging.getLogger(__name__)
+
+#: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
+PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
+#: Where Debian and Ubuntu keep the builds for real numbers, newest last.
+_DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/*-real"}
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_PROBE = "import slepc4py, petsc4py, numpy"
+_MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+_SECONDS_TO_END = 5.0
+#: Number of mpirun's own lines that are kept: its reason for stopping comes first.
+_LINES = 50
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that has slepc4py, and the variables it needs to find it."""
+
+    path: str
+    variables: dict[str, str]
+
+
+def launch(
+    folders: Sequence[Path],
+    ranks: int,
+    hostfile: str | Path | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Run the program over these problems and wait for it."""
+    command, environment = _command(ranks, hostfile)
+    logger.debug("slepc: %s", " ".join(command))
+    output = _Output(progress)
+    with _running([*command, *map(str, folders)], environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.take(line)
+        status = process.wait()
+    if output.failures:
+        raise SpectrumError(f"SLEPc stopped: {output.failures[0]}.")
+    if status != 0:
+        raise SpectrumError(f"mpirun ended with status {status}: {output.reason()}.")
+
+
+class _Output:
+    """Output of the ranks, which is marked, and of mpirun, which is not."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.failures: list[str] = []
+        self.others: list[str] = []
+
+    def take(self, line: str) -> None:
+        mark, _, rest = line.rstrip().partition(" ")
+        kind, _, text = rest.partition(" ")
+        if mark != program.MARK:
+            self.others += [line.strip("-* \n")] if len(self.others) < _LINES else []
+            logger.debug("slepc: %s", line.rstrip())
+        elif kind == "error":
+            self.failures.append(text)
+        elif kind == "note":
+            logger.info("slepc: %s", text)
+        elif self.progress is not None:
+            done, wanted = map(int, text.split())
+            self.progress(done, wanted)
+
+    def reason(self) -> str:
+        """Why mpirun stopped: its paragraph on a signal if there is one, else its first."""
+        parts = [" ".join(part) for text, part in itertools.groupby(self.others, bool) if text]
+        first = (parts or ["no reason given"])[0]
+        return next((part for part in parts if "signal" in part), first).rstrip(".:")
+
+
+def find_python() -> Interpreter:
+    """The Python to run ranks with.
+
+    That of ``SPECFORMER_MPI_PYTHON``, else this one, else the system's with Debian's packages.
+    """
+    named = os.environ.get("SPECFORMER_MPI_PYTHON")
+    for path in [named] if named else [sys.executable, _SYSTEM_PYTHON]:
+        for variables in ({}, _debian_folders()):
+            if _has_slepc(path, variables):
+                return Interpreter(path, variables)
+    if named:
+        raise SpectrumError(
+            f"SPECFORMER_MPI_PYTHON={named} is not a Python with numpy, petsc4py and slepc4py; "
+            "correct it, or set PETSC_DIR and SLEPC_DIR if it needs these to find them."
+        )
+    raise SpectrumError(
+        f"solver='slepc' needs petsc4py and slepc4py: install them (Debian: apt install "
+        f"{PACKAGES}), or name a Python that has them in SPECFORMER_MPI_PYTHON, with PETSC_DIR and "
+        "SLEPC_DIR set if it needs these to find them."
+    )
+
+
+def _debian_folders() -> dict[str, str]:
+    """Debian's PETSC_DIR and SLEPC_DIR, as far as there are any and the user has set none."""
+    found = {name: sorted(Path("/usr/lib").glob(pattern)) for name, pattern in _DEBIAN.items()}
+    return {
+        name: str(folders[-1])
+        for name, folders in found.items()
+        if folders and name not in os.environ
+    }
+
+
+def _has_slepc(path: str, variables: dict[str, str]) -> bool:
+    command, environment = [path, "-c", _PROBE], _environment(path) | variables
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _environment(python: str) -> dict[str, str]:
+    """Our environment, without variables that are meant for this Python only."""
+    environment = dict(os.environ)
+    if python != sys.executable:
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
+            environment.pop(name, None)
+    return environment
+
+
+def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[str, str]]:
+    """What to start, and in which environment."""
+    if ranks < 1:
+        raise SpectrumError(f"ranks={ranks}: at least one MPI process is needed.")
+    if hostfile is not None and not Path(hostfile).is_file():
+        raise SpectrumError(f"hostfile {hostfile}: no such file.")
+    named = os.environ.get("SPECFORMER_MPIRUN")
+    starter = shutil.which(named) if named else shutil.which("mpirun") or shutil.which("mpiexec")
+    if starter is None:
+        missing = f"SPECFORMER_MPIRUN={named} is not a program" if named else "mpirun was not found"
+        raise SpectrumError(
+            f"{missing}: solver='slepc' needs an MPI; install one (Debian: apt install {PACKAGES}) "
+            "or name its mpirun in SPECFORMER_MPIRUN."
+        )
+    python = find_python()
+    # Variables are arguments of env: every MPI has its own way to pass them to other machines.
+    variables = {"OMP_NUM_THREADS": "1", **python.variables}
+    for name in ("PETSC_DIR", "SLEPC_DIR", "PETSC_OPTIONS"):
+        if name in os.environ:
+            variables[name] = os.environ[name]
+    hosts = [] if hostfile is None else ["--hostfile", str(hostfile)]
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    ranked = [python.path, str(Path(program.__file__).resolve())]
+    environment = _environment(python.path) | _mpi_settings(local=not hosts and not _scheduled())
+    return [starter, "-n", str(ranks), *hosts, "env", *settings, *ranked], environment
+
+
+def _mpi_settings(*, local: bool) -> dict[str, str]:
+    """Settings of Open MPI, which others ignore."""
+    settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # a waiting rank frees its core
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # as in most containers
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if local:
+        # Two solves at a time would be bound to the same cores, and there may be more ranks than
+        # cores, of which Open MPI counts only the physical ones.
+        return settings | {
+            "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        }
+    # TMPDIR is shared between machines then; MPI's own temporary files must not be.
+    return settings | dict.fromkeys(_MPI_TMPDIR, "/tmp")
+
+
+def _scheduled() -> bool:
+    """Whether a scheduler has given us machines, of which ``mpirun`` knows."""
+    return any(name in os.environ for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone when the block is left, however it is left."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,  # never written to: its end tells the ranks that we have died
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask mpirun to stop its ranks; end what has not ended then."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_TO_END)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()

@@ -17,8 +17,7 @@ from tests.undropped import undropped
 
 from specformer import Spectrum, decompose
 from specformer.errors import SpectrumError
-from specformer.spectrum.storage import streamed
-from specformer.spectrum.storage.streamed import decompose_streamed, vectors_fit
+from specformer.spectrum.decompose import decompose_streamed, vectors_fit
 
 CPU = torch.device("cpu")
 GRAPH = adjacency(nx.gnp_random_graph(40, 0.15, seed=8))
@@ -191,7 +190,11 @@ def test_without_a_cache() -> None:
 
 def test_what_fits(monkeypatch) -> None:
     """Half of 8 GB are free for vectors: 1,000 of a million nodes are 4 GB in float32."""
-    monkeypatch.setattr(streamed, "available_bytes", lambda _: 8_000_000_000)
+    monkeypatch.setattr(
+        sys.modules["specformer.spectrum.decompose"],
+        "available_bytes",
+        lambda _: 8_000_000_000,
+    )
     gpu, n = torch.device("cuda"), 1_000_000
     assert vectors_fit(n, 1000, gpu)
     assert not vectors_fit(n, 1001, gpu)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from specformer.datasets import grid_graph
 from specformer.spectrum import decompose
-from specformer.spectrum.shown import density_svg
+from specformer.spectrum.notebook import density_svg
 
 
 def test_a_spectrum_shows_its_size_and_where_its_eigenvalues_lie():

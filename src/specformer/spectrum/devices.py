@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from specformer.errors import SpectrumError
+from specformer.files.host_memory import free_bytes, gib
 
 
 def usable_device(device: torch.device | str | None) -> torch.device:
@@ -26,3 +27,17 @@ def usable_device(device: torch.device | str | None) -> torch.device:
         seen = f"{count} CUDA devices" if count else "no CUDA device"
         raise SpectrumError(f"device={str(target)!r}: PyTorch sees {seen} here.")
     return target
+
+
+__all__ = ["available_bytes", "gib"]
+
+
+def available_bytes(device: torch.device) -> int:
+    """Memory free on a device now, with what PyTorch holds there but does not use.
+
+    On the host, at most what a scheduler or a container grants to this process.
+    """
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + idle
+    return free_bytes()

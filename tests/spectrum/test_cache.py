@@ -23,7 +23,7 @@ from tests.spectrum.known_graphs import SMALL
 
 from specformer import Spectrum, decompose
 from specformer.errors import SpectrumError
-from specformer.spectrum.storage import cache
+from specformer.spectrum import cache
 
 GRID = SMALL["grid"]
 module = importlib.import_module("specformer.spectrum.decompose")

@@ -1,1 +1,0 @@
-"""Spectra on disk, and eigenvectors streamed from there."""
