@@ -13,7 +13,7 @@ from tests.reports.example_run import example, write_run
 from specformer.errors import RunError
 from specformer.reports import render_comparison
 from specformer.reports.comparison import differing_settings, laid_together, names_of
-from specformer.reports.variants import arrays_by
+from specformer.reports.variants import Rows
 from specformer.training.runs.folder import RunFolder
 
 
@@ -39,7 +39,7 @@ def test_each_run_keeps_its_numbers_and_arrays(pair):
     result, arrays = laid_together(pair)
 
     assert [entry["recipe"] for entry in result["nodes"]] == ["one", "two"]
-    ((_, _, found),) = list(arrays_by(result["nodes"], arrays, "nodes", "response"))
+    ((_, _, found),) = list(Rows.of("nodes", result, arrays).found("response"))
     by_label = {style.label: array for style, array in found.items()}
     assert set(by_label) == {"Specformer (one)", "Specformer (two)"}
     gap = by_label["Specformer (two)"] - by_label["Specformer (one)"]

@@ -2,7 +2,7 @@ r"""The paper's figures, each from a run's result and arrays, or from the model 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from specformer.nn.filter.encoder import EigenvalueEncoding
 from specformer.nn.inspection import attention_matrix
 from specformer.paper.table1 import table1
 from specformer.paper.table2 import table2
-from specformer.reports import plots
+from specformer.reports.plots import spectral_plots
 from specformer.reports.plots.model_diagram import model_diagram
-from specformer.reports.variants import Arrays, Entry, arrays_by
+from specformer.reports.variants import Arrays, Rows
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request
 from specformer.tasks.resolve import resolve
@@ -28,7 +28,7 @@ from specformer.tasks.workplace import Workplace
 
 #: What a run gives: its result, and the arrays that reports draw.
 Ran = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-Rows = list[list[Figure]]
+Pictures = list[list[Figure]]
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ class PaperFigure:
 
     number: int
     told: str
-    draw: Callable[[Mapping[str, Any], Arrays], Rows]
+    draw: Callable[[Rows], Pictures]
     run: Callable[[Sequence[str], Workplace, int], Ran] | None = None
     kind: str = ""
 
-    def drawn(self, result: Mapping[str, Any], arrays: Arrays) -> Rows:
+    def drawn(self, result: Mapping[str, Any], arrays: Arrays) -> Pictures:
         """Its pictures; refused where a run does not hold what they show."""
-        rows = [row for row in self.draw(result, arrays) if row]
+        rows = [row for row in self.draw(Rows.of(self.kind, result, arrays)) if row]
         if not rows:
             raise RunError(f"The run holds nothing that figure {self.number} shows: {self.told}.")
         return rows
 
 
-def _model(_: Mapping[str, Any], __: Arrays) -> Rows:
+def _model(_: Rows) -> Pictures:
     """The steps of an untrained model on one small graph."""
     graph = csbm(0.4, num_nodes=20, degree=5.0, seed=3)
     spectrum = decompose(graph)
@@ -85,111 +85,100 @@ def _model(_: Mapping[str, Any], __: Arrays) -> Rows:
     return [[model_diagram({name: step.numpy() for name, step in steps.items()}, edges)]]
 
 
-def _encodings(_: Mapping[str, Any], __: Arrays) -> Rows:
+def _encodings(_: Rows) -> Pictures:
     values = torch.linspace(0, 2, 50)
     waves = {
         float(epsilon): EigenvalueEncoding(64, epsilon)(values)[:, 1:].numpy()
         for epsilon in (1, 10, 100)
     }
-    return [[plots.encoding_plot(values.numpy(), waves)]]
+    return [[spectral_plots.encoding_plot(values.numpy(), waves)]]
 
 
-def _filters(result: Mapping[str, Any], arrays: Arrays) -> Rows:
+def _filters(rows: Rows) -> Pictures:
     """Learned filters over the true ones."""
-    eigenvalues = arrays.get("filters/eigenvalues")
-    entries: Sequence[Entry] = result.get("filters") or ()
+    eigenvalues = rows.get("eigenvalues")
     if eigenvalues is None:
         return []
     figures = [
-        plots.filter_plot(
+        spectral_plots.filter_plot(
             eigenvalues,
-            arrays.get(f"filters/{name}/target"),
+            rows.get(f"{name}/target"),
             responses,
-            counts=arrays.get("filters/counts"),
+            counts=rows.get("counts"),
             title=name,
             formula=str(group[0].get("formula") or ""),
         )
-        for name, group, responses in arrays_by(entries, arrays, "filters", "response")
+        for name, group, responses in rows.found("response")
         if responses
     ]
     return [figures[start : start + 3] for start in range(0, len(figures), 3)]
 
 
-def _dependencies(result: Mapping[str, Any], arrays: Arrays) -> Rows:
+def _dependencies(rows: Rows) -> Pictures:
     """Condensed attention, one picture per filter."""
-    entries: Sequence[Entry] = result.get("filters") or ()
-    return [[_heat(matrix, name) for name, matrix in _attention(entries, arrays, "filters")]]
+    return [[_heat(heads.mean(axis=0), name) for name, (heads, *_) in _first(rows).items()]]
 
 
-def _graphs(result: Mapping[str, Any], arrays: Arrays) -> Rows:
+def _graphs(rows: Rows) -> Pictures:
     """Condensed attention and learned filters, one row per data set."""
-    entries: Sequence[Entry] = result.get("nodes") or ()
-    attention = dict(_attention(entries, arrays, "nodes"))
     return [
-        [_heat(attention[name], name), plots.heads_plot(values, response, title=name)]
-        for name, values, response in _responses(entries, arrays, "nodes")
-        if name in attention
+        [
+            _heat(heads.mean(axis=0), name),
+            spectral_plots.heads_plot(values, response, title=name),
+        ]
+        for name, (heads, values, response) in _first(rows).items()
+        if values is not None and response is not None
     ]
 
 
-def _molecules(result: Mapping[str, Any], arrays: Arrays) -> Rows:
+def _molecules(rows: Rows) -> Pictures:
     """Attention and filters of two heads."""
-    entries: Sequence[Entry] = result.get("molecules") or ()
-    rows: Rows = []
-    for name, _, found in arrays_by(entries, arrays, "molecules", "attention"):
-        responses = {who: part for who, *part in _responses(entries, arrays, "molecules")}
-        for matrices in found.values():
-            if not matrices.size or name not in responses:
-                continue
-            values, response = responses[name]
-            for head in range(min(2, len(matrices), response.shape[1])):
-                title = f"{name}, basis {head + 1}"
-                line = plots.heads_plot(
-                    values, response[:, [head]], points=True, title=title, legend=False
-                )
-                rows.append([_heat(matrices[head], title), line])
-    return rows
+    pictures: Pictures = []
+    for name, (heads, values, response) in _first(rows).items():
+        if values is None or response is None:
+            continue
+        for head in range(min(2, len(heads), response.shape[1])):
+            title = f"{name}, basis {head + 1}"
+            line = spectral_plots.heads_plot(
+                values, response[:, [head]], points=True, title=title, legend=False
+            )
+            pictures.append([_heat(heads[head], title), line])
+    return pictures
 
 
-def _images(result: Mapping[str, Any], arrays: Arrays) -> Rows:
+def _images(rows: Rows) -> Pictures:
     """Images raw, filtered truly, and as models filter them."""
-    raw, titles = arrays.get("filters/raw"), arrays.get("filters/titles")
-    entries: Sequence[Entry] = result.get("filters") or ()
-    rows: Rows = []
-    for name, _, learned in arrays_by(entries, arrays, "filters", "image"):
-        true = arrays.get(f"filters/{name}/true")
+    raw, titles = rows.get("raw"), rows.get("titles")
+    pictures: Pictures = []
+    for name, _, learned in rows.found("image"):
+        true = rows.get(f"{name}/true")
         if true is None or raw is None or not learned:
             continue
         for index, image in enumerate(true):
             title = name if titles is None else f"{name}, {titles[index]}"
             own = {model: images[index] for model, images in learned.items()}
-            rows.append([plots.image_grid(raw[index], image, own, title=title)])
-    return rows
+            pictures.append([spectral_plots.image_grid(raw[index], image, own, title=title)])
+    return pictures
 
 
 def _heat(matrix: np.ndarray, title: str) -> Figure:
-    return plots.attention_heatmap(matrix, title=title)
+    return spectral_plots.attention_heatmap(matrix, title=title)
 
 
-def _attention(
-    entries: Sequence[Entry], arrays: Arrays, kind: str
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The first Specformer's condensed attention, the mean of its heads."""
-    for name, _, found in arrays_by(entries, arrays, kind, "attention"):
-        for condensed in list(found.values())[:1]:
-            if condensed.size:
-                yield name, condensed.reshape(-1, *condensed.shape[-2:]).mean(axis=0)
+def _first(rows: Rows) -> dict[str, tuple[np.ndarray, np.ndarray | None, np.ndarray | None]]:
+    """The first Specformer of each filter or data set.
 
-
-def _responses(
-    entries: Sequence[Entry], arrays: Arrays, kind: str
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Eigenvalues and the first Specformer's responses there."""
-    both = (arrays_by(entries, arrays, kind, what) for what in ("eigenvalues", "response"))
-    for (name, _, values), (_, _, responses) in zip(*both, strict=True):
-        for style in list(responses)[:1]:
-            if style in values:
-                yield name, values[style], responses[style]
+    Its condensed attention by head, and the responses of its filter at some eigenvalues.
+    """
+    found = {}
+    for name, _, attention in rows.found("attention"):
+        for style, heads in list(attention.items())[:1]:
+            if heads.size:
+                values, response = (
+                    rows.one(name, style, what) for what in ("eigenvalues", "response")
+                )
+                found[name] = heads.reshape(-1, *heads.shape[-2:]), values, response
+    return found
 
 
 def _table1(**asked: Any) -> Callable[[Sequence[str], Workplace, int], Ran]:

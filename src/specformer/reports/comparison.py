@@ -2,7 +2,7 @@ r"""Several runs side by side: one result and one set of arrays, and what differ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from specformer.errors import RunError
 from specformer.reports import numbers
 from specformer.reports.looks import look
-from specformer.reports.sections.report_tables import Listing
-from specformer.reports.sections.section import Section, present
+from specformer.reports.sections.blocks import Listing, Section
 from specformer.reports.variants import Entry, array_name, entries_by
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
@@ -74,16 +73,16 @@ def names_of(runs: Sequence[RunFolder]) -> dict[str, RunFolder]:
     return dict(zip(own if len(set(own)) == len(own) else map(str, paths), runs, strict=True))
 
 
-def differences_section(runs: Sequence[RunFolder], result: Mapping[str, Any]) -> Iterable[Section]:
+def differences_section(runs: Sequence[RunFolder], result: Mapping[str, Any]) -> Section:
     """Which differences hold, and which settings differ."""
-    yield Section(
+    return Section(
         anchor="differences",
         title="What differs",
         intro=(
             "Runs on the same splits are compared split by split: what they share cancels out, "
             "and a difference holds if chance would rarely give one as large."
         ),
-        blocks=present(*_paired(result), differing_settings(names_of(runs))),
+        blocks=(*_paired(result), differing_settings(names_of(runs))),
     )
 
 

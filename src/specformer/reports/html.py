@@ -17,15 +17,17 @@ from specformer.reports import numbers
 from specformer.reports.comparison import differences_section, laid_together
 from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
-from specformer.reports.sections import figures
+from specformer.reports.sections.blocks import Listing, Section, Table
 from specformer.reports.sections.filter_section import filter_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
-from specformer.reports.sections.report_tables import Listing, Table
-from specformer.reports.sections.section import Section
-from specformer.reports.sections.standings_section import standings_section
-from specformer.reports.variants import Arrays
+from specformer.reports.sections.pictures import spectra
+from specformer.reports.standings import standings_section
+from specformer.reports.variants import Arrays, Rows
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
+
+#: What shows each kind of learning, in the order of the page.
+_SECTIONS = {"filters": filter_section, "nodes": node_section, "molecules": molecule_section}
 
 
 def render_report(run: RunFolder) -> str:
@@ -41,20 +43,20 @@ def render_report(run: RunFolder) -> str:
 def render_comparison(runs: Sequence[RunFolder]) -> str:
     """Several runs side by side, as one self-contained page."""
     result, arrays = laid_together(runs)
-    return _page(result, arrays, "", tuple(differences_section(runs, result)))
+    return _page(result, arrays, "", [differences_section(runs, result)])
 
 
 def _page(
-    result: dict[str, Any], arrays: Arrays, run_name: str, first: tuple[Section, ...] = ()
+    result: dict[str, Any], arrays: Arrays, run_name: str, first: Sequence[Section] = ()
 ) -> str:
     """A page with these sections first, then those of each kind of learning."""
-    sections = (
-        *first,
-        *standings_section(result),
-        *filter_section(result, arrays),
-        *node_section(result, arrays),
-        *molecule_section(result, arrays),
-    )
+    sections = list(first)
+    if "differences" in result:
+        sections.append(standings_section(result))
+    for kind, section in _SECTIONS.items():
+        rows = Rows.of(kind, result, arrays)
+        if rows.entries:
+            sections.append(section(rows))
     return (
         _environment()
         .get_template("report.html.j2")
@@ -65,7 +67,7 @@ def _page(
             summary=summary(result),
             sections=sections,
             spectra=result.get("spectra") or [],
-            spectra_pictures=tuple(figures.spectra(result, arrays)),
+            spectra_pictures=tuple(spectra(result, arrays)),
             environment=result.get("environment") or {},
             theme=Markup(theme_css()),
             n=numbers,

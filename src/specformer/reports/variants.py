@@ -2,8 +2,8 @@ r"""Who is compared: a model with a recipe it was trained by, its look and its a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,10 +103,63 @@ def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
     return groups
 
 
-def arrays_by(
-    entries: Sequence[Entry], arrays: Arrays, kind: str, what: str
-) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
-    """Of every filter or data set its name, its entries, and its variants' arrays of a kind."""
-    looks = variant_looks(entries)
-    for name, group in entries_by(entries, "filter" if kind == "filters" else "dataset").items():
-        yield name, group, arrays_of(arrays, f"{kind}/{name}", group, what, looks)
+@dataclass(frozen=True)
+class Rows:
+    """What a result has of one kind of learning, and the arrays that were kept of it.
+
+    ``kind`` is filters, nodes or molecules. A group is the entries of one filter or data set.
+    """
+
+    kind: str
+    entries: Sequence[Entry]
+    arrays: Arrays
+
+    @classmethod
+    def of(cls, kind: str, result: Mapping[str, Any], arrays: Arrays) -> Rows:
+        return cls(kind, result.get(kind) or (), arrays)
+
+    @property
+    def looks(self) -> dict[Variant, Look]:
+        return variant_looks(self.entries)
+
+    @property
+    def groups(self) -> dict[str, list[Entry]]:
+        """Entries by filter or data set."""
+        return entries_by(self.entries, "filter" if self.kind == "filters" else "dataset")
+
+    @property
+    def descriptions(self) -> tuple[tuple[str, str], ...]:
+        """The data sets that have a description, with it."""
+        told = {str(entry["dataset"]): entry.get("description") for entry in self.entries}
+        return tuple((name, str(text)) for name, text in told.items() if text)
+
+    def having(self, keep: Callable[[Entry], bool]) -> Rows:
+        """Some of the entries."""
+        return replace(self, entries=[entry for entry in self.entries if keep(entry)])
+
+    def most(self, key: str = "runs") -> int:
+        """The largest count of that key, 0 where none has it."""
+        return max((int(entry.get(key) or 0) for entry in self.entries), default=0)
+
+    def get(self, what: str) -> np.ndarray | None:
+        """An array that no model owns."""
+        return self.arrays.get(f"{self.kind}/{what}")
+
+    def found(self, what: str) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
+        """The name of every group, its entries, and its variants' arrays of a kind."""
+        looks = self.looks
+        for name, group in self.groups.items():
+            yield name, group, arrays_of(self.arrays, f"{self.kind}/{name}", group, what, looks)
+
+    def ours(self, what: str) -> Iterator[tuple[str, Look, np.ndarray]]:
+        """Arrays of a kind of Specformer, or of the only model of a group."""
+        for name, _, found in self.found(what):
+            for style, array in found.items():
+                if style.ours or len(found) == 1:
+                    yield name, style, array
+
+    def one(self, name: str, style: Look, what: str) -> np.ndarray | None:
+        """One variant's array of a kind."""
+        return next(
+            (found.get(style) for other, _, found in self.found(what) if other == name), None
+        )

@@ -21,6 +21,7 @@ from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.paper.table3 import table3
 from specformer.reports.sections.molecule_section import molecule_section
+from specformer.reports.variants import Rows
 from specformer.tasks.graphs import recipe as recipes
 from specformer.tasks.graphs.first_training import first_work, trained_first
 from specformer.tasks.graphs.recipe import graph_recipe
@@ -238,7 +239,7 @@ def test_the_table_learns_first_too(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-molhiv-specformer-best-start-000.safetensors").exists()
     fresh = {key: value for key, value in result["molecules"][0].items() if key != "start"}
     both = {"molecules": [{**fresh, "recipe": "paper"}, result["molecules"][0]]}
-    (section,) = molecule_section(both, arrays)
+    section = molecule_section(Rows.of("molecules", both, arrays))
     told = ("Specformer (best) on molhiv", "models start from those of molpcba")
     assert [name for name, _ in section.notes] == ["molhiv", told[0]]
     assert section.notes[-1] == told

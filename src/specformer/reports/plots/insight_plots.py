@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from specformer.reports.looks import HEAT, MUTED, RULE, Look, Named, in_order, look
 from specformer.reports.plots.chart import SERIES, tell
 from specformer.reports.plots.drawing import draw_line, eigenvalue_axis, styled
-from specformer.reports.plots.panels import keyed, panels, titled
+from specformer.reports.plots.panels import panels, titled
 from specformer.training.evaluation.summaries import wilson95
 
 _PANEL = (3.6, 2.6)
@@ -110,7 +110,7 @@ def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Fi
 
 
 @styled
-def energy_plot(shares: np.ndarray, *, title: str = "", legend: bool = True) -> Figure:
+def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
     """Shares of energy over [0, 2], ``[bins, 3]``: before the filter, after it, of the labels."""
     figure, (axis,) = panels(*_PANEL)
     edges = np.linspace(0.0, 2.0, len(shares) + 1)
@@ -121,8 +121,6 @@ def energy_plot(shares: np.ndarray, *, title: str = "", legend: bool = True) -> 
     axis.set_ylabel("energy in a bin (%)")
     axis.set_ylim(bottom=0)
     titled(axis, title)
-    if legend:
-        keyed(figure, axis, columns=2)
     return figure
 
 

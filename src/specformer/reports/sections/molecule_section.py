@@ -2,148 +2,135 @@ r"""A report's section: what was learned from many graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from markupsafe import Markup
 
 from specformer.reports import numbers
-from specformer.reports.sections import figures, molecule_figures, report_tables
-from specformer.reports.sections.report_tables import Table
-from specformer.reports.sections.section import (
-    Figure,
-    Section,
-    compared,
-    confusions,
-    described,
-    first_of,
-    mean_over,
-    median_over,
-    most,
-    present,
-    told_by_predictions,
-    took,
-)
-from specformer.reports.variants import Arrays, Entry, entries_by, variant, variant_looks
-from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.reports.plots.graph_drawing import molecule_svg, small_graph_svg
+from specformer.reports.plots.insight_plots import size_plot, spread_plot
+from specformer.reports.sections import pictures
+from specformer.reports.sections.blocks import Figure, Picture, Section, picture
+from specformer.reports.sections.report_tables import compared, costs, each_target
+from specformer.reports.variants import Rows, metric_of, variant
 
 
-def molecule_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
-    """The section of many graphs, if the result has any."""
-    entries: Sequence[Entry] = result.get("molecules") or ()
-    if not entries:
-        return
-    runs = most(entries, "runs")
-    over = median_over(runs, "runs")
-    yield Section(
+def molecule_section(rows: Rows) -> Section:
+    """The section of many graphs."""
+    over, of_first = pictures.median_over(rows.most(), "runs"), pictures.first_of(rows)
+    drawn = (
+        f"{of_first}. Orange nodes raise the prediction, blue ones lower it: the difference that "
+        "it makes to know nothing of a node but its place. Point at one to read it."
+    )
+    filters = (
+        f"What the first filter makes of eigenvalues of some test graphs, by head{of_first}. Equal "
+        "ones of two graphs may come out different: a filter sees all of a graph’s. Grey hills "
+        "show where they lie."
+    )
+    if any(entry.get("matrix") != "laplacian" for entry in rows.entries):
+        filters += " Those of the adjacency matrix with loops, μ, are drawn at 1 − μ."
+    return Section(
         anchor="molecules",
         title="Learning from many graphs",
         intro=(
             "Each graph, a molecule say, has targets of its own; a model learns them from some of "
             "the graphs, validation picks its best epoch, and it is measured on the others."
         ),
-        notes=(*described(entries), *_started(entries)),
-        blocks=present(
-            *(
-                table
-                for metric in dict.fromkeys(entry["metric"] for entry in entries)
-                for table in compared(entries, metric)
-            ),
-            *_each_target(entries),
-            Figure(
-                "Predictions",
-                told_by_predictions(entries, "graphs"),
-                tuple(molecule_figures.predictions(entries, arrays)),
-            ),
-            confusions(entries, arrays, "molecules", "graphs"),
+        notes=(*rows.descriptions, *_started(rows)),
+        blocks=(
+            *compared(rows),
+            *each_target(rows),
+            pictures.predictions(rows, "graphs"),
+            pictures.confusions(rows, "graphs"),
             Figure(
                 "Spread and error",
                 "Is a prediction worse where runs differ more? Test graphs in bins by the standard "
                 "deviation over runs, and the error of the runs’ mean, of the first target. On the "
                 "line the spread is as large as the error; above it, the runs are too sure.",
-                tuple(molecule_figures.calibration(entries, arrays)),
+                pictures.together(
+                    rows, "calibration", spread_plot, "errors of {} over the spread of its runs"
+                ),
             ),
             Figure(
                 "Most wrong",
-                _told_by_drawings(entries, "the largest errors"),
-                tuple(molecule_figures.drawn_graphs(entries, arrays, worst=True)),
+                f"Test graphs with the largest errors{drawn}",
+                drawn_graphs(rows, worst=True),
             ),
             Figure(
                 "Most right",
-                _told_by_drawings(entries, "the smallest errors"),
-                tuple(molecule_figures.drawn_graphs(entries, arrays, worst=False)),
+                f"Test graphs with the smallest errors{drawn}",
+                drawn_graphs(rows, worst=False),
             ),
             Figure(
                 "Errors by size",
-                f"Mean errors of some test graphs of about the same size{first_of(runs)}, of the "
-                "first target.",
-                tuple(molecule_figures.by_size(entries, arrays)),
+                f"Mean errors of some test graphs of about the same size{of_first}, of the first "
+                "target.",
+                by_size(rows),
             ),
-            Figure(
-                "What was learned",
-                _told_by_filters(entries),
-                tuple(figures.heads(entries, arrays, "molecules", points=True)),
-            ),
+            Figure("What was learned", filters, pictures.heads(rows, points=True)),
             Figure(
                 "Attention",
                 "Specformer’s attention between low, medium and high frequencies of those graphs, "
-                f"by head{first_of(most(entries, 'runs'))}. Each row adds up to one.",
-                tuple(figures.attention(entries, arrays, "molecules", by_head=True)),
+                f"by head{of_first}. Each row adds up to one.",
+                pictures.attention(rows, by_head=True),
                 small=True,
             ),
             Figure(
                 "Validation",
                 f"Measured on the validation graphs after every epoch{over}.",
-                tuple(molecule_figures.validation(entries, arrays)),
+                pictures.by_epoch(rows, 2),
             ),
             Figure(
                 "Training",
                 f"Loss over the training graphs by epoch, on a logarithmic scale{over}.",
-                tuple(molecule_figures.losses(entries, arrays)),
+                pictures.by_epoch(rows, 0, "training loss"),
             ),
-            report_tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
+            costs(rows),
         ),
     )
 
 
-def _started(entries: Sequence[Entry]) -> Iterable[tuple[str, str]]:
+def _started(rows: Rows) -> Iterator[tuple[str, str]]:
     """Whose models had learned from other graphs before, and where they start from."""
-    looks = variant_looks(entries)
-    for entry in entries:
+    for entry in rows.entries:
         if "start" in entry:
-            who = f"{looks[variant(entry)].label} on {entry['dataset']}"
+            who = f"{rows.looks[variant(entry)].label} on {entry['dataset']}"
             yield who, f"models start from those of {entry['start']}"
 
 
-def _told_by_drawings(entries: Sequence[Entry], which: str) -> str:
-    return (
-        f"Test graphs with {which}{first_of(most(entries, 'runs'))}. Orange nodes raise the "
-        "prediction, blue ones lower it: the difference that it makes to know nothing of a node "
-        "but its place. Point at one to read it."
-    )
+def by_size(rows: Rows) -> Iterator[Picture]:
+    """Errors over the sizes of graphs, one picture per data set."""
+    for name, group, found in rows.found("by_size"):
+        if found:
+            numbered = metric_of(group[0]).task == "regression"
+            label = "mean absolute error" if numbered else "1 − chance of the class"
+            alt = f"{name}: errors of {pictures.model_names(found)} by size."
+            yield picture(size_plot(found, ylabel=label, title=name), alt, key=tuple(found))
 
 
-def _told_by_filters(entries: Sequence[Entry]) -> str:
-    told = (
-        "What the first filter makes of eigenvalues of some test graphs, by head"
-        f"{first_of(most(entries, 'runs'))}. Equal ones of two graphs may come out different: a "
-        "filter sees all of a graph’s. Grey hills show where they lie."
-    )
-    if all(entry.get("matrix") == "laplacian" for entry in entries):
-        return told
-    return f"{told} Those of the adjacency matrix with loops, μ, are drawn at 1 − μ."
+def drawn_graphs(rows: Rows, *, worst: bool) -> Iterator[Picture]:
+    """Test graphs that ours, or the only model, predicts worst or best."""
+    parts = ("names", "smiles", "told", "worst", "sizes", "edges", "num_edges")
+    for name, style, shares in rows.ours("drawn/contributions"):
+        kept = {part: rows.one(name, style, f"drawn/{part}") for part in parts}
+        names, smiles, told, is_worst, sizes, edges, num_edges = map(np.asarray, kept.values())
+        classes = rows.groups[name][0].get("classes")
+        nodes_at, edges_at = np.append(0, sizes.cumsum()), np.append(0, num_edges.cumsum())
+        for graph in np.flatnonzero(is_worst == worst):
+            measured, predicted = (_figure(value, classes) for value in told[graph])
+            note = f"measured {measured}, predicted {predicted}"
+            own = shares[nodes_at[graph] : nodes_at[graph + 1]]
+            written, label = str(smiles[graph]), str(names[graph])
+            alt = f"{written or label}: {note}."
+            found = molecule_svg(written, own, alt) if written else None
+            if found is None:
+                ends = edges[:, edges_at[graph] : edges_at[graph + 1]].T
+                found = small_graph_svg(int(sizes[graph]), ends, own, alt)
+            yield Picture(Markup(found[0]), values=found[1], title=label, note=note)
 
 
-def _each_target(entries: Sequence[Entry]) -> Iterable[Table]:
-    """Test figures of the targets one by one, where a set has several: one table per set."""
-    looks = variant_looks(entries)
-    for name, own in entries_by(report_tables.by_target(entries), "dataset").items():
-        metric = metric_named(str(own[0]["metric"]))
-        over = mean_over(most(own, "runs"), "runs")
-        yield report_tables.comparison(
-            f"Test {metric.label} of each target of {name}{over}.",
-            own,
-            across="target",
-            metric="test",
-            lower_is_better=metric.lower,
-            write=numbers.error,
-            looks=looks,
-        )
+def _figure(value: float, classes: Sequence[str] | None) -> str:
+    if classes and float(value).is_integer():
+        return str(classes[int(value)])
+    return numbers.error(float(value))

@@ -2,147 +2,304 @@ r"""A report's section: what was learned on the nodes of single graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from markupsafe import Markup
 
 from specformer.reports import numbers
-from specformer.reports.sections import figures, molecule_figures, node_figures, report_tables
-from specformer.reports.sections.report_tables import Table
-from specformer.reports.sections.section import (
-    Figure,
-    Section,
-    compared,
-    confusions,
-    described,
-    first_of,
-    mean_over,
-    median_over,
-    most,
-    present,
-    told_by_predictions,
-    took,
+from specformer.reports.looks import Look
+from specformer.reports.plots import ranking_plots
+from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spectral_layout
+from specformer.reports.plots.insight_plots import (
+    ENERGIES,
+    attention_image,
+    calibration_plot,
+    energy_plot,
+    share_plot,
 )
-from specformer.reports.variants import Arrays, Entry, metric_of, variant_looks
+from specformer.reports.sections import pictures
+from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section, picture
+from specformer.reports.sections.report_tables import (
+    compared,
+    comparison,
+    costs,
+    mean_over,
+    prepared_features,
+)
+from specformer.reports.variants import Rows, metric_of, variant
 
 
-def node_section(result: dict[str, Any], arrays: Arrays) -> Iterable[Section]:
-    """The section of classified nodes, if the result has any."""
-    entries: Sequence[Entry] = result.get("nodes") or ()
-    if not entries:
-        return
-    runs = most(entries, "runs")
-    of_first = first_of(runs)
-    right = [entry for entry in entries if metric_of(entry).name == "accuracy"]
-    judged = [entry for entry in entries if metric_of(entry).name != "accuracy"]
-    numbers_only = all(metric_of(entry).task == "regression" for entry in entries)
+def node_section(rows: Rows) -> Section:
+    """The section of predicted labels or numbers."""
+    of_first, over_all = pictures.first_of(rows), ", over all runs." if rows.most() > 1 else "."
+    right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
+    judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
+    numbers_only = all(metric_of(entry).task == "regression" for entry in rows.entries)
     thing, things = ("number", "numbers") if numbers_only else ("label", "labels")
-    yield Section(
+    validated = " and ".join(dict.fromkeys(metric_of(entry).label for entry in rows.entries))
+    return Section(
         anchor="nodes",
         title="Numbers on nodes" if numbers_only else "Classifying nodes",
         intro=(
             f"Some nodes of a graph carry a {thing}; each model predicts the {things} of the "
             "others from the nodes’ features and the graph."
         ),
-        notes=described(entries),
-        blocks=present(
+        notes=rows.descriptions,
+        blocks=(
             *_accuracies(right),
-            *(
-                table
-                for name in dict.fromkeys(metric_of(entry).name for entry in judged)
-                for table in compared(judged, name)
-            ),
-            Figure(
-                "Predictions",
-                told_by_predictions(judged, "nodes"),
-                tuple(molecule_figures.predictions(judged, arrays, "nodes")),
-            ),
-            confusions(entries, arrays, "nodes", "nodes"),
+            *compared(judged),
+            pictures.predictions(judged, "nodes"),
+            pictures.confusions(rows, "nodes"),
             Figure(
                 "The graph",
                 "All of it, or a part around the nodes that are most wrong, laid out by its "
                 f"eigenvectors, with what is predicted{of_first}. Point at a node to read it.",
-                tuple(node_figures.graphs(entries, arrays)),
+                graphs(rows),
             ),
-            *node_figures.worst(entries),
+            *worst(rows),
             Figure(
                 "Where it is right",
                 "Of the test nodes by their number of neighbours, and by the share of those that "
-                "have their class, how many are right, with 95% intervals"
-                + (", over all runs." if runs > 1 else "."),
-                tuple(node_figures.failures(entries, arrays)),
+                f"have their class, how many are right, with 95% intervals{over_all}",
+                (*_shares(rows, "by_degree"), *_shares(rows, "by_homophily")),
             ),
             Figure(
                 "How sure it is",
                 "Test nodes by the probability of the predicted class. On the diagonal that "
                 "probability is true; below it the model is surer than it should be. Large dots "
                 "stand for many nodes.",
-                tuple(node_figures.calibrations(entries, arrays)),
+                pictures.together(
+                    rows, "calibration", calibration_plot, "accuracy of {} over confidence"
+                ),
             ),
             Figure(
                 "Learned filters",
                 f"What each head of Specformer makes of the graph’s eigenvalues{of_first}. High on "
                 "the left keeps what neighbours share; high on the right keeps how they differ.",
-                tuple(node_figures.all_filters(entries, arrays))
-                or tuple(figures.heads(entries, arrays, "nodes")),
+                tuple(all_filters(rows)) or pictures.heads(rows),
             ),
             Figure(
                 "What the filter passes",
                 "How the energy of signals lies over the eigenvalues, before the filter and after "
                 f"it{of_first}, beside that of the labels: where these have much, a good filter "
                 "keeps much.",
-                tuple(node_figures.energies(entries, arrays)),
+                energies(rows),
             ),
             Figure(
                 "Which frequencies look at which",
                 "Specformer’s attention between low, medium and high frequencies, the mean of its "
                 f"heads{of_first}. A row adds up to about 1.",
-                tuple(figures.attention(entries, arrays, "nodes")),
+                pictures.attention(rows),
                 small=True,
             ),
             Figure(
                 "Every eigenvalue and every other",
                 f"The same without bands: the first block’s attention{of_first}, by rank of "
                 "eigenvalues. A column in colour is an eigenvalue that many look at.",
-                tuple(node_figures.full_attention(entries, arrays)),
+                full_attention(rows),
             ),
             Figure(
                 "Training",
-                f"{_validated(entries)} by epoch{median_over(runs, 'runs')}.",
-                (
-                    *figures.node_curves(right, arrays),
-                    *molecule_figures.validation(judged, arrays, "nodes"),
-                ),
+                f"Validation {validated} by epoch{pictures.median_over(rows.most(), 'runs')}.",
+                (*accuracy_curves(right), *pictures.by_epoch(judged, 2)),
             ),
-            report_tables.prepared_features(entries),
-            report_tables.costs(took(entries, "dataset", "data sets"), entries, "runs"),
+            prepared_features(rows),
+            costs(rows),
         ),
     )
 
 
-def _validated(entries: Sequence[Entry]) -> str:
-    """What the curves of training show."""
-    labels = dict.fromkeys(metric_of(entry).label for entry in entries)
-    return f"Validation {' and '.join(labels)}"
-
-
-def _accuracies(entries: Sequence[Entry]) -> Iterable[Figure | Table]:
+def _accuracies(rows: Rows) -> Iterator[Block]:
     """How many nodes each model classifies right, drawn and in numbers."""
-    if not entries:
+    if not rows.entries:
         return
-    runs, many = most(entries, "runs"), len(variant_looks(entries)) > 1
+    several, many = rows.most() > 1, len(rows.looks) > 1
     yield Figure(
         "Accuracy",
-        ("Mean test accuracy with its 95% interval" if runs > 1 else "Test accuracy")
+        ("Mean test accuracy with its 95% interval" if several else "Test accuracy")
         + (", best on top" if many else "")
-        + ("; each faint dot is a run." if runs > 1 else "."),
-        tuple(figures.accuracies(entries)),
+        + ("; each faint dot is a run." if several else "."),
+        accuracies(rows),
     )
-    yield report_tables.comparison(
-        f"Test accuracy{mean_over(runs, 'runs')}."
+    yield comparison(
+        f"Test accuracy{mean_over(rows.most(), 'runs')}."
         + (" The best of a data set is bold." if many else ""),
-        entries,
+        rows.entries,
         across="dataset",
         metric="test",
-        lower_is_better=False,
+        lower=False,
         write=numbers.percent,
     )
+
+
+def accuracies(rows: Rows) -> Iterator[Picture]:
+    """Test accuracies with intervals, one picture per data set."""
+    for name, group in rows.groups.items():
+        results = {
+            rows.looks[variant(entry)]: entry["test"]
+            for entry in group
+            if (entry.get("test") or {}).get("mean") is not None
+        }
+        if results:
+            figure = ranking_plots.accuracy_plot(results, title=name)
+            yield picture(figure, f"{name}: test accuracy of {pictures.model_names(results)}.")
+
+
+def accuracy_curves(rows: Rows) -> Iterator[Picture]:
+    """Validation accuracies by epoch."""
+    return pictures.by_epoch(rows, 2, "validation accuracy", percent=True, errors=False)
+
+
+def _shares(rows: Rows, what: str) -> Iterator[Picture]:
+    """Accuracy by degree or by like neighbours, one picture per data set."""
+    percent = what == "by_homophily"
+    label = "neighbours of its class" if percent else "neighbours"
+    draw = partial(share_plot, xlabel=label, percent=percent)
+    return pictures.together(rows, what, draw, f"accuracy of {{}} by {label}")
+
+
+def energies(rows: Rows) -> Iterator[Picture]:
+    """How energy lies over the spectrum before and after the filter, one per data set."""
+    for name, style, shares in rows.ours("energy"):
+        figure = energy_plot(shares, title=pictures.heading(name, style))
+        yield picture(figure, f"{name}: energy over the spectrum.", key=ENERGIES)
+
+
+def all_filters(rows: Rows) -> Iterator[Picture]:
+    """Responses of every run and layer, of which a reader chooses one."""
+    for name, style, runs in rows.ours("filters"):
+        eigenvalues = rows.one(name, style, "filters_at")
+        assert eigenvalues is not None
+        title = pictures.heading(name, style)
+        for run, layer in np.ndindex(runs.shape[:2]):
+            first = not run and not layer  # which alone has closer looks
+            yield from pictures.responses_in(
+                pictures.windows(eigenvalues) if first else {"whole": None},
+                eigenvalues,
+                runs[run, layer],
+                name,
+                style,
+                choice={"run": f"{run + 1}", "layer": f"{layer + 1}"},
+                shown=first,
+                title=title,
+            )
+
+
+def full_attention(rows: Rows) -> Iterator[Picture]:
+    """Attention between all eigenvalues, of which a reader chooses a head."""
+    for name, style, heads in rows.ours("attention_full"):
+        eigenvalues = rows.one(name, style, "attention_at")
+        assert eigenvalues is not None
+        for number, matrix in enumerate(heads, start=1):
+            figure = attention_image(matrix, eigenvalues, title=pictures.heading(name, style))
+            alt = f"{name}: how much every eigenvalue looks at every other, head {number}."
+            yield picture(figure, alt, choice={"head": f"{number}"}, shown=number == 1)
+
+
+def graphs(rows: Rows) -> Iterator[Picture]:
+    """A part of each graph with what is known of its nodes."""
+    parts = ("edges", "labels", "tested", "chances", "centres", "spread")
+    for name, style, nodes in rows.ours("drawn/nodes"):
+        edges, labels, tested, chances, centres, spread = (
+            rows.one(name, style, f"drawn/{part}") for part in parts
+        )
+        assert edges is not None
+        assert labels is not None
+        assert tested is not None
+        assert chances is not None
+        classes = [str(label) for label in rows.groups[name][0]["classes"]]
+        paints = _paints(labels, tested, chances, style, len(classes))
+        if centres is not None and spread is not None:
+            paints += _spreads(centres, spread)
+        guesses = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
+        label_names = [classes[label] if label >= 0 else "no label" for label in labels]
+        notes = [
+            f"node {node}{', tested' if test else ''}\nclass {label}\npredicted {classes[guess]}, "
+            f"{100 * chance:.0f}% sure"
+            for node, test, label, (guess, chance) in zip(
+                nodes, tested, label_names, guesses, strict=True
+            )
+        ]
+        alt = f"{name}: {len(nodes):,} nodes and their edges, coloured by class."
+        places = spectral_layout(len(nodes), edges)
+        svg, values = graph_svg(places, edges, paints, label_names, notes, alt)
+        key = [
+            Look(label, HUES[number % len(HUES)], width=3.0)
+            for number, label in enumerate(classes)
+            if label in label_names
+        ]
+        yield Picture(
+            Markup(svg),
+            key=tuple(key),
+            values=values,
+            wide=True,
+            title=pictures.heading(name, style),
+            note=f"{len(nodes):,} nodes and {len(edges):,} edges between them",
+        )
+
+
+def _paints(
+    labels: np.ndarray, tested: np.ndarray, chances: np.ndarray, style: Look, classes: int
+) -> list[Paint]:
+    """What the nodes of a classified graph can be coloured by."""
+    taken, sure = chances.argmax(axis=1), chances.max(axis=1)
+    known = labels >= 0
+    own = np.where(known, chances[np.arange(len(labels)), labels.clip(0)], np.nan)
+    hues = HUES[: min(len(HUES), classes)]
+    return [
+        Paint(
+            "class",
+            "By class.",
+            np.where(known, labels % len(hues), len(hues)),
+            (*hues, "rule"),
+        ),
+        Paint("prediction", f"By the class that {style.label} gives.", taken % len(hues), hues),
+        Paint(
+            "error",
+            "Orange: wrong, the stronger the less probable the true class; blue: right.",
+            np.where(known, np.where(taken == labels, -0.25, 1 - np.nan_to_num(own)), 0),
+        ),
+        Paint("confidence", "The stronger, the surer.", sure),
+        Paint("test nodes", "Orange: tested.", tested.astype(float)),
+    ]
+
+
+def _spreads(centres: np.ndarray, spread: np.ndarray) -> Iterator[Paint]:
+    """What each head makes of an impulse at a node, as a share of its largest value."""
+    for centre, heads in zip(centres, spread, strict=True):
+        for head, values in enumerate(heads, start=1):
+            yield Paint(
+                f"spread from node {centre}, head {head}",
+                "U g(Λ) Uᵀ δ: what the filter makes of a signal at that node alone; orange is "
+                "positive, blue negative, on a square-root scale.",
+                np.sign(values) * np.sqrt(np.abs(values) / (np.abs(values).max() or 1.0)),
+            )
+
+
+def worst(rows: Rows) -> Iterator[Listing]:
+    """The worst-predicted test nodes with their neighbours, one table per data set."""
+    for entry in rows.entries:
+        style = rows.looks[variant(entry)]
+        lines = tuple(
+            (
+                str(each["node"]),
+                str(each["class"]),
+                str(each["predicted"]),
+                f"{100 * each['chance']:.1f}%",
+                _listed(each["neighbours"].items()),
+            )
+            for each in entry.get("worst") or ()
+        )
+        if lines and (style.ours or len(rows.entries) == 1):
+            yield Listing(
+                f"{entry['dataset']}: the test nodes that {style.label} gets most wrong, first "
+                "run.",
+                ("Node", "Class", "Predicted", "Chance of its class", "Neighbours"),
+                lines,
+            )
+
+
+def _listed(neighbours: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{count} × {name}" for name, count in neighbours) or "none with a label"

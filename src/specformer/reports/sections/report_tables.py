@@ -2,13 +2,23 @@ r"""A result's numbers as tables: models down, filters or data sets across, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
-from specformer.reports.variants import Entry, Variant, variant, variant_looks
+from specformer.reports.sections.blocks import Cell, Listing, Row, Table
+from specformer.reports.variants import (
+    Entry,
+    Rows,
+    Variant,
+    entries_by,
+    metric_of,
+    variant,
+    variant_looks,
+)
+from specformer.training.evaluation.graph_metrics import metric_named
 
 #: A table of features has at most so many columns of the data.
 MOST_COLUMNS = 40
@@ -16,52 +26,9 @@ MOST_COLUMNS = 40
 MOST_TARGETS = 24
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A number as it is printed, its interval, and whether it is the best of its column's many.
-
-    ``value`` is the number itself, which tables are sorted by.
-    """
-
-    text: str
-    spread: str = ""
-    best: bool = False
-    value: float | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One model, or one recipe of a model trained with several."""
-
-    look: Look
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A caption, column heads, and rows."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A caption, column heads, and rows of words."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def prepared_features(entries: Sequence[Entry]) -> Listing:
-    """How each column of the first data set that has raw ones was prepared, in its first run."""
-    told = next((entry["features"] for entry in entries if entry.get("features")), ())
-    rows = tuple((str(each["column"]), str(each["prepared"])) for each in told[:MOST_COLUMNS])
-    more = f" The first {MOST_COLUMNS} of {len(told)}." if len(told) > MOST_COLUMNS else ""
-    caption = "How columns of features were prepared; numbers are the first run’s training nodes’."
-    return Listing(caption + more, ("Column", "Prepared"), rows)
+def mean_over(count: int, what: str) -> str:
+    """What a table's figures are of several runs or images."""
+    return f", mean over {count} {what} ± 95% interval" if count > 1 else ""
 
 
 def comparison(
@@ -70,17 +37,23 @@ def comparison(
     *,
     across: str,
     metric: str,
-    lower_is_better: bool,
-    write: Callable[..., str],
+    lower: bool,
+    write: Callable[..., str] = numbers.error,
     looks: Mapping[Variant, Look] | None = None,
 ) -> Table:
     """One metric of every model (down) in every filter or data set (across).
 
-    ``looks``: those of more entries than these, where models shall look the same as there.
+    Args:
+        caption: of the table.
+        entries: a result's.
+        across: the key of what columns are of.
+        metric: the key of the figures.
+        lower: the lowest is the best.
+        write: a figure as text.
+        looks: those of more entries than these, where models shall look the same as there.
     """
     columns = tuple(dict.fromkeys(str(entry[across]) for entry in entries))
     found = {(variant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
-    sign = 1 if lower_is_better else -1
     best: dict[str, str] = {}
     for column in columns:
         means = [
@@ -89,7 +62,7 @@ def comparison(
             if where == column and value.get("mean") is not None
         ]
         if len(means) > 1:
-            best[column] = write(min(means, key=lambda mean: sign * mean))
+            best[column] = write(min(means) if lower else max(means))
 
     def cell(who: Variant, column: str) -> Cell:
         value = found.get((who, column), {})
@@ -110,6 +83,44 @@ def comparison(
     return Table(caption, columns, rows)
 
 
+def compared(rows: Rows) -> Iterator[Table]:
+    """Test figures by metric and, where some differ, those at the best validation figure."""
+    for name in dict.fromkeys(metric_of(entry).name for entry in rows.entries):
+        metric = metric_named(name)
+        own = [entry for entry in rows.entries if metric_of(entry).name == name]
+        measured = replace(rows, entries=own)
+        over = mean_over(measured.most(), "runs")
+        better = "Lower" if metric.lower else "Higher"
+        bold = "; the best of a data set is bold" if len(measured.looks) > 1 else ""
+        best = "test_by_metric" if "test_by_metric" in own[0] else f"test_by_{name}"
+        rules = {"test": ""}
+        if any(entry.get(best, entry["test"]) != entry["test"] for entry in own):
+            rules[best] = f" at the epoch of the best validation {metric.label}"
+        for key, at in rules.items():
+            yield comparison(
+                f"Test {metric.label}{at}{over}. {better} is better{bold}.",
+                own,
+                across="dataset",
+                metric=key,
+                lower=metric.lower,
+                looks=rows.looks,
+            )
+
+
+def each_target(rows: Rows) -> Iterator[Table]:
+    """Test figures of the targets one by one, where a set has several: one table per set."""
+    for name, own in entries_by(by_target(rows.entries), "dataset").items():
+        metric, runs = metric_of(own[0]), max(int(entry.get("runs") or 0) for entry in own)
+        yield comparison(
+            f"Test {metric.label} of each target of {name}{mean_over(runs, 'runs')}.",
+            own,
+            across="target",
+            metric="test",
+            lower=metric.lower,
+            looks=rows.looks,
+        )
+
+
 def by_target(entries: Sequence[Entry]) -> list[Entry]:
     """An entry for each of several targets, under ``target``, if they are not too many."""
     return [
@@ -120,16 +131,17 @@ def by_target(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
+def costs(rows: Rows) -> Table:
     """What each model took: its size, and epochs and time over all it was trained on."""
-    rows = []
-    for who, style in variant_looks(entries).items():
-        own = [entry for entry in entries if variant(entry) == who]
+    of_filters = rows.kind == "filters"
+    lines = []
+    for who, style in rows.looks.items():
+        own = [entry for entry in rows.entries if variant(entry) == who]
         sizes = sorted({entry["parameters"] for entry in own if entry.get("parameters")})
         size = " to ".join(numbers.count(value) for value in dict.fromkeys(sizes[:1] + sizes[-1:]))
         epochs = [entry["epochs"] for entry in own if entry.get("epochs") is not None]
         seconds = [entry["seconds"] for entry in own if entry.get("seconds") is not None]
-        runs = sum(int(entry.get(repeats) or 0) for entry in own)
+        runs = sum(int(entry.get("images" if of_filters else "runs") or 0) for entry in own)
         cells = (
             Cell(str(own[0].get("recipe") or numbers.NONE)),
             Cell(size or numbers.NONE, value=sizes[0] if sizes else None),
@@ -137,13 +149,23 @@ def costs(caption: str, entries: Sequence[Entry], repeats: str) -> Table:
             _number(numbers.count, sum(epochs) / len(epochs) if epochs else None),
             _number(numbers.duration, sum(seconds) if seconds else None),
         )
-        rows.append(Row(style, cells))
+        lines.append(Row(style, cells))
+    over = f", over all {'filters' if of_filters else 'data sets'}" if len(rows.groups) > 1 else ""
     columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Time, all runs")
-    return Table(caption, columns, tuple(rows))
+    return Table(f"What it took{over}.", columns, tuple(lines))
 
 
 def _number(write: Callable[[float | None], str], value: float | None) -> Cell:
     return Cell(write(value), value=value)
+
+
+def prepared_features(rows: Rows) -> Listing:
+    """How each column of the first data set that has raw ones was prepared, in its first run."""
+    told = next((entry["features"] for entry in rows.entries if entry.get("features")), ())
+    lines = tuple((str(each["column"]), str(each["prepared"])) for each in told[:MOST_COLUMNS])
+    more = f" The first {MOST_COLUMNS} of {len(told)}." if len(told) > MOST_COLUMNS else ""
+    caption = "How columns of features were prepared; numbers are the first run’s training nodes’."
+    return Listing(caption + more, ("Column", "Prepared"), lines)
 
 
 def interval(value: Mapping[str, Any]) -> float | None:

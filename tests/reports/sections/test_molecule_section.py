@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specformer.reports.findings import summary
-from specformer.reports.sections import figures, molecule_figures
+from specformer.reports.sections import pictures
+from specformer.reports.variants import Rows
 
 CURVE = np.abs(np.random.default_rng(0).standard_normal((5, 2, 3))) + 0.1
 ARRAYS = {"molecules/zinc/specformer/curve": CURVE, "molecules/hiv/specformer/curve": CURVE}
@@ -17,18 +18,22 @@ def entry(dataset: str, metric: str, **test) -> dict:
     return {"dataset": dataset, "model": "specformer", "metric": metric, "test": reached}
 
 
+def rows_of(entries, arrays) -> Rows:
+    return Rows("molecules", entries, arrays)
+
+
 ENTRIES = [entry("zinc", "mae"), entry("hiv", "rocauc"), entry("other", "mae")]
 
 
-@pytest.mark.parametrize("draw", [molecule_figures.losses, molecule_figures.validation])
-def test_one_picture_a_data_set_with_curves(draw) -> None:
-    found = list(draw(ENTRIES, ARRAYS))
+@pytest.mark.parametrize("what", [(0, "training loss"), (2,)])
+def test_one_picture_per_data_set_with_curves(what) -> None:
+    found = list(pictures.by_epoch(rows_of(ENTRIES, ARRAYS), *what))
     assert len(found) == 2
     assert all([line.label for line in picture.key] == ["Specformer"] for picture in found)
 
 
 def test_pictures_say_what_they_show() -> None:
-    first, second = molecule_figures.validation(ENTRIES, ARRAYS)
+    first, second = pictures.by_epoch(rows_of(ENTRIES, ARRAYS), 2)
     assert "zinc: validation MAE of Specformer by epoch" in first.svg
     assert "hiv: validation ROC-AUC of Specformer by epoch" in second.svg
 
@@ -54,7 +59,7 @@ def test_of_several_models_the_best_is_told(metric, best) -> None:
 def test_recipes_of_a_model_have_a_line_each() -> None:
     recipes = [entry("zinc", "mae") | {"recipe": recipe} for recipe in ("paper", "best")]
     arrays = {f"molecules/zinc/specformer ({row['recipe']})/curve": CURVE for row in recipes}
-    (picture,) = molecule_figures.losses(recipes, arrays)
+    (picture,) = pictures.by_epoch(rows_of(recipes, arrays), 0, "training loss")
     assert [line.label for line in picture.key] == ["Specformer (paper)", "Specformer (best)"]
 
 
@@ -67,7 +72,7 @@ def outcome_of(classes: bool) -> np.ndarray:
 def test_predictions_of_numbers_have_a_picture_a_model_and_target() -> None:
     rows = [entry("zinc", "mae") | {"model": name, "targets": ["a"]} for name in ("gin", "gcn")]
     arrays = {f"molecules/zinc/{name}/tested": outcome_of(False) for name in ("gin", "gcn")}
-    found = [picture.svg for picture in molecule_figures.predictions(rows, arrays)]
+    found = [picture.svg for picture in pictures.predicted(rows_of(rows, arrays))]
     assert len(found) == 4
     assert "zinc · a: predictions of GIN over measured ones." in found[0]
 
@@ -75,10 +80,10 @@ def test_predictions_of_numbers_have_a_picture_a_model_and_target() -> None:
 def test_predictions_of_classes_have_a_picture_a_target() -> None:
     rows = [entry("hiv", "rocauc") | {"model": name} for name in ("gin", "gcn")]
     arrays = {f"molecules/hiv/{name}/tested": outcome_of(True) for name in ("gin", "gcn")}
-    found = list(molecule_figures.predictions(rows, arrays))
+    found = list(pictures.predicted(rows_of(rows, arrays)))
     assert len(found) == 2
     assert [line.label for line in found[0].key] == ["GIN", "GCN"]
-    assert not list(molecule_figures.predictions(rows, {}))
+    assert not list(pictures.predicted(rows_of(rows, {})))
 
 
 def test_filters_and_attention_of_ours() -> None:
@@ -89,17 +94,17 @@ def test_filters_and_attention_of_ours() -> None:
         "molecules/zinc/specformer/attention": np.full((2, 3, 3), 1 / 3),
         "molecules/hiv/specformer/attention": np.empty((0, 3, 3)),
     }
-    (drawn,) = figures.heads(ENTRIES, arrays, "molecules", points=True)
+    (drawn,) = pictures.heads(rows_of(ENTRIES, arrays), points=True)
     assert "zinc: the response of each head of Specformer" in drawn.svg
     assert len(drawn.svg) < 500_000  # a part of the points
-    (attention,) = figures.attention(ENTRIES, arrays, "molecules")
+    (attention,) = pictures.attention(rows_of(ENTRIES, arrays))
     assert "Low draws on Low 0.33" in attention.svg
 
 
 def test_attention_of_every_head() -> None:
     every = np.random.default_rng(3).dirichlet(np.ones(3), size=(2, 3))
     arrays = {"molecules/zinc/specformer/attention": every}
-    found = list(figures.attention(ENTRIES, arrays, "molecules", by_head=True))
+    found = list(pictures.attention(rows_of(ENTRIES, arrays), by_head=True))
     assert len(found) == len(every)
     for number, (picture, matrix) in enumerate(zip(found, every, strict=True), start=1):
         low = ", ".join(
@@ -113,6 +118,6 @@ def test_a_band_without_eigenvalues_draws_on_none() -> None:
     alone = np.zeros((2, 3, 3))
     alone[:, 1, 1] = 1.0  # molecules of one atom
     arrays = {"molecules/zinc/specformer/attention": alone}
-    (attention,) = figures.attention(ENTRIES, arrays, "molecules")
+    (attention,) = pictures.attention(rows_of(ENTRIES, arrays))
     for words in ("Low has no eigenvalue; Medium draws on Low 0.00, Medium 1.00", "High has no"):
         assert words in attention.svg

@@ -12,7 +12,8 @@ from tests.reports.example_run import statistics, write_run
 
 from specformer.reports import render_report
 from specformer.reports.looks import look
-from specformer.reports.sections import figures
+from specformer.reports.sections import filter_section, node_section, pictures
+from specformer.reports.variants import Rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 RECIPES = ("paper", "best")
@@ -55,7 +56,7 @@ def texts(svg: str) -> list[str]:
 
 def test_every_recipe_has_its_own_learning_curve(run):
     result, arrays = run
-    (picture,) = figures.node_curves(result["nodes"], arrays)
+    (picture,) = node_section.accuracy_curves(Rows.of("nodes", result, arrays))
 
     assert [line.label for line in picture.key] == [
         "GCN",
@@ -76,8 +77,8 @@ def test_every_recipe_has_its_own_learning_curve(run):
 
 def test_every_recipe_has_its_own_heads_and_attention(run):
     result, arrays = run
-    heads = list(figures.heads(result["nodes"], arrays, "nodes"))
-    attention = list(figures.attention(result["nodes"], arrays, "nodes"))
+    rows = Rows.of("nodes", result, arrays)
+    heads, attention = list(pictures.heads(rows)), list(pictures.attention(rows))
 
     assert len(heads) == len(attention) == len(RECIPES)
     for recipe, head, heat in zip(RECIPES, heads, attention, strict=True):
@@ -89,7 +90,7 @@ def test_every_recipe_has_its_own_heads_and_attention(run):
 
 
 def test_every_recipe_has_its_own_row_of_accuracies(run):
-    (picture,) = figures.accuracies(run[0]["nodes"])
+    (picture,) = node_section.accuracies(Rows.of("nodes", *run))
     assert {"GCN", "Specformer (paper)", "Specformer (best)"} <= set(texts(picture.svg))
 
 
@@ -98,18 +99,18 @@ def test_errors_at_a_glance_scroll_where_they_would_shrink_on_a_phone():
         {"filter": "comb", "model": model, "recipe": "paper", "sse": {"mean": mean}}
         for model, mean in (("gcn", 50.0), ("specformer", 0.1))
     ]
-    (picture,) = figures.overview(entries)
+    (picture,) = filter_section.overview(Rows("filters", entries, {}))
     assert picture.wide
     assert {"comb", "GCN", "Specformer"} <= set(texts(picture.svg))
-    assert not list(figures.overview(entries[:1]))  # nothing to compare
+    assert not list(filter_section.overview(Rows("filters", entries[:1], {})))  # nothing to compare
 
 
 def test_spectra_are_drawn_once_unless_they_differ(run):
     result, arrays = run
-    assert len(list(figures.spectra(result, arrays))) == 2
+    assert len(list(pictures.spectra(result, arrays))) == 2
     same = arrays["nodes/cora/specformer (paper)/eigenvalues"]
     equal = arrays | {"nodes/cora/specformer (best)/eigenvalues": same.copy()}
-    (picture,) = figures.spectra(result, equal)
+    (picture,) = pictures.spectra(result, equal)
     assert "cora" in texts(picture.svg)
 
 
@@ -131,7 +132,7 @@ def test_images_and_errors_belong_to_the_same_recipe():
         for name, images in learned.items()
     ]
 
-    (picture,) = figures.filtered_images(entries, arrays)
+    (picture,) = filter_section.filtered_images(Rows("filters", entries, arrays))
 
     # 36 pixels, each half or a hundredth off.
     assert [text for text in texts(picture.svg) if "SSE" in text] == ["SSE 9.00", "SSE 0.00360"]
@@ -149,8 +150,8 @@ def test_a_single_filter_is_drawn_on_every_image_kept():
     ]
 
     def drawn(shown):
-        pictures = figures.filtered_images(shown, arrays)
-        return [next(text for text in texts(p.svg) if "image" in text) for p in pictures]
+        found = filter_section.filtered_images(Rows("filters", shown, arrays))
+        return [next(text for text in texts(p.svg) if "image" in text) for p in found]
 
     assert drawn(entries) == ["comb, image 19", "low-pass, image 28"]
     assert drawn(entries[:1]) == ["comb, image 19", "comb, image 28", "comb, image 4"]

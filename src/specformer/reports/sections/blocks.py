@@ -1,0 +1,143 @@
+r"""What a report's sections are made of: tables, listings, and figures of several pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import matplotlib.figure
+from markupsafe import Markup
+
+from specformer.reports import numbers
+from specformer.reports.looks import Look, in_order
+from specformer.reports.plots.chart import chart_values
+from specformer.reports.plots.svg import figure_svg
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as it is printed, its interval, and whether it is the best of its column's many.
+
+    ``value`` is the number itself, which tables are sorted by.
+    """
+
+    text: str
+    spread: str = ""
+    best: bool = False
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, or one recipe of a model trained with several."""
+
+    look: Look
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caption, column heads, and rows."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return all(cell.text == numbers.NONE for row in self.rows for cell in row.cells)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A caption, column heads, and rows of words."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An inline SVG, ready for the page.
+
+    Args:
+        svg: the element.
+        wide: it takes the page's width.
+        key: the lines that need a key beside the picture.
+        values: the numbers behind it, for who points at it.
+        choice: by which choices a reader gets it among others of a figure. Those that are not
+            ``shown`` at first need JavaScript.
+        shown: it is there before anybody chooses.
+        title, note: words of its own below it.
+    """
+
+    svg: Markup
+    wide: bool = False
+    key: tuple[Look, ...] = ()
+    values: Mapping[str, Any] | None = None
+    choice: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
+    title: str = ""
+    note: str = ""
+
+
+def picture(figure: matplotlib.figure.Figure, alt: str, **how: Any) -> Picture:
+    """Draw the figure; Matplotlib and ``figure_svg`` have escaped all text in it.
+
+    ``how``: the picture's other fields.
+    """
+    return Picture(Markup(figure_svg(figure, alt)), values=chart_values(figure), **how)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Pictures of one kind, under one caption."""
+
+    title: str
+    caption: str
+    pictures: Iterable[Picture]
+    small: bool = False
+    truth: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pictures", tuple(self.pictures))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.pictures
+
+    @property
+    def layout(self) -> str:
+        """The classes of the page that place the pictures seen at first."""
+        seen = sum(item.shown for item in self.pictures)
+        placed = {1: "single", 2: "pair", 4: "pair"}.get(seen, "")
+        return " ".join(filter(None, ("small" if self.small else "", placed)))
+
+    @property
+    def key(self) -> list[Look]:
+        """The lines of pictures that have no legend of their own."""
+        return in_order(line for item in self.pictures for line in item.key)
+
+
+Block = Figure | Table | Listing
+
+
+@dataclass(frozen=True)
+class Section:
+    """A task's tables and figures, in reading order; those with nothing to show are left out."""
+
+    anchor: str
+    title: str
+    intro: str
+    blocks: Iterable[Block]
+    notes: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        shown = tuple(block for block in self.blocks if not block.is_empty)
+        object.__setattr__(self, "blocks", shown)

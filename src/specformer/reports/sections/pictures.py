@@ -1,0 +1,245 @@
+r"""Pictures that several sections share, drawn from a run folder's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import matplotlib.figure
+import numpy as np
+
+from specformer.reports.looks import Look, head_looks
+from specformer.reports.plots import prediction_plots, spectral_plots
+from specformer.reports.sections.blocks import Figure, Picture, picture
+from specformer.reports.variants import Arrays, Rows, metric_of
+
+#: More classes have no room for their names.
+_MOST_CLASSES = 20
+#: Where readers look closer at a filter: what they choose it by, and the eigenvalues.
+_WINDOWS = {"near 0": (0.0, 0.2), "near 1": (0.9, 1.1), "near 2": (1.8, 2.0)}
+#: A window with fewer eigenvalues than these shows no more than the whole.
+_FEWEST = 5
+#: Measured and predicted numbers, or classes and scores, by model.
+Pairs = Mapping[Look, tuple[np.ndarray, np.ndarray]]
+
+
+def median_over(count: int, what: str) -> str:
+    """What a picture's lines are of several runs or images."""
+    return f": the line is the median over {what}, the tint their range" if count > 1 else ""
+
+
+def first_of(rows: Rows) -> str:
+    """Whose picture it is, where only one of several runs is drawn."""
+    return ", in the first run" if rows.most() > 1 else ""
+
+
+def model_names(looks: Iterable[Look]) -> str:
+    """Names in a row, for a picture's description."""
+    return ", ".join(style.label for style in looks) or "no model"
+
+
+def heading(name: str, style: Look) -> str:
+    """A data set's name, with the recipe where a model has several."""
+    return f"{name} ({style.recipe})" if style.recipe else name
+
+
+def windows(eigenvalues: np.ndarray) -> dict[str, tuple[float, float] | None]:
+    """The whole range, and windows into it that hold enough eigenvalues, by name."""
+    return {"whole": None} | {
+        name: (low, high)
+        for name, (low, high) in _WINDOWS.items()
+        if np.count_nonzero((eigenvalues >= low) & (eigenvalues <= high)) >= _FEWEST
+    }
+
+
+def together(
+    rows: Rows, what: str, draw: Callable[..., matplotlib.figure.Figure], told: str, **how: Any
+) -> Iterator[Picture]:
+    """All models of a filter or data set in one picture, with a key on the page.
+
+    ``told``: what it shows, with ``{}`` for the models' names. ``how``: options of ``draw``.
+    """
+    for name, _, found in rows.found(what):
+        drawn = {style: array for style, array in found.items() if len(array)}
+        if drawn:
+            alt = f"{name}: {told.format(model_names(drawn))}."
+            yield picture(draw(drawn, title=name, **how), alt, key=tuple(drawn))
+
+
+def by_epoch(
+    rows: Rows, column: int | None, what: str = "", *, percent: bool = False, errors: bool = True
+) -> Iterator[Picture]:
+    """Readings after every epoch, one picture per filter or data set.
+
+    Args:
+        rows: of one kind.
+        column: of the readings; None where there is but one.
+        what: they are; without it, the validation figures of a data set's own metric.
+        percent: draw fractions of 1 as per cent.
+        errors: lower is better.
+    """
+    for name, group, found in rows.found("curve"):
+        if not found:
+            continue
+        label, metric = what, metric_of(group[0])
+        if not label:
+            label, errors = f"validation {metric.label}", metric.lower
+        curves = {who: each if column is None else each[..., column] for who, each in found.items()}
+        if percent:
+            curves = {who: 100 * each for who, each in curves.items()}
+        figure = spectral_plots.curves_plot(
+            curves, ylabel=label + " (%)" * percent, errors=errors, title=name, legend=False
+        )
+        alt = f"{name}: {label} of {model_names(curves)} by epoch."
+        yield picture(figure, alt, key=tuple(curves))
+
+
+def heads(rows: Rows, *, points: bool = False) -> Iterator[Picture]:
+    """What Specformer's heads learned, one picture per data set and recipe.
+
+    With points where there are many graphs.
+    """
+    for name, _, responses in rows.found("response"):
+        for style, response in responses.items():
+            eigenvalues = rows.one(name, style, "eigenvalues")
+            if eigenvalues is not None:
+                spans = {"whole": None} if points else windows(eigenvalues)
+                subtitle = style.label if style.recipe else ""
+                yield from responses_in(
+                    spans, eigenvalues, response, name, style,
+                    points=points, title=name, subtitle=subtitle,
+                )  # fmt: skip
+
+
+def responses_in(
+    spans: Mapping[str, tuple[float, float] | None],
+    eigenvalues: np.ndarray,
+    response: np.ndarray,
+    name: str,
+    style: Look,
+    choice: Mapping[str, str] | None = None,
+    shown: bool = True,
+    **how: Any,
+) -> Iterator[Picture]:
+    """Responses of heads in several windows, of which a reader chooses one."""
+    for span, window in spans.items():
+        figure = spectral_plots.heads_plot(
+            eigenvalues, response, window=window, legend=False, **how
+        )
+        yield picture(
+            figure,
+            f"{name}: the response of each head of {style.label}.",
+            key=tuple(head_looks(response.shape[1])),
+            choice={**(choice or {}), "λ": span},
+            shown=shown and window is None,
+        )
+
+
+def attention(rows: Rows, *, by_head: bool = False) -> Iterator[Picture]:
+    """Condensed attention, one picture per filter or data set, and recipe.
+
+    It shows the mean over heads; with ``by_head`` each has a picture of its own.
+    """
+    for name, _, found in rows.found("attention"):
+        for style, condensed in found.items():
+            if not condensed.size:
+                continue
+            every = condensed.reshape(-1, *condensed.shape[-2:])
+            subtitle = style.label if style.recipe else ""
+            drawn = (
+                {f"{name}, head {number}": matrix for number, matrix in enumerate(every, start=1)}
+                if by_head
+                else {name: every.mean(axis=0)}
+            )
+            for title, matrix in drawn.items():
+                figure = spectral_plots.attention_heatmap(matrix, title=title, subtitle=subtitle)
+                whose = f"{title}, {subtitle}" if subtitle else title
+                yield picture(figure, f"{whose}: {_in_words(matrix)}.")
+
+
+def _in_words(matrix: np.ndarray) -> str:
+    bands, parts = spectral_plots.BANDS, []
+    for band, row in zip(bands, matrix, strict=False):
+        shares = ", ".join(f"{other} {x:.2f}" for other, x in zip(bands, row, strict=False))
+        parts.append(f"{band} draws on {shares}" if row.any() else f"{band} has no eigenvalue")
+    return "; ".join(parts)
+
+
+def predictions(rows: Rows, things: str) -> Figure:
+    """Predictions beside what was measured."""
+    told = {
+        "ap": "Precision over recall, at every threshold.",
+        "rocauc": "True over false positives, at every threshold.",
+        "accuracy": "True over false positives, at every threshold.",
+    }
+    numbered = "Predicted over measured numbers, with the line where they agree."
+    sentences = dict.fromkeys(told.get(metric_of(entry).name, numbered) for entry in rows.entries)
+    runs = ", of all runs" if rows.most() > 1 else ""
+    caption = " ".join([f"The test {things}{runs}.", *sentences])
+    return Figure("Predictions", caption, predicted(rows))
+
+
+def predicted(rows: Rows) -> Iterator[Picture]:
+    """Numbers: one picture per model and target. Classes: one per target, with all models."""
+    for name, group, found in rows.found("tested"):
+        metric = metric_of(group[0])
+        targets = [str(target) for target in group[0].get("targets") or ()]
+        count = min((tested.shape[-1] for tested in found.values()), default=0)
+        if count > 1 and not targets:
+            targets = [f"target {task + 1}" for task in range(count)]
+        for task in range(count):
+            target = targets[task] if task < len(targets) else ""
+            pairs = {who: (both[1, :, task], both[0, :, task]) for who, both in found.items()}
+            if metric.task == "regression":
+                yield from _clouds(pairs, name, target)
+            else:
+                title = target if len(targets) > 1 else name
+                precision = metric.name == "ap"
+                figure = prediction_plots.parting_plot(pairs, precision=precision, title=title)
+                alt = f"{title}: how well {model_names(pairs)} parts the classes tested."
+                yield picture(figure, alt, key=tuple(pairs))
+
+
+def _clouds(pairs: Pairs, name: str, target: str) -> Iterator[Picture]:
+    what = " · ".join(filter(None, (name, target)))
+    for who, (measured, found) in pairs.items():
+        title = who.label if len(pairs) > 1 else name
+        figure = prediction_plots.agreement_plot(measured, found, who, title=title, target=target)
+        yield picture(figure, f"{what}: predictions of {who.label} over measured ones.")
+
+
+def confusions(rows: Rows, things: str) -> Figure:
+    """Which classes are taken for which by ours, or by the only model; one picture per data set."""
+    classes = {name: [str(each) for each in group[0].get("classes") or ()]
+               for name, group in rows.groups.items()}  # fmt: skip
+    pictures = (
+        picture(
+            prediction_plots.confusion_plot(counts, classes[name], title=heading(name, style)),
+            f"{name}: the classes that {style.label} gives to the test {things} of each class.",
+        )
+        for name, style, counts in rows.ours("confusion")
+        if len(counts) <= _MOST_CLASSES
+    )
+    return Figure(
+        "Which classes are taken for which",
+        f"Of the test {things} of each class (row), the percentage put into each (column)"
+        + (" by Specformer" if len(rows.looks) > 1 else "")
+        + (", over all runs." if rows.most() > 1 else "."),
+        pictures,
+    )
+
+
+def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
+    """Where the eigenvalues of the run's graphs lie."""
+    filters = arrays.get("filters/eigenvalues")
+    if filters is not None:
+        counts = arrays.get("filters/counts")
+        figure = spectral_plots.spectrum_plot(filters, counts=counts, title="image grid")
+        yield picture(figure, "Spectrum of the image grid.", wide=True)
+    for name, _, found in Rows.of("nodes", result, arrays).found("eigenvalues"):
+        # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
+        distinct = {values.tobytes(): (style, values) for style, values in found.items()}
+        for style, values in distinct.values():
+            whose = f"{name}, {style.label}" if len(distinct) > 1 else name
+            figure = spectral_plots.spectrum_plot(values, title=whose)
+            yield picture(figure, f"Spectrum of {whose}.", wide=True)
