@@ -28,7 +28,7 @@ def _forgotten(monkeypatch):
 def probing(monkeypatch, probe):
     monkeypatch.setattr(kernels, "find_spec", lambda name: name)
     monkeypatch.setitem(
-        sys.modules, "specformer.kernels.triton.probe", SimpleNamespace(probe=probe)
+        sys.modules, "specformer.kernels.triton.language", SimpleNamespace(probe=probe)
     )
 
 
@@ -78,6 +78,6 @@ def test_without_triton(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_the_probe_runs():
     pytest.importorskip("triton")
-    from specformer.kernels.triton.probe import probe
+    from specformer.kernels.triton.language import probe
 
     probe()

@@ -65,7 +65,7 @@ def _compiles() -> bool:
         return False
     if os.environ.get("TRITON_INTERPRET") == "1":
         return True
-    from specformer.kernels.triton.probe import probe
+    from specformer.kernels.triton.language import probe
 
     try:
         probe()

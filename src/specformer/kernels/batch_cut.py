@@ -23,7 +23,7 @@ def cut(
     of_rows ``[ΣN, columns]`` integers and ``[ΣN]``, of_pairs ``[ΣN²]`` integers and ``[ΣN²]``.
     """
     if kernels.runs_on(index.device, "batch_cut"):  # one kernel instead of some thirty
-        from specformer.kernels.triton.pairs.cutting import batch_cut
+        from specformer.kernels.triton.cutting import batch_cut
 
         return batch_cut(index, sizes, starts, of_rows, of_pairs, num_nodes, num_pairs)
     (nodes, values), (bond, vectors) = of_rows, of_pairs

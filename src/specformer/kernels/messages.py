@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels import usable
-from specformer.kernels.first_order import first_order
 from specformer.kernels.segments import Segments, segment_softmax, segment_sum, widened
+from specformer.kernels.tracing import first_order
 
 #: Most kinds of bonds that the kernels support: they hold a sum per kind.
 _MOST_KINDS = 128
@@ -94,7 +94,7 @@ def message_sum(
     # The bias goes to the kinds: its gradient is then a sum over few rows.
     node = nn.functional.linear(nodes, linear.weight)
     kind = nn.functional.linear(bonds, linear.weight, linear.bias)
-    from specformer.kernels.triton.pairs.pair_sum import pair_sum
+    from specformer.kernels.triton.pair_sum import pair_sum
 
     return pair_sum(node, kind, given, pairs.pair_index, softmax=isinstance(weights, Logits))
 
@@ -145,3 +145,15 @@ class _FilteredSum(torch.autograd.Function):
         of_bases = messages.index_select(0, ctx.by_message.index).mul_(at_pairs)
         of_messages = ctx.by_message.sum(at_pairs.mul_(bases))
         return of_messages, of_bases, None, None
+
+
+def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    r""":math:`\mathrm{GELU}(x W^\top + b)` for x much narrower than the output.
+
+    Shapes: x ``[rows, in]``, weight ``[out, in]``, bias ``[out]``, output ``[rows, out]``.
+    """
+    if usable("gelu_lift", x, weight):
+        from specformer.kernels.triton import lift
+
+        return lift.gelu_lift(x, weight, bias)
+    return nn.functional.gelu(nn.functional.linear(x, weight, bias))

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.first_order import first_order
+from specformer.kernels.tracing import first_order
 
 
 @dataclass(frozen=True)

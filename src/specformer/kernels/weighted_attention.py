@@ -61,7 +61,7 @@ def weighted_attention(
 
 
 def _within_ranges(packed: Tensor, ranges: Ranges, scale: float) -> Tensor:
-    from specformer.kernels.triton.attention.block_attention import block_attention
+    from specformer.kernels.triton.block_attention import block_attention
 
     runs = packed.shape[:-4]  # whose heads attend as if they were those of one run
     folded = packed.movedim(0, 2).flatten(2, 3) if runs else packed

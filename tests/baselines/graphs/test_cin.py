@@ -14,7 +14,7 @@ from torch.nn.functional import batch_norm
 
 from specformer.baselines.graphs.cin import CIN, CellLayer, Cells, CellUpdate, CINLayer
 from specformer.baselines.graphs.rings import Rings
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Fused rings and a cage besides the usual ones.

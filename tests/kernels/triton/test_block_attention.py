@@ -7,7 +7,7 @@ import torch
 from tests.kernels.triton.graphs import assert_same, random
 from torch import Tensor, nn
 
-from specformer.kernels.triton.attention.block_attention import block_attention
+from specformer.kernels.triton.block_attention import block_attention
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.datasets.coloured_graphs import STORE
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
 from specformer import GraphSpecformer, kernels
-from specformer.kernels.triton.attention.distance_attention import distance_attention
+from specformer.kernels.triton.distance_attention import distance_attention
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 

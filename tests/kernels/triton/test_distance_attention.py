@@ -7,16 +7,12 @@ import torch
 from tests.kernels.triton.graphs import assert_same, random
 from torch import Tensor
 
-from specformer.kernels.triton.attention.distance_attention import distance_attention
+from specformer.kernels.triton.distance_attention import distance_attention
 
 
 @pytest.mark.parametrize(
     ("runs", "heads", "rows", "width", "buckets"),
-    [
-        (2, 2, 70, 5, 6),
-        (1, 1, 1, 8, 3),
-        pytest.param(1, 2, 130, 20, 22, marks=pytest.mark.slow),
-    ],
+    [(2, 2, 70, 5, 6), (1, 1, 1, 8, 3), pytest.param(1, 2, 130, 20, 22, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int32])
 def test_distance_attention(

@@ -7,8 +7,8 @@ import torch
 from tests.kernels.triton.graphs import assert_same, batch_of, index_of, random
 from torch import Tensor
 
-from specformer.kernels.triton.pairs import entries
-from specformer.kernels.triton.pairs.entries import basis_entries
+from specformer.kernels.triton import entries
+from specformer.kernels.triton.entries import basis_entries
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from tests.kernels.triton.conftest import INTERPRETED
 from tests.kernels.triton.graphs import assert_same, random
 from torch import Tensor
 
-from specformer.kernels.triton.rows import row_norm as layer_norm
-from specformer.kernels.triton.rows.row_norm import normalised_rows
+from specformer.kernels.triton import row_norm as layer_norm
+from specformer.kernels.triton.row_norm import normalised_rows
 from specformer.nn.layers.linear import LayerNorm
 
 pytestmark = pytest.mark.skipif(

@@ -9,13 +9,12 @@ import torch
 from tests.kernels.triton.graphs import assert_same, random
 from torch.nn.functional import gelu, linear
 
-from specformer.kernels.masked_norm import Averages
-from specformer.kernels.triton.rows import normalise
-from specformer.kernels.triton.rows.columns import column_sum
-from specformer.kernels.triton.rows.folding import folded_norm
-from specformer.kernels.triton.rows.lift import gelu_lift
-from specformer.kernels.triton.rows.moments import column_moments
-from specformer.kernels.triton.rows.normalise import normalised
+from specformer.kernels.norms import Averages
+from specformer.kernels.triton import normalise
+from specformer.kernels.triton.columns import column_moments, column_sum
+from specformer.kernels.triton.folding import folded_norm
+from specformer.kernels.triton.lift import gelu_lift
+from specformer.kernels.triton.normalise import normalised
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (130, 33), (700, 5)])

@@ -63,11 +63,7 @@ def factors(n: int, q: int, columns: int, forward: bool) -> tuple[Tensor, Tensor
 
 
 def assert_product(
-    found: Tensor,
-    vectors: Tensor,
-    x: Tensor,
-    forward: bool,
-    dtype: torch.dtype = torch.bfloat16,
+    found: Tensor, vectors: Tensor, x: Tensor, forward: bool, dtype: torch.dtype = torch.bfloat16
 ) -> None:
     """The product in float64 of the factors as they are once rounded."""
     wide, factor = vectors.to(dtype).double(), x.to(dtype).double()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.nn.layers.batch_norm import BatchNorm
 
 

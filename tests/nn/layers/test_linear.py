@@ -10,7 +10,7 @@ from tests.drawn import random
 from tests.nn.plain_twin import BOTH_DTYPES
 
 from specformer import kernels
-from specformer.kernels.column_sums import column_sums, ones_product
+from specformer.kernels.norms import column_sums, ones_product
 from specformer.nn.layers.linear import LayerNorm, Linear, affine, pieced_product
 from specformer.training.engine.stacking import stack
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.first_order import first_order
-from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.messages import filtered_sum
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import Segments, scattered_segments, widened
+from specformer.kernels.tracing import first_order
 from specformer.nn.conv.graph_pairs import GraphPairs
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.baselines.graphs.rings import Rings
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import widened
 from specformer.nn.conv.graph_pairs import pool
 from specformer.nn.layers.batch_norm import BatchNorm

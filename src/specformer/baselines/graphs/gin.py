@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.nn.layers.batch_norm import BatchNorm
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, spread
 from specformer.baselines.graphs.gin import GINUpdate
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import segment_sum, widened
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

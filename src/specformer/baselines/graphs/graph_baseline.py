@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from specformer.baselines.baseline import Baseline
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.errors import ConfigError
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_choices, check_split
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import spread
 from specformer.errors import ConfigError
-from specformer.kernels.masked_norm import CountedRows
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import Segments, scattered_segments, segment_sum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

@@ -70,7 +70,7 @@ class DistanceAttention:
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         tables = self.table.expand(len(query), -1, -1)
         if usable("distance_attention", query, self.table):
-            from specformer.kernels.triton.attention.distance_attention import distance_attention
+            from specformer.kernels.triton.distance_attention import distance_attention
 
             return distance_attention(query, key, value, tables, self.distances)
         runs = [
@@ -120,12 +120,7 @@ class Graphormer(Transformer):
     """
 
     def build(
-        self,
-        *,
-        num_layers: int = 2,
-        heads: int = 4,
-        max_degree: int = 512,
-        max_distance: int = 20,
+        self, *, num_layers: int = 2, heads: int = 4, max_degree: int = 512, max_distance: int = 20
     ) -> None:
         super().build(num_layers=num_layers, heads=heads)
         self.max_degree, self.max_distance = max_degree, max_distance

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specformer.baselines.nodes.hops import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.errors import ConfigError
-from specformer.kernels.lazy_property import keeping, kept_property
+from specformer.kernels.tracing import keeping, kept_property
 from specformer.spectrum.sparse import sparse_product, to_torch
 
 #: Lanczos directions shorter than this are rounding.

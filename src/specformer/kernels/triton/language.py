@@ -135,3 +135,17 @@ def store_tile(
     row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     mask = (row < end)[:, None] & (lane < width)[None, :]
     tl.store(x + row[:, None] * stride + lane[None, :], values, mask=mask)
+
+
+@jit
+def _write(out):
+    tl.store(out, 1.0)
+
+
+def probe() -> None:
+    """Compile and run the smallest kernel; raises where that fails."""
+    out = torch.zeros(1, device="cuda")
+    _write[(1,)](out)
+    torch.cuda.synchronize()
+    if float(out) != 1.0:
+        raise RuntimeError("a test kernel gave a wrong number")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.kernels.first_order import first_order
+from specformer.kernels.tracing import first_order
 from specformer.nn.argument_checks import check_counts
 from specformer.nn.layers.reset import Derived
 from specformer.spectrum.many.packed_graphs import PackedGraphs

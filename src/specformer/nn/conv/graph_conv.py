@@ -7,8 +7,7 @@ from typing import Literal, cast
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.kernels.gelu_lift import gelu_lift
-from specformer.kernels.messages import Logits, message_sum, softmax_over_sources
+from specformer.kernels.messages import Logits, gelu_lift, message_sum, softmax_over_sources
 from specformer.kernels.segments import widened
 from specformer.nn.conv.graph_pairs import GraphPairs
 from specformer.nn.layers.batch_norm import Activation, BatchNorm, activation_module

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.lazy_property import lazy_property
-from specformer.kernels.masked_norm import CountedRows
 from specformer.kernels.messages import PairIndex
+from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import Segments, scattered_segments, segment_sum
+from specformer.kernels.tracing import lazy_property
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.layers.batch_norm import BatchNorm, Moments
 from specformer.spectrum import Tokens
@@ -184,7 +184,7 @@ def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
     batch = pairs.batch
     if response.dim() == 2:
         if usable("basis_entries", response, batch.eigenvectors):
-            from specformer.kernels.triton.pairs import entries
+            from specformer.kernels.triton import entries
 
             index = pairs.pair_index
             return entries.basis_entries(response, batch.eigenvectors, index, batch.max_nodes)

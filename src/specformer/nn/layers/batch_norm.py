@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.first_order import first_order
-from specformer.kernels.masked_norm import Across, Averages, CountedRows, Sample, masked_norm
+from specformer.kernels.norms import Across, Averages, CountedRows, Sample, masked_norm
 from specformer.kernels.segments import widened
+from specformer.kernels.tracing import first_order
 from specformer.nn.layers.linear import LayerNorm
 
 Norm = Literal["batch", "layer"] | None
@@ -101,7 +101,7 @@ class BatchNorm(nn.Module):
     ) -> Tensor:
         """``activation(self(linear(x), rows))``, on a GPU by fused kernels after the product."""
         if self.is_fused and usable("batch_norm", x, linear.weight):
-            from specformer.kernels.triton.rows.normalise import normalised
+            from specformer.kernels.triton.normalise import normalised
 
             return normalised(
                 nn.functional.linear(x, linear.weight),
@@ -135,7 +135,7 @@ class BatchNorm(nn.Module):
         """
         with torch.autocast(linear.weight.device.type, enabled=False):
             if self.is_fused and moments is not None and usable("folded_norm", linear.weight):
-                from specformer.kernels.triton.rows.folding import folded_norm
+                from specformer.kernels.triton.folding import folded_norm
 
                 return folded_norm(
                     linear.weight,

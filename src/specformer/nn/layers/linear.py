@@ -16,8 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.column_sums import column_sums
-from specformer.kernels.layer_norm import layer_norm
+from specformer.kernels.norms import column_sums, layer_norm
 
 
 class Linear(nn.Linear):

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.column_sums import column_sums
-from specformer.kernels.first_order import first_order
+from specformer.kernels.norms import column_sums
+from specformer.kernels.tracing import first_order
 from specformer.nn.layers.fast_paths import Remembered
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.sparse import compressed_rows, sparse_product

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.kernels.lazy_property import kept_property
+from specformer.kernels.tracing import kept_property
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
+from specformer.kernels.tracing import first_order
+from specformer.kernels.triton.columns import column_sum
 from specformer.kernels.triton.language import blocks, jit, power_of_two, store_tile, tile, tl
-from specformer.kernels.triton.rows.columns import column_sum
 
 #: Numbers read at once: four reads of 16 bytes for each of 128 threads.
 _NUMBERS = 2048

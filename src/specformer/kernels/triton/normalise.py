@@ -7,8 +7,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
-from specformer.kernels.masked_norm import Averages
+from specformer.kernels.norms import Averages
+from specformer.kernels.tracing import first_order
+from specformer.kernels.triton.columns import column_moments, column_sum, update_averages
 from specformer.kernels.triton.language import (
     COLUMNS,
     blocks,
@@ -18,8 +19,6 @@ from specformer.kernels.triton.language import (
     power_of_two,
     tl,
 )
-from specformer.kernels.triton.rows.columns import column_sum
-from specformer.kernels.triton.rows.moments import column_moments, update_averages
 
 #: Columns of a program that takes all rows: so few that there are enough programs.
 _COLUMNS = 4

@@ -1,16 +1,92 @@
-r"""Batch normalisation over the rows that count, of a batch with padding."""
+r"""Layer norm of runs, batch norm over the rows that count, and sums over rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from specformer.kernels.first_order import first_order
-from specformer.kernels.lazy_property import lazy_property
+from specformer.kernels import usable
+from specformer.kernels.tracing import first_order, lazy_property
+
+
+def column_sums(rows: Tensor) -> Tensor:
+    """Sums over the last axis but one, ``[..., n, channels]`` to ``[..., 1, channels]``.
+
+    On a GPU as a product with ones: reductions are slow for many rows and few columns, 11 µs
+    instead of 4 for 2,708 rows on an H200.
+    """
+    return ones_product(rows) if rows.is_cuda else rows.sum(dim=-2, keepdim=True)
+
+
+def ones_product(rows: Tensor) -> Tensor:
+    """:func:`column_sums` as a GPU computes them.
+
+    Example:
+        >>> ones_product(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[4., 6.]])
+    """
+    ones = _ones(rows.shape[-2], rows.dtype, rows.device).view(*(1,) * (rows.dim() - 1), -1)
+    return ones.expand(*rows.shape[:-2], 1, -1) @ rows
+
+
+_ONES: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+
+
+def _ones(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A vector of ones, made once: filling it would cost a kernel per call.
+
+    None is ever thrown away, because captured graphs may read it.
+    """
+    room = 1 << (length - 1).bit_length() if length else 0
+    known = _ONES.get((room, dtype, device))
+    if known is None:
+        known = torch.ones(room, dtype=dtype, device=device)
+        # What is compiled or captured now is not filled until it runs.
+        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if not (captured or torch.compiler.is_compiling()):
+            _ONES[room, dtype, device] = known
+    return known[:length]
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Rows with mean 0 and variance 1, then scale and shift.
+
+    Shapes: x ``[..., n, channels]``, or ``[n, channels]`` the same for all runs; weight and bias
+    ``[channels]`` or ``[runs, channels]``; output ``[..., n, channels]`` with an axis of runs
+    before the last two if weight has one.
+    """
+    # A compiler fuses the plain operations itself.
+    if not torch.compiler.is_compiling() and usable("layer_norm", x, weight, bias):
+        from specformer.kernels.triton.row_norm import normalised_rows
+
+        return normalised_rows(x, weight, bias, eps)
+    channels = weight.shape[-1]
+    if weight.numel() == channels:  # one run: scale and shift in the same kernel
+        out = nn.functional.layer_norm(x, (channels,), weight.view(-1), bias.view(-1), eps)
+        return out.unsqueeze(0) if x.dim() < weight.dim() + 1 else out
+    normal = nn.functional.layer_norm(x, (channels,), eps=eps)
+    return cast(Tensor, _Scaled.apply(normal, weight, bias))
+
+
+class _Scaled(torch.autograd.Function):
+    """Every run's rows by its scale, plus its shift: ``[..., runs, n, c]`` and ``[runs, c]``."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, scale)
+        return torch.addcmul(shift.unsqueeze(-2), rows, scale.unsqueeze(-2))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (gradient,), (rows, scale) = gradients, ctx.saved_tensors
+        to_rows = (gradient * scale.unsqueeze(-2)).sum_to_size(rows.shape)
+        to_scale = column_sums(gradient * rows).squeeze(-2).sum_to_size(scale.shape)
+        return to_rows, to_scale, column_sums(gradient).squeeze(-2).sum_to_size(scale.shape)
+
 
 #: Adds a tensor up over all workers that share a batch, in place.
 Across = Callable[[Tensor], Tensor]

@@ -7,7 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
+from specformer.kernels.tracing import first_order
+from specformer.kernels.triton.columns import column_sum
 from specformer.kernels.triton.language import (
     blocks,
     dot_precision,
@@ -17,7 +18,6 @@ from specformer.kernels.triton.language import (
     power_of_two,
     tl,
 )
-from specformer.kernels.triton.rows.columns import column_sum
 
 #: Rows and most columns of a block; fewer columns backward, where each takes many registers. From
 #: 64 rows on a group of four warps multiplies together.

@@ -7,10 +7,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
-from specformer.kernels.masked_norm import Averages
+from specformer.kernels.norms import Averages
+from specformer.kernels.tracing import first_order
+from specformer.kernels.triton.columns import update_averages
 from specformer.kernels.triton.language import jit, power_of_two, tl
-from specformer.kernels.triton.rows.moments import update_averages
 
 
 def folded_norm(

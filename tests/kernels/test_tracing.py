@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from specformer.errors import ConfigError
-from specformer.kernels.layer_norm import _Scaled
 from specformer.kernels.messages import filtered_sum
+from specformer.kernels.norms import _Scaled
 from specformer.kernels.segments import (
     contiguous_segments,
     scattered_segments,

@@ -7,8 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
 from specformer.kernels.messages import PairIndex
+from specformer.kernels.tracing import first_order
 from specformer.kernels.triton.language import blocks, clear_padding, jit, power_of_two, tl
 
 #: Sources and eigenvalues of a block: the sizes of most molecules.
@@ -122,14 +122,7 @@ def _entries_forward(
 
 @jit
 def _entries_backward(
-    gradient,
-    vectors,
-    terms,
-    offsets,
-    first,
-    heads,
-    HEADS: tl.constexpr,
-    ROWS: tl.constexpr,
+    gradient, vectors, terms, offsets, first, heads, HEADS: tl.constexpr, ROWS: tl.constexpr
 ):
     r"""One target i and some blocks of eigenvalues k: :math:`U_{ik} \sum_j g_{ijm} U_{jk}`."""
     target = tl.program_id(0).to(tl.int64)
@@ -158,13 +151,7 @@ def _entries_backward(
 
 @jit
 def _entries_summed(
-    terms,
-    of_response,
-    offsets,
-    first,
-    heads,
-    HEADS: tl.constexpr,
-    ROWS: tl.constexpr,
+    terms, of_response, offsets, first, heads, HEADS: tl.constexpr, ROWS: tl.constexpr
 ):
     """The terms of one eigenvalue k of a graph, of all its targets; zeros for padding."""
     node = tl.program_id(0).to(tl.int64)

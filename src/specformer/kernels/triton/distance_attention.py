@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from specformer.kernels.first_order import first_order
+from specformer.kernels.tracing import first_order
 from specformer.kernels.triton.language import (
     blocks,
     dot_precision,

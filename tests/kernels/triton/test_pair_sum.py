@@ -8,8 +8,8 @@ from tests.kernels.triton.graphs import KINDS, assert_same, batch_of, index_of, 
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from specformer.kernels.triton.pairs import pair_sum as pairs
-from specformer.kernels.triton.pairs.pair_sum import pair_sum
+from specformer.kernels.triton import pair_sum as pairs
+from specformer.kernels.triton.pair_sum import pair_sum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

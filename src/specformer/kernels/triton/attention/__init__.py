@@ -1,1 +1,0 @@
-"""Attention kernels that never hold the scores of all pairs."""

@@ -1,1 +1,0 @@
-"""Kernels over the rows and columns of a matrix: sums, normalisation, linear maps."""
