@@ -10,23 +10,17 @@ import typer
 from rich.markup import escape
 
 from specformer.cli import main
-from specformer.cli.options import (
-    Cache,
-    Data,
-    Device,
-    Json,
-    Quiet,
-    print_json,
-    repeat_command,
-    spectra_folder,
-    split_names,
-)
+from specformer.cli.options import Shared, shares, split_names
+from specformer.cli.output import print_json
+from specformer.cli.run_in_hand import repeat_command
 
 app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
+@shares("data", "cache", "json", "quiet", "device")
 def bench(
+    shared: Shared,
     suite: Annotated[
         str, typer.Argument(help="node, graph, spectrum, decompose, overhead or same.")
     ] = "node",
@@ -43,11 +37,6 @@ def bench(
     runs: Annotated[
         int | None, typer.Option(min=1, help="Splits of the suite same. (default: ten)")
     ] = None,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    quiet: Quiet = False,
-    device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option(help="File to record the result in, results/bench/NAME.json.")
     ] = None,
@@ -60,23 +49,20 @@ def bench(
     from benchmarks.measure import Setting
     from benchmarks.record import record
     from benchmarks.suites import bench as run
-    from specformer.cli.progress_display import progress_bars
-    from specformer.training.runs.environment import choose_device
 
-    target = choose_device(device)
     command = f"python -m benchmarks{repeat_command().removeprefix('specformer')}"
 
     def keep(result: dict[str, Any]) -> None:
         if out:
-            record(out, result, command, target)
+            record(out, result, command, shared.target)
 
-    with progress_bars(quiet or json_output) as progress:
-        setting = Setting(target, progress, data, spectra_folder(cache))
+    with shared.workplace(told=False) as place:
+        setting = Setting(place.device, place.progress, place.data, place.cache)
         cases = split_names(datasets)
         options = {"epochs": epochs, "repeats": repeats, "runs": runs}
         result = run(suite, cases, setting, **options, keep=keep)
     keep(result)
-    if json_output:
+    if shared.json:
         print_json(result)
     else:
         show_bench(result)

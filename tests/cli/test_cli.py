@@ -23,7 +23,8 @@ from tests.datasets.grid_images import write_grid_images
 
 import specformer
 from specformer import cli
-from specformer.cli.options import parse_images, split_names
+from specformer.cli.options import split_names
+from specformer.cli.tables import parse_images
 from specformer.datasets import photographs, target_filter
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
@@ -672,7 +673,7 @@ def test_two_processes_do_not_run_in_one_folder(call, scene):
     config = "command: train\nsource: mine.npz\nmodel: gcn\nrecipe: null\nruns: 1\nset: []\n"
     config += "seed: 0\ndevice: cpu\nrepeat: specformer train mine.npz\nsettings: {}\n"
     (scene / "unfinished" / "config.yaml").write_text(config)
-    holds = "import sys; from pathlib import Path; from specformer.files.lock import locked\n"
+    holds = "import sys; from pathlib import Path; from specformer.files.atomic import locked\n"
     holds += "with locked(Path('unfinished')): print('held', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", holds],

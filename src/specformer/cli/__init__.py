@@ -21,9 +21,9 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import comparing, drawing, inspecting, learning, ledger, tables, tuning
-from specformer.cli.options import Ended, echo
-from specformer.cli.waiting import waited_for
+from specformer.cli import drawing, inspecting, learning, searching, tables
+from specformer.cli.output import echo, waited_for
+from specformer.cli.run_in_hand import Ended
 from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
@@ -42,10 +42,10 @@ for command in (
     learning.train,
     learning.resume,
     learning.predict,
-    learning.datasets,
+    inspecting.datasets,
     inspecting.inspect,
-    tuning.tune,
-    comparing.compare,
+    searching.tune,
+    searching.compare,
     tables.table,
     drawing.figure,
     inspecting.spectrum,
@@ -53,7 +53,7 @@ for command in (
     inspecting.verify,
 ):
     app.command()(command)
-app.add_typer(ledger.app, name="results")
+app.add_typer(tables.ledger, name="results")
 
 
 def main(program: typer.Typer = app) -> None:

@@ -1,55 +1,70 @@
-"""Commands that look: at a source, at a spectrum, at a run."""
+"""Commands that look: at data, at a source, at a spectrum, at a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from specformer.cli.options import (
-    Cache,
-    Data,
-    Device,
-    Json,
-    Quiet,
-    echo,
-    parse_pair,
-    print_json,
-    reading_told,
-    spectra_folder,
-)
-from specformer.cli.reading import reads_columns, told_columns
-from specformer.cli.waiting import first_words
+from specformer.cli.options import Shared, shares
+from specformer.cli.output import echo, print_json, reading_told
 from specformer.errors import ConfigError, RunError
 
 
-@reads_columns
+@shares("data", "json")
+def datasets(shared: Shared) -> None:
+    """List the data sets known by name, their sizes and where they were found."""
+    from specformer.cli.terminal import show_table
+    from specformer.datasets.registry import survey, survey_graph_sets
+    from specformer.datasets.signals import survey_signals
+
+    found = [*survey(shared.data), *survey_graph_sets(shared.data), *survey_signals(shared.data)]
+    if shared.json:
+        print_json({"datasets": found})
+        return
+    sizes = ("graphs", "signals", "nodes", "edges", "features", "classes")
+    lines = [
+        (
+            row["name"],
+            row["about"],
+            *(f"{row[size]:,}" if size in row else "" for size in sizes),
+            _whereabouts(row),
+        )
+        for row in found
+    ]
+    show_table("Data sets", ("name", "about", *sizes, "file"), lines, again=1)
+
+
+def _whereabouts(row: dict[str, Any]) -> str:
+    """A data set's file, else what is known of it."""
+    if row["path"] is None:
+        return str(row["state"])
+    return str(row["path"]) if row["state"] == "found" else f"{row['state']}: {row['path']}"
+
+
+@shares("data", "json", "columns")
 def inspect(
     source: Annotated[
         str, typer.Argument(help="What `train` takes: a graph, molecules or signals.")
     ],
-    data: Data = None,
-    json_output: Json = False,
-    columns: dict[str, str] | None = None,
+    shared: Shared,
 ) -> None:
     """Say what `train` would read of a source: sizes, columns, classes, targets, splits."""
     from specformer.tasks.inspect_source import inspect_source
     from specformer.tasks.overview import in_words
-    from specformer.tasks.resolve import refuse_foreign
-    from specformer.tasks.source import source_kind
 
-    told = told_columns(columns or {})
-    refuse_foreign(source_kind(source, told), source, dict.fromkeys(told.options, True))
-    with reading_told(json_output):
-        found = inspect_source(source, data, told)
-    if json_output:
+    columns = shared.request(source).columns
+    with reading_told(shared.json):
+        found = inspect_source(source, shared.data, columns)
+    if shared.json:
         print_json(found)
     else:
         echo(in_words(found))
 
 
+@shares("data", "cache", "json", "quiet", "device")
 def spectrum(
     source: Annotated[
         str,
@@ -58,6 +73,7 @@ def spectrum(
             "or a grid like 100x100."
         ),
     ],
+    shared: Shared,
     k: Annotated[
         str | None,
         typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. (default: all)"),
@@ -79,49 +95,38 @@ def spectrum(
     plot: Annotated[
         Path | None, typer.Option(help="Picture to write. (default: NAME-spectrum.png)")
     ] = None,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    quiet: Quiet = False,
-    device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Also save the spectrum here (safetensors).")
     ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
-    pairs = parse_pair(k)
+    pairs = _parsed_pair(k)
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
-    first_words(f"Reading {source}.", quiet or json_output)
-    from specformer.cli.progress_display import progress_bars
+    shared.begin(f"Reading {source}.")
     from specformer.cli.terminal import show_table
     from specformer.datasets.registry import graph_source
     from specformer.reports.plots.spectral_plots import save_png, spectrum_plot
     from specformer.spectrum import Spectrum, decompose
-    from specformer.training.runs.environment import choose_device
 
-    target = choose_device(device)
-    with reading_told(quiet or json_output):
-        graph, mirrors = graph_source(source, data)
-    start = Spectrum.load(warm) if warm else None
-    with (
-        progress_bars(quiet or json_output) as progress,
-        progress.stage(f"decomposing {graph.name}", 100, "%") as update,
-    ):
-        found = decompose(
-            graph,
-            k=pairs,
-            solver=solver,  # type: ignore[arg-type]
-            isolated=isolated,  # type: ignore[arg-type]
-            device=target,
-            cache=spectra_folder(cache),
-            mirrors=mirrors,
-            start=start,
-            ranks=ranks,
-            hostfile=hostfile,
-            progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
-        )
-        update(100, 100.0)
+    with shared.workplace() as place:
+        graph, mirrors = graph_source(source, place.data)
+        start = Spectrum.load(warm) if warm else None
+        with place.progress.stage(f"decomposing {graph.name}", 100, "%") as update:
+            found = decompose(
+                graph,
+                k=pairs,
+                solver=solver,  # type: ignore[arg-type]
+                isolated=isolated,  # type: ignore[arg-type]
+                device=place.device,
+                cache=place.cache,
+                mirrors=mirrors,
+                start=start,
+                ranks=ranks,
+                hostfile=hostfile,
+                progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
+            )
+            update(100, 100.0)
     if out:
         found.save(out)
     picture = plot or Path(f"{graph.name}-spectrum.png")
@@ -129,7 +134,7 @@ def spectrum(
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
     if out:
         summary["saved"] = str(out)
-    if json_output:
+    if shared.json:
         print_json(summary)
         return
     lines = [
@@ -139,13 +144,27 @@ def spectrum(
     show_table("Spectrum", ("", ""), lines)
 
 
+def _parsed_pair(text: str | None) -> int | tuple[int, int] | None:
+    """``50`` or ``50,20``, as :func:`specformer.decompose` takes k."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise ConfigError(f"--k {text}: expected a number, or two with a comma between them.")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+@shares("json")
 def report(
     runs: Annotated[list[Path], typer.Argument(help="A run folder, or several to compare.")],
+    shared: Shared,
     out: Annotated[
         Path | None,
         typer.Option(help="Several runs: the page to write. (default: comparison.html)"),
     ] = None,
-    json_output: Json = False,
 ) -> None:
     """Write a run's HTML report anew, or lay several runs side by side."""
     from specformer.reports import write_comparison, write_report
@@ -160,15 +179,16 @@ def report(
     else:
         path = write_report(folders[0])
         told = {"run_dir": str(runs[0])}
-    if json_output:
+    if shared.json:
         print_json({**told, "report": str(path)})
     else:
         echo(f"Report: {path}")
 
 
+@shares("json")
 def verify(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    json_output: Json = False,
+    shared: Shared,
 ) -> None:
     """Say which files of a finished run are as it wrote them."""
     from specformer.cli.terminal import show_table
@@ -176,7 +196,7 @@ def verify(
 
     states = RunFolder.open(run).verified()
     wrong = [name for name, state in states.items() if state != "intact"]
-    if json_output:
+    if shared.json:
         print_json({"run_dir": str(run), "intact": not wrong, "files": states})
     else:
         lines = [(escape(name), state) for name, state in states.items()]

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.options import (
-    Assignments,
-    Cache,
-    Data,
-    Device,
-    Json,
-    Metric,
-    Out,
-    Quiet,
-    Seed,
-    Task,
-    echo,
-    farewell,
+from specformer.cli.options import Shared, shares
+from specformer.cli.output import echo, farewell, print_json, reading_told
+from specformer.cli.run_in_hand import (
+    RunInHand,
     finish_run,
     going_on,
-    print_json,
-    reading_told,
     refuse_taken,
     repeat_command,
-    spectra_folder,
-    start_run,
-    withdrawn_if_refused,
 )
-from specformer.cli.reading import reads_columns, requested, told_columns
-from specformer.cli.waiting import first_words
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -49,30 +32,24 @@ _HIDDEN = (
 )  # fmt: skip
 
 
-def demo(
-    json_output: Json = False,
-    quiet: Quiet = False,
-    device: Device = "auto",
-    seed: Seed = 0,
-    out: Out = None,
-) -> None:
+@shares("json", "quiet", "device", "seed", "out")
+def demo(shared: Shared) -> None:
     """Learn filters on photographs and classify generated graphs; ends with a report."""
-    first_words("Starting the demo.", quiet or json_output)
-    from specformer.cli.progress_display import progress_bars
+    shared.begin("Starting the demo.")
     from specformer.cli.terminal import show_filters, show_nodes
     from specformer.paper.demo import demo as run_demo
-    from specformer.tasks.workplace import Workplace
-    from specformer.training.runs.environment import choose_device
 
-    target = choose_device(device)
-    refuse_taken(out)
-    config = {"command": "demo", "seed": seed, "device": str(target), "repeat": repeat_command()}
-    with progress_bars(quiet or json_output) as progress:
-        result, arrays = run_demo(Workplace(target, progress=progress), seed)
-    with ExitStack() as holding:
-        run = start_run(out, "demo", config, holding)
+    config = {
+        "command": "demo", "seed": shared.seed, "device": str(shared.target),
+        "repeat": repeat_command(),
+    }  # fmt: skip
+    refuse_taken(shared.out)
+    with shared.workplace(told=False) as place:
+        result, arrays = run_demo(place, shared.seed)
+    with RunInHand.new(shared.out, "demo", config) as hand:
+        run = hand.begin()
         result, report = finish_run(run, "demo", result, arrays, config)
-    if json_output:
+    if shared.json:
         shown = {key: value for key, value in result.items() if key != "environment"}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
@@ -81,7 +58,10 @@ def demo(
     farewell(result, report)
 
 
-@reads_columns
+@shares(
+    "model", "task", "metric", "assignments", "data", "cache", "json", "quiet", "device", "seed",
+    "out", "columns",
+)  # fmt: skip
 def train(
     source: Annotated[
         str,
@@ -92,7 +72,7 @@ def train(
             "image file."
         ),
     ],
-    model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer",
+    shared: Shared,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -105,8 +85,6 @@ def train(
             help="Splits, or images. (default: 10, or the file's; molecules 1; all images)"
         ),
     ] = None,
-    task: Task = None,
-    metric: Metric = None,
     lanes: Annotated[
         int | None,
         typer.Option(help="Molecules: how many runs train at the same time. (default: 1)"),
@@ -122,7 +100,6 @@ def train(
             help="Signals: low-pass, high-pass, band-pass, band-rejection or comb. (default: comb)",
         ),
     ] = None,
-    assignments: Assignments = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Event files too, in the run's tensorboard/.")
     ] = False,
@@ -132,67 +109,51 @@ def train(
             "--deterministic", help="Compute with one thread: the same numbers on any number."
         ),
     ] = False,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    quiet: Quiet = False,
-    device: Device = "auto",
-    seed: Seed = 0,
-    out: Out = None,
-    columns: dict[str, str] | None = None,
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
-    first_words(f"Reading {source}.", quiet or json_output)
+    shared.begin(f"Reading {source}.")
     from specformer.tasks.resolve import resolve
     from specformer.tasks.source import source_name
-    from specformer.training.runs.environment import choose_device
 
-    refuse_taken(out)
-    given = {"task": task, "metric": metric, "lanes": lanes, "from": start, "filter": filter_name}
-    changes = tuple(assignments or ())
+    refuse_taken(shared.out)
     job = resolve(
-        requested(source, columns, given, model=model, recipe=recipe, changes=changes),
+        shared.request(source, recipe, start, lanes=lanes, filter=filter_name),
         runs,
-        seed=seed,
-        device=str(choose_device(device)),
+        seed=shared.seed,
+        device=str(shared.target),
         lanes=1 if lanes is None else lanes,
         tensorboard=tensorboard,
         deterministic=deterministic,
         repeat=repeat_command(),
     )
-    started: list[RunFolder] = []
-    holding = ExitStack()
-
-    def begin() -> RunFolder:
-        started.append(start_run(out, f"{source_name(source)}-{model}", job.config, holding))
-        return started[0]
-
-    with holding, withdrawn_if_refused(started):
-        _train(job, begin, data, cache, json_output, quiet)
+    name = f"{source_name(source)}-{shared.model}"
+    with RunInHand.new(shared.out, name, job.config) as hand:
+        _train(job, hand, shared)
 
 
+@shares("data", "cache", "json", "quiet")
 def resume(
     run: Annotated[
         Path, typer.Argument(help="The folder of a `specformer train` that was stopped.")
     ],
+    shared: Shared,
     from_scratch: Annotated[
         bool,
         typer.Option("--from-scratch", help="Discard its checkpoints and start the run over."),
     ] = False,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
-    first_words(f"Reading {run}.", quiet or json_output)
+    shared.begin(f"Reading {run}.")
+    from specformer.reports import write_report
     from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import REPORT, RunFolder
 
     stopped = RunFolder.open(run)
     if stopped.is_finished and not (stopped.path / REPORT).exists() and not from_scratch:
-        _write_missing_report(stopped, json_output)
+        with stopped.held():  # it was killed after its result was written
+            stopped.discard_checkpoints()
+            _show_trained(stopped, stopped.result("kind", "seconds"), write_report(stopped), shared)
         return
     _refuse_finished(stopped)
     job = read_job(stopped)
@@ -202,17 +163,16 @@ def resume(
         raise RunError(
             f"{run}: was started on {job.device}, which is not here; go on where it is."
         ) from None
-    holding = ExitStack()
 
-    def begin() -> RunFolder:  # of several workers, the first alone
-        holding.enter_context(stopped.held())
+    def taken_up(held: ExitStack) -> RunFolder:  # of several workers, by the first alone
+        held.enter_context(stopped.held())
         _refuse_finished(stopped)  # by another process, while this one read its data
         if from_scratch:
             stopped.discard_checkpoints()
         return stopped
 
-    with holding:
-        _train(job, begin, data, cache, json_output, quiet)
+    with RunInHand(taken_up, is_new=False) as hand:
+        _train(job, hand, shared)
 
 
 def _refuse_finished(run: RunFolder) -> None:
@@ -220,24 +180,8 @@ def _refuse_finished(run: RunFolder) -> None:
         raise RunError(f"{run.path}: the run is finished; there is nothing to go on with.")
 
 
-def _write_missing_report(run: RunFolder, json_output: bool) -> None:
-    """End what a run was killed in, after its result was written."""
-    from specformer.reports import write_report
-
-    with run.held():
-        run.discard_checkpoints()
-        _show_trained(run, run.result("kind", "seconds"), write_report(run), json_output)
-
-
-def _train(
-    job: Job,
-    begin: Callable[[], RunFolder],
-    data: Path | None,
-    cache: Path | None,
-    json_output: bool,
-    quiet: bool,
-) -> None:
-    """Train as a job says; ``begin`` gives the run's folder once the input is good."""
+def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
+    """Train as a job says."""
     import torch
 
     from specformer.cli.progress_display import progress_bars
@@ -250,31 +194,26 @@ def _train(
 
     if job.tensorboard:
         require_tensorboard()
-    folders: list[RunFolder] = []
-
-    def opened() -> RunFolder:
-        folders.append(begin())
-        return folders[0]
 
     def resuming() -> list[str]:
-        whole = folders and (folders[0].path / REPORT).exists()
-        return ["resume", str(folders[0].path)] if folders and not whole else []
+        whole = hand.folder is None or (hand.folder.path / REPORT).exists()
+        return [] if whole else ["resume", str(hand.begin().path)]
 
     def kept() -> bool:
-        return any(folder.has_checkpoint or folder.is_finished for folder in folders)
+        return hand.folder is not None and (hand.folder.has_checkpoint or hand.folder.is_finished)
 
     with going_on(resuming, kept):
         with torchrun_workers(torch.device(job.device)) as (workers, device):
-            silent = quiet or json_output or not workers.is_first
+            silent = shared.silent or not workers.is_first
             with progress_bars(silent) as shown, reading_told(silent):
-                progress: Progress = Recorded(shown, lambda: folders[0] if folders else None)
+                progress: Progress = Recorded(shown, lambda: hand.folder)
                 if job.tensorboard:
-                    progress = Tracked(progress, lambda: folders[0] if folders else None)
-                place = Workplace(device, data, spectra_folder(cache), progress, workers, job.lanes)
-                trained = train_job(job, place, opened)
+                    progress = Tracked(progress, lambda: hand.folder)
+                place = Workplace(device, shared.data, shared.spectra, progress, workers, job.lanes)
+                trained = train_job(job, place, hand.begin)
             if not workers.is_first:
                 return
-        run = folders[0]
+        run = hand.begin()
         run.write_models(trained.outcome.models, trained.outcome.beside)
         with one_thread(job.deterministic):  # which the result records
             result, report = finish_run(
@@ -282,13 +221,13 @@ def _train(
             )
         if job.tensorboard:
             track_run(run)
-    _show_trained(run, result, report, json_output)
+    _show_trained(run, result, report, shared)
 
 
-def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, json_output: bool) -> None:
+def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, shared: Shared) -> None:
     from specformer.cli.terminal import SHOW
 
-    if json_output:
+    if shared.json:
         shown = {key: value for key, value in result.items() if key not in _HIDDEN}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
@@ -296,9 +235,10 @@ def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, json_out
     farewell(result, report)
 
 
-@reads_columns
+@shares("data", "cache", "json", "device", "columns")
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder of `specformer train`.")],
+    shared: Shared,
     graph: Annotated[
         str | None,
         typer.Option(
@@ -315,22 +255,16 @@ def predict(
     degree: Annotated[
         int | None, typer.Option(help="Nodes: degree of filters, with --spectrum density.")
     ] = None,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; - is stdout. (default: stdout)")
     ] = None,
-    columns: dict[str, str] | None = None,
 ) -> None:
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
-    first_words(f"Reading {run}.", json_output)
+    shared.begin(f"Reading {run}.")
     from specformer.errors import check_known
     from specformer.tasks.predictions import PredictionRequest
     from specformer.tasks.resolve import TASKS, refuse_foreign
     from specformer.tasks.workplace import Workplace
-    from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
@@ -341,19 +275,19 @@ def predict(
     kind = finished.result("kind")["kind"]
     check_known("kind of run", TASKS, str(kind))
     if out in (Path("-"), Path("/dev/stdout")):
-        if json_output:
+        if shared.json:
             raise ConfigError(f"--out {out}: standard output is taken by --json; name a file.")
         out = None
-    elif json_output and out is None:
+    elif shared.json and out is None:
         out = finished.path / "predictions.csv"
-    told = told_columns(columns or {})
+    told = shared.columns
     given = {"smiles": smiles, "spectrum": spectrum, "degree": degree}
     refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
     request = PredictionRequest(graph, smiles or (), spectrum, degree, told)
-    place = Workplace(choose_device(device), data, spectra_folder(cache))
-    with reading_told(json_output), finished.answering_for_files("cannot be predicted with"):
+    place = Workplace(shared.target, shared.data, shared.spectra)
+    with reading_told(shared.json), finished.answering_for_files("cannot be predicted with"):
         found = TASKS[kind].predict(finished, request, place)
-    _write_predictions(found, out, json_output)
+    _write_predictions(found, out, shared.json)
 
 
 def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:
@@ -373,33 +307,3 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
         if found.problems:
             counted = f"{good:,} of {found.rows:,} predicted"
         echo(f"{counted}: {out}")
-
-
-def datasets(data: Data = None, json_output: Json = False) -> None:
-    """List the data sets known by name, their sizes and where they were found."""
-    from specformer.cli.terminal import show_table
-    from specformer.datasets.registry import survey, survey_graph_sets
-    from specformer.datasets.signals import survey_signals
-
-    found = [*survey(data), *survey_graph_sets(data), *survey_signals(data)]
-    if json_output:
-        print_json({"datasets": found})
-        return
-    sizes = ("graphs", "signals", "nodes", "edges", "features", "classes")
-    lines = [
-        (
-            row["name"],
-            row["about"],
-            *(f"{row[size]:,}" if size in row else "" for size in sizes),
-            _whereabouts(row),
-        )
-        for row in found
-    ]
-    show_table("Data sets", ("name", "about", *sizes, "file"), lines, again=1)
-
-
-def _whereabouts(row: dict[str, Any]) -> str:
-    """A data set's file, else what is known of it."""
-    if row["path"] is None:
-        return str(row["state"])
-    return str(row["path"]) if row["state"] == "found" else f"{row['state']}: {row['path']}"

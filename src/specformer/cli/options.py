@@ -1,250 +1,222 @@
-"""Options and habits the commands share."""
+"""Options that several commands have, each declared once, and what they mean."""
 
 from __future__ import annotations
 
-import json
-import logging
-import shlex
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from specformer.errors import ConfigError, SpecformerError
+from specformer.cli.output import first_words, reading_told
+from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
+    import torch
 
-    from specformer.training.runs.folder import RunFolder
+    from specformer.graphs import Columns
+    from specformer.tasks.job import Request
+    from specformer.tasks.workplace import Workplace
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
-]
-Task = Annotated[
-    str | None,
-    typer.Option(help="Nodes, molecules: regression or classification. (default: by the labels)"),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        help="Nodes, molecules: accuracy, f1, rocauc, ap; rmse, mae, r2. (default: by the task)"
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, then data/)"),
-]
-Out = Annotated[
-    Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
-]
-Cache = Annotated[Path | None, typer.Option(help="Folder for spectra. (default: below ~/.cache)")]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a recipe's setting; as often as you like."
-    ),
-]
-Results = Annotated[Path | None, typer.Option(help="The ledger's folder. (default: results/)")]
-#: Rooms that tell what they make of data, and what tells where a run goes on.
-_TELLING = ("graphs", "datasets", "tasks.nodes.spectral_distance", "training.runs.checkpoint")
-#: Where runs go that nobody named a folder for.
-_RUNS = "runs"
+_COLUMN = "_column"
 
 
-def checked_task(task: str | None) -> str | None:
-    """Refuse a task that there is none of."""
-    if task not in (None, "regression", "classification"):
-        raise ConfigError(f"--task {task}: choose regression or classification.")
-    return task
+def _column(option: str, told: str) -> Any:
+    panel = "Columns of a file, where their names do not tell"
+    return typer.Option(option, help=told, rich_help_panel=panel)
 
 
-def printable(text: str) -> str:
-    r"""Text without what moves a cursor or changes colours: names of files may hold anything.
+@dataclass(frozen=True)
+class Shared:
+    """The options that :func:`shares` gives a command; those it does not have are as by default."""
 
-    Example:
-        >>> print(printable("run\x1b[31m\n\u202egpj"))
-        run\x1b[31m
-        \u202egpj
-    """
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]
-        for letter in text
+    model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer"
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Nodes, molecules: regression or classification. (default: by the labels)"
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Nodes, molecules: accuracy, f1, rocauc, ap; rmse, mae, r2. (default: by the task)"
+        ),
+    ] = None
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a recipe's setting; as often as you like."
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, then data/)"),
+    ] = None
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for spectra. (default: below ~/.cache)")
+    ] = None
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
+    ] = 0
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
+    ] = None
+    results: Annotated[
+        Path | None, typer.Option(help="The ledger's folder. (default: results/)")
+    ] = None
+    label_column: Annotated[str | None, _column("--label", "Nodes: the column of classes.")] = None
+    id_column: Annotated[str | None, _column("--id", "Nodes, molecules: the column of ids.")] = None
+    source_column: Annotated[str | None, _column("--source", "Edges: the column of one end.")] = (
+        None
     )
+    target_column: Annotated[
+        str | None, _column("--target", "Edges: the column of the other end.")
+    ] = None
+    weight_column: Annotated[
+        str | None, _column("--weight", "Edges: the column of weights, or none.")
+    ] = None
+    features_column: Annotated[
+        str | None, _column("--features", "Nodes: the columns of features, as a,b,c.")
+    ] = None
+    split_column: Annotated[
+        str | None,
+        _column("--split-column", "Nodes, molecules: the column of train, valid and test."),
+    ] = None
+    smiles_column: Annotated[
+        str | None, _column("--smiles-column", "Molecules: the column of SMILES.")
+    ] = None
+    targets_column: Annotated[
+        str | None, _column("--targets", "Molecules: the columns to learn, as a,b.")
+    ] = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is shown on the way."""
+        return self.quiet or self.json
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What ``--set`` says."""
+        return tuple(self.assignments or ())
+
+    @property
+    def target(self) -> torch.device:
+        """The device chosen."""
+        from specformer.training.runs.environment import choose_device
+
+        return choose_device(self.device)
+
+    @property
+    def spectra(self) -> Path:
+        """The cache of spectra: a folder of choice, else the user's cache."""
+        from specformer.files import user_cache
+
+        return self.cache or user_cache("spectra")
+
+    @property
+    def columns(self) -> Columns:
+        """Which column is what, as far as options say."""
+        from specformer.graphs import Columns
+
+        said = {name.removesuffix(_COLUMN): getattr(self, name) for name in _COLUMNS}
+        told: dict[str, Any] = {name: each for name, each in said.items() if each is not None}
+        for name in ("features", "targets"):
+            if name in told:
+                told[name] = split_names(told[name]) or []
+        if told.get("targets") == []:
+            raise ConfigError("--targets: name at least one column.")
+        return Columns.of(told)
+
+    def begin(self, text: str) -> None:
+        """Say at once what is under way, unless silent."""
+        first_words(text, self.silent)
+
+    def request(
+        self, source: str, recipe: str | None = None, start: Path | None = None, **others: Any
+    ) -> Request:
+        """What a command asks for; options that do not go with the source are refused.
+
+        ``others`` are further options that not every kind of source has, by name.
+        """
+        from specformer.tasks.job import Request
+        from specformer.tasks.resolve import refuse_foreign
+        from specformer.tasks.source import source_kind
+
+        told = self.columns
+        given = {"task": self.task, "metric": self.metric, "from": start, **others}
+        refuse_foreign(source_kind(source, told), source, given | dict.fromkeys(told.options, True))
+        if self.task not in (None, "regression", "classification"):
+            raise ConfigError(f"--task {self.task}: choose regression or classification.")
+        return Request(
+            source=source,
+            model=self.model,
+            recipe=recipe,
+            changes=self.changes,
+            task=self.task,
+            metric=self.metric,
+            start=None if start is None else str(start),
+            filter=others.get("filter"),
+            columns=told,
+        )
+
+    @contextmanager
+    def workplace(self, told: bool = True, **more: Any) -> Iterator[Workplace]:
+        """Where the work is done, with its progress shown and what is read ``told``."""
+        from specformer.cli.progress_display import progress_bars
+        from specformer.tasks.workplace import Workplace
+
+        with progress_bars(self.silent) as progress, reading_told(self.silent or not told):
+            yield Workplace(self.target, self.data, self.spectra, progress, **more)
 
 
-def echo(text: str, err: bool = False) -> None:
-    """A line for people, on standard output or on standard error."""
-    typer.echo(printable(text), err=err)
+_COLUMNS = [each.name for each in fields(Shared) if each.name.endswith(_COLUMN)]
 
 
-def spectra_folder(folder: Path | None) -> Path:
-    """The cache of spectra: a folder of choice, else the user's cache."""
-    from specformer.files import user_cache
+def shares(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these of the shared options, which it takes as one argument, ``shared``.
 
-    return folder or user_cache("spectra")
+    ``"columns"`` stands for all that say which column of a file is what.
+    """
+    taken = [each for name in names for each in (_COLUMNS if name == "columns" else [name])]
+    of_shared = get_type_hints(Shared, include_extras=True)
+    added = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=getattr(Shared, name), annotation=of_shared[name]
+        )
+        for name in taken
+    ]
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            each.replace(annotation=hints[name])
+            for name, each in signature(command).parameters.items()
+            if name != "shared"
+        ]
+
+        @functools.wraps(command)
+        def whole(**given: Any) -> None:
+            shared = Shared(**{name: given.pop(name) for name in taken})
+            command(**given, shared=shared)
+
+        whole.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+        whole.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return whole
+
+    return decorated
 
 
 def split_names(text: str | None) -> list[str] | None:
     """``a,b`` as a list, each name once; None where no name is given."""
     names = (name.strip() for name in (text or "").split(","))
     return list(dict.fromkeys(name for name in names if name)) or None
-
-
-def parse_pair(text: str | None) -> int | tuple[int, int] | None:
-    """``50`` or ``50,20``, as :func:`specformer.decompose` takes k."""
-    if text is None:
-        return None
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 2):
-        raise ConfigError(f"--k {text}: expected a number, or two with a comma between them.")
-    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
-
-
-def parse_images(text: str | None) -> int | list[int] | None:
-    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``.
-
-    No image counts twice.
-    """
-    if text is None:
-        return None
-    try:
-        numbers = [int(part) for part in text.rstrip(",").split(",")]
-    except ValueError:
-        raise ConfigError(
-            f"--images {text}: expected how many, or numbers with a comma after each."
-        ) from None
-    return list(dict.fromkeys(numbers)) if "," in text else numbers[0]
-
-
-def refuse_taken(out: Path | None) -> None:
-    """Refuse, before any work is done, a folder that no run can be written to."""
-    from specformer.training.runs.folder import RunFolder
-
-    if out:
-        RunFolder(out).refuse_taken()
-    else:
-        RunFolder(_RUNS).refuse_unwritable()
-
-
-def start_run(out: Path | None, name: str, config: dict[str, Any], holding: ExitStack) -> RunFolder:
-    """A run in ``out``, else in a new folder below ``runs/``, for this process alone."""
-    from specformer.training.runs.folder import RunFolder
-
-    if out:
-        holding.enter_context(RunFolder(out).held())
-        return RunFolder.create(out, config)
-    run = RunFolder.fresh(_RUNS, name, config)
-    holding.enter_context(run.held())
-    return run
-
-
-@contextmanager
-def withdrawn_if_refused(started: Sequence[RunFolder]) -> Iterator[None]:
-    """Leave no folder of a run where what was asked for cannot be."""
-    try:
-        yield
-    except SpecformerError:
-        for run in started:
-            run.withdraw()
-        raise
-
-
-class _ToStderr(logging.Handler):
-    """Writes messages as they are, each once, to whatever standard error is then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if text not in self._told:  # several models are trained on the same data
-            self._told.add(text)
-            echo(text, err=True)
-
-
-@contextmanager
-def reading_told(silent: bool) -> Iterator[None]:
-    """Let what is read, guessed and chosen about data be said on standard error, unless silent."""
-    rooms = [] if silent else [logging.getLogger(f"specformer.{room}") for room in _TELLING]
-    handler = _ToStderr()
-    before = [room.level for room in rooms]
-    for room in rooms:
-        room.addHandler(handler)
-        room.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        for room, level in zip(rooms, before, strict=True):
-            room.removeHandler(handler)
-            room.setLevel(level)
-
-
-class Ended(SystemExit):
-    """A signal asks the process to end; the status is 128 and its number, as in a shell."""
-
-
-@contextmanager
-def going_on(
-    command: Callable[[], Sequence[str]], kept: Callable[[], bool] = lambda: True
-) -> Iterator[None]:
-    """Say how to go on with what a signal stops, or that it starts over where nothing was kept.
-
-    No words where there is nothing to go on with.
-    """
-    try:
-        yield
-    except (KeyboardInterrupt, Ended):
-        if words := command():
-            how = "Go on with" if kept() else "Nothing was kept yet; start over with"
-            echo(f"Stopped. {how}: {shlex.join(['specformer', *words])}", err=True)
-        raise
-
-
-def finish_run(
-    run: RunFolder,
-    kind: str,
-    result: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    config: dict[str, Any],
-) -> tuple[dict[str, Any], Path]:
-    """Write a run's files and its report."""
-    import torch
-
-    from specformer.reports import write_report
-
-    complete = run.finish(
-        kind,
-        result,
-        arrays,
-        command=config["repeat"],
-        seed=config["seed"],
-        device=torch.device(config["device"]),
-    )
-    return complete, write_report(run)
-
-
-def repeat_command() -> str:
-    """The command being run, in the form that repeats it anywhere."""
-    from specformer.training.runs.environment import portable_command
-
-    return portable_command(sys.argv[1:])
-
-
-def print_json(content: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
-    typer.echo(json.dumps(content, allow_nan=False))
-
-
-def farewell(result: dict[str, Any], report: Path) -> None:
-    """The last line of a command that wrote a report."""
-    echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")

@@ -12,8 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from specformer.cli.options import printable
-from specformer.cli.waiting import own_progress
+from specformer.cli.output import own_progress, printable
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 

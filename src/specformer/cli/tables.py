@@ -1,46 +1,30 @@
-"""The paper's tables."""
+"""The paper's tables, and the ledger of recorded results."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.options import (
-    Assignments,
-    Cache,
-    Data,
-    Device,
-    Json,
-    Out,
-    Quiet,
-    Results,
-    Seed,
-    echo,
-    farewell,
+from specformer.cli.options import Shared, shares, split_names
+from specformer.cli.output import echo, farewell, print_json
+from specformer.cli.run_in_hand import (
+    RunInHand,
     finish_run,
     going_on,
-    parse_images,
-    print_json,
     refuse_taken,
     repeat_command,
-    spectra_folder,
-    split_names,
-    start_run,
-    withdrawn_if_refused,
+    same_command,
 )
-from specformer.cli.waiting import first_words
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from specformer.tasks.source import Kind
-    from specformer.training.runs.folder import RunFolder
 
+ledger = typer.Typer(help="The ledger of recorded results.", no_args_is_help=True)
 #: The options that only some tables have, and what a table's runs are called.
 _OPTIONS = {
     1: ("images", "filters", "models"),
@@ -55,8 +39,10 @@ _SETTINGS: dict[int, Kind] = {1: "filters", 2: "nodes", 3: "molecules", 4: "node
 _CHECKPOINTED = (3, 4)
 
 
+@shares("results", "assignments", "data", "cache", "json", "quiet", "device", "seed", "out")
 def table(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="The paper's: 1, 2, 3 or 4.")],
+    shared: Shared,
     models: Annotated[
         str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
     ] = None,
@@ -85,22 +71,10 @@ def table(
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
     ] = False,
-    results: Results = None,
-    assignments: Assignments = None,
-    data: Data = None,
-    cache: Cache = None,
-    json_output: Json = False,
-    quiet: Quiet = False,
-    device: Device = "auto",
-    seed: Seed = 0,
-    out: Out = None,
 ) -> None:
     """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
     if not recorded:
-        first_words(f"Starting table {name}.", quiet or json_output)
-    from specformer.tasks.resolve import full_changes
-    from specformer.training.runs.environment import choose_device
-
+        shared.begin(f"Starting table {name}.")
     given = {
         "images": parse_images(images),
         "filters": filters,
@@ -111,94 +85,77 @@ def table(
     }
     number = _table_number(name, given)
     if recorded:
-        of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": assignments}
-        _refuse_given(of_runs, "--recorded shows what was measured, as it was")
+        of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": shared.assignments}
+        for option in (option for option, value in of_runs.items() if value is not None):
+            raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
         asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}
-        chosen = {key: split_names(text) for key, text in asked.items()}
-        _show_recorded(number, _recorded(number, results, chosen), json_output)
+        _show_recorded(number, {key: split_names(text) for key, text in asked.items()}, shared)
         return
-    target = choose_device(device)
-    refuse_taken(out)
+    from specformer.tasks.resolve import full_changes
+
     config: dict[str, Any] = {
         "command": "table",
         "table": number,
         "recipes": recipes,
         **{option: given[option] for option in _OPTIONS[number]},
-        "set": full_changes(_SETTINGS[number], None, assignments or []),
-        "seed": seed,
-        "device": str(target),
+        "set": full_changes(_SETTINGS[number], None, shared.changes),
+        "seed": shared.seed,
+        "device": str(shared.target),
         "repeat": repeat_command(),
     }
-    _run_table(config, out, data, cache, json_output, quiet)
+    refuse_taken(shared.out)
+    _run_table(config, shared)
 
 
-def _run_table(
-    config: dict[str, Any],
-    out: Path | None,
-    data: Path | None,
-    cache: Path | None,
-    json_output: bool,
-    quiet: bool,
-) -> None:
+def _run_table(config: dict[str, Any], shared: Shared) -> None:
     """Run a table as a configuration says, and show it."""
-    import torch
-
-    from specformer.cli.progress_display import progress_bars
     from specformer.cli.terminal import show_paper_table
     from specformer.paper.table_rows import with_cited
-    from specformer.tasks.workplace import Workplace
 
     number: int = config["table"]
-    started: list[RunFolder] = []
-    holding = ExitStack()
-
-    def begin() -> RunFolder:
-        if not started:
-            started.append(start_run(out, f"table-{number}", config, holding))
-        return started[0]
-
-    def same() -> list[str]:
-        if not started:
-            return []
-        return [*sys.argv[1:], *([] if out else ["--out", str(started[0].path)])]
-
     parts: dict[str, Any] = {
         option: split_names(value) if isinstance(value := config[option], str) else value
         for option in ("recipes", *_OPTIONS[number])
     }
-    lanes = parts.pop("lanes", None)
+    lanes = parts.pop("lanes", None) or 1
     # What is not given is left to the table's own defaults.
     settings = {option: value for option, value in parts.items() if value is not None}
-    if number in _CHECKPOINTED:
-        settings["begin"] = lambda: begin().path
     table_of = getattr(import_module(f"specformer.paper.table{number}"), f"table{number}")
-    with holding:
+    with RunInHand.new(shared.out, f"table-{number}", config) as hand:
+        if number in _CHECKPOINTED:
+            settings["begin"] = lambda: hand.begin().path
         with (
-            withdrawn_if_refused(started),
-            going_on(same),
-            progress_bars(quiet or json_output) as progress,
+            going_on(lambda: same_command(hand.folder, shared.out)),
+            shared.workplace(told=False, lanes=lanes) as place,
         ):
             result, arrays = table_of(
-                **settings,
-                assignments=config["set"],
-                place=Workplace(
-                    torch.device(config["device"]),
-                    data,
-                    spectra_folder(cache),
-                    progress,
-                    lanes=lanes or 1,
-                ),
-                seed=config["seed"],
+                **settings, assignments=config["set"], place=place, seed=shared.seed
             )
-        run = begin()
+        run = hand.begin()
         result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])
-    if json_output:
+    if shared.json:
         shown = {"table": number, "rows": rows, "seconds": result["seconds"]}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
     show_paper_table(number, rows)
     farewell(result, report)
+
+
+def parse_images(text: str | None) -> int | list[int] | None:
+    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``.
+
+    No image counts twice.
+    """
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.rstrip(",").split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"--images {text}: expected how many, or numbers with a comma after each."
+        ) from None
+    return list(dict.fromkeys(numbers)) if "," in text else numbers[0]
 
 
 def _table_number(name: str, given: Mapping[str, Any]) -> int:
@@ -216,31 +173,13 @@ def _table_number(name: str, given: Mapping[str, Any]) -> int:
     return int(name)
 
 
-def _refuse_given(options: Mapping[str, Any], why: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise ConfigError(f"--{option}: {why}.")
-
-
-def _show_recorded(number: int, rows: Sequence[dict[str, Any]], json_output: bool) -> None:
-    from specformer.cli.terminal import show_paper_table
-
-    if json_output:
-        print_json({"table": number, "rows": rows})
-    elif rows:
-        show_paper_table(number, rows)
-    else:
-        echo(f"Nothing is recorded of table {number}.")
-
-
-def _recorded(
-    number: int, results: Path | None, chosen: Mapping[str, Sequence[str] | None]
-) -> list[dict[str, Any]]:
+def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shared: Shared) -> None:
     """The recorded rows of a table and the paper's own, those of some models and data sets."""
+    from specformer.cli.terminal import show_paper_table
     from specformer.paper.results import recorded_rows, results_folder
     from specformer.paper.table_rows import with_cited
 
-    rows = with_cited(number, recorded_rows(results_folder(results), number))
+    rows = with_cited(number, recorded_rows(results_folder(shared.results), number))
     for key, names in chosen.items():
         if not rows or names is None:
             continue
@@ -252,4 +191,69 @@ def _recorded(
                 f"{', '.join(known)}."
             )
         rows = [row for row in rows if row[key] in names]
-    return rows
+    if shared.json:
+        print_json({"table": number, "rows": rows})
+    elif rows:
+        show_paper_table(number, rows)
+    else:
+        echo(f"Nothing is recorded of table {number}.")
+
+
+@ledger.command("check")
+@shares("results", "json")
+def results_check(shared: Shared) -> None:
+    """Check every recorded entry, and that the tables shown are made from them."""
+    from specformer.paper.results import check, entries, results_folder
+
+    folder = results_folder(shared.results)
+    problems = check(folder)
+    count = sum(1 for _ in entries(folder))
+    if shared.json:
+        print_json({"entries": count, "problems": problems})
+    else:
+        for problem in problems:
+            echo(problem, err=True)
+        echo(f"{count} entries, {len(problems)} problems.")
+    if problems:
+        raise typer.Exit(1)
+
+
+@ledger.command("tables")
+@shares("results", "json")
+def results_tables(shared: Shared) -> None:
+    """Rewrite the tables of README and docs from the ledger."""
+    from specformer.paper.results import results_folder, write_tables
+
+    updated = [str(path) for path in write_tables(results_folder(shared.results))]
+    if shared.json:
+        print_json({"updated": updated})
+        return
+    for path in updated:
+        echo(f"updated {path}")
+
+
+@ledger.command("add")
+@shares("results", "json")
+def results_add(
+    run: Annotated[Path, typer.Argument(help="A finished run of `specformer table`.")],
+    shared: Shared,
+    name: Annotated[
+        str | None, typer.Option(help="The entry's name. (default: the folder's)")
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(help="Record only these recipes, comma-separated.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an entry of the same name.")
+    ] = False,
+) -> None:
+    """Record a run in the ledger."""
+    from specformer.paper.results import add, results_folder
+    from specformer.training.runs.folder import RunFolder
+
+    folder = results_folder(shared.results)
+    entry = add(RunFolder.open(run), folder, name, split_names(recipes), replace=replace)
+    if shared.json:
+        print_json({"recorded": str(entry)})
+    else:
+        echo(f"recorded {entry}")

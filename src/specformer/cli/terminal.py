@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from specformer.cli.options import echo, printable
+from specformer.cli.output import echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from specformer.cli import waiting
-from specformer.cli.waiting import first_words, own_progress, waited_for
+from specformer.cli import output
+from specformer.cli.output import first_words, own_progress, waited_for
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_EVERY", 0.01)
+    monkeypatch.setattr(output, "_EVERY", 0.01)
 
 
 def heard(capfd: pytest.CaptureFixture[str], lines: int) -> list[str]:

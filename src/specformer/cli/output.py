@@ -1,0 +1,158 @@
+"""What a command writes: lines, JSON, and words for those who wait."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import typer
+
+#: Rooms that tell what they make of data, and what tells where a run goes on.
+_TELLING = ("graphs", "datasets", "tasks.nodes.spectral_distance", "training.runs.checkpoint")
+#: Seconds between two lines for those who wait.
+_EVERY = 1.7
+
+
+def printable(text: str) -> str:
+    r"""Text without what moves a cursor or changes colours: names of files may hold anything.
+
+    Example:
+        >>> print(printable("run\x1b[31m\n\u202egpj"))
+        run\x1b[31m
+        \u202egpj
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]
+        for letter in text
+    )
+
+
+def echo(text: str, err: bool = False) -> None:
+    """A line for people, on standard output or on standard error."""
+    typer.echo(printable(text), err=err)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    typer.echo(json.dumps(content, allow_nan=False))
+
+
+def farewell(result: dict[str, Any], report: Path) -> None:
+    """The last line of a command that wrote a report."""
+    echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")
+
+
+class _ToStderr(logging.Handler):
+    """Writes messages as they are, each once, to whatever standard error is then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._told:  # several models are trained on the same data
+            self._told.add(text)
+            echo(text, err=True)
+
+
+@contextmanager
+def reading_told(silent: bool) -> Iterator[None]:
+    """Let what is read, guessed and chosen about data be said on standard error, unless silent."""
+    rooms = [] if silent else [logging.getLogger(f"specformer.{room}") for room in _TELLING]
+    handler = _ToStderr()
+    before = [room.level for room in rooms]
+    for room in rooms:
+        room.addHandler(handler)
+        room.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for room, level in zip(rooms, before, strict=True):
+            room.removeHandler(handler)
+            room.setLevel(level)
+
+
+class Waiting:
+    """Says every other second what a command is at, except in stages that show their progress.
+
+    Otherwise packages are imported, files read and reports written in silence, for seconds each.
+    """
+
+    def __init__(self) -> None:
+        self._ended, self._stages = Event(), 0
+        self._text, self._since = "", time.monotonic()
+        self._telling: Thread | None = None
+
+    def begin(self, text: str) -> None:
+        """Say what is under way, at once and from now on."""
+        echo(text, err=True)
+        self._text, self._since = text.rstrip("."), time.monotonic()
+        if self._telling is None:
+            self._telling = Thread(target=self._tell, daemon=True)
+            self._telling.start()
+
+    @contextmanager
+    def stage(self) -> Iterator[None]:
+        """Be quiet meanwhile."""
+        self._stages += 1
+        try:
+            yield
+        finally:
+            self._stages -= 1
+            self._text, self._since = "Going on", time.monotonic()
+
+    def end(self) -> None:
+        self._ended.set()
+        if self._telling is not None:
+            self._telling.join()
+
+    def _tell(self) -> None:
+        while not self._ended.wait(_EVERY):
+            elapsed = time.monotonic() - self._since
+            if not self._stages and elapsed > _EVERY / 2:
+                echo(f"{time.strftime('%H:%M:%S')} {self._text} · {elapsed:.0f} s", err=True)
+
+
+_WAITING: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
+
+
+@contextmanager
+def waited_for() -> Iterator[None]:
+    """A command, whose waiting ends with it."""
+    waiting = Waiting()
+    before = _WAITING.set(waiting)
+    try:
+        yield
+    finally:
+        waiting.end()
+        _WAITING.reset(before)
+
+
+def first_words(text: str, silent: bool) -> None:
+    """Say what is under way before heavy packages are imported, and again until there is more.
+
+    Of several workers, only the first speaks.
+    """
+    waiting = _WAITING.get()
+    if waiting is not None and not silent and os.environ.get("RANK", "0") == "0":
+        waiting.begin(text)
+
+
+@contextmanager
+def own_progress() -> Iterator[None]:
+    """A stage that shows its own progress."""
+    waiting = _WAITING.get()
+    if waiting is None:
+        yield
+        return
+    with waiting.stage():
+        yield

@@ -1,0 +1,131 @@
+"""The run of a command: its folder, its end, and how to go on with it when it is stopped."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from specformer.cli.output import echo
+from specformer.errors import SpecformerError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from specformer.training.runs.folder import RunFolder
+
+#: Where runs go that nobody named a folder for.
+_RUNS = "runs"
+
+
+class RunInHand:
+    """A run whose folder is made once its input is good, and withdrawn if it is then refused.
+
+    Args:
+        make: gives the folder; what keeps other processes out of it goes into the stack.
+        is_new: whether the folder may be withdrawn.
+    """
+
+    def __init__(self, make: Callable[[ExitStack], RunFolder], is_new: bool = True) -> None:
+        self.folder: RunFolder | None = None
+        self._make, self._is_new, self._held = make, is_new, ExitStack()
+
+    @classmethod
+    def new(cls, out: Path | None, name: str, config: dict[str, Any]) -> Self:
+        """A run in ``out``, else in a new folder ``name`` below ``runs/``."""
+        from specformer.training.runs.folder import RunFolder
+
+        def make(held: ExitStack) -> RunFolder:
+            if out:
+                held.enter_context(RunFolder(out).held())
+                return RunFolder.create(out, config)
+            run = RunFolder.fresh(_RUNS, name, config)
+            held.enter_context(run.held())
+            return run
+
+        return cls(make)
+
+    def begin(self) -> RunFolder:
+        """The folder, made at the first call."""
+        if self.folder is None:
+            self.folder = self._make(self._held)
+        return self.folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self.folder and self._is_new and isinstance(error, SpecformerError):
+            self.folder.withdraw()
+        self._held.close()
+
+
+def refuse_taken(out: Path | None) -> None:
+    """Refuse, before any work is done, a folder that no run can be written to."""
+    from specformer.training.runs.folder import RunFolder
+
+    if out:
+        RunFolder(out).refuse_taken()
+    else:
+        RunFolder(_RUNS).refuse_unwritable()
+
+
+def finish_run(
+    run: RunFolder,
+    kind: str,
+    result: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    config: Mapping[str, Any],
+) -> tuple[dict[str, Any], Path]:
+    """Write a run's files and its report."""
+    import torch
+
+    from specformer.reports import write_report
+
+    complete = run.finish(
+        kind,
+        dict(result),
+        dict(arrays),
+        command=config["repeat"],
+        seed=config["seed"],
+        device=torch.device(config["device"]),
+    )
+    return complete, write_report(run)
+
+
+def repeat_command() -> str:
+    """The command being run, in the form that repeats it anywhere."""
+    from specformer.training.runs.environment import portable_command
+
+    return portable_command(sys.argv[1:])
+
+
+class Ended(SystemExit):
+    """A signal asks the process to end; the status is 128 and its number, as in a shell."""
+
+
+@contextmanager
+def going_on(
+    command: Callable[[], Sequence[str]], kept: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Say how to go on with what a signal stops, or that it starts over where nothing was kept.
+
+    Says nothing where ``command`` gives no words.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Ended):
+        if words := command():
+            how = "Go on with" if kept() else "Nothing was kept yet; start over with"
+            echo(f"Stopped. {how}: {shlex.join(['specformer', *words])}", err=True)
+        raise
+
+
+def same_command(run: RunFolder | None, out: Path | None) -> list[str]:
+    """The words of this command that go on with its run; none where it has not begun."""
+    if run is None:
+        return []
+    return [*sys.argv[1:], *([] if out else ["--out", str(run.path)])]

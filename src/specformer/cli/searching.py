@@ -1,0 +1,158 @@
+"""Commands that train many models: a search for settings, and a comparison."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specformer.cli.options import Shared, shares, split_names
+from specformer.cli.output import echo, farewell, print_json
+from specformer.cli.run_in_hand import going_on, refuse_taken, repeat_command, same_command
+
+if TYPE_CHECKING:
+    from specformer.training.runs.folder import RunFolder
+
+_Source = Annotated[str, typer.Argument(help="A graph or molecules, as `train` takes them.")]
+#: What `compare --json` prints of a result.
+_SHOWN = (
+    "dataset", "metric", "split", "runs", "against", "rows", "differences", "failures", "seconds",
+)  # fmt: skip
+
+
+@shares(
+    "model", "task", "metric", "assignments", "data", "cache", "json", "quiet", "device", "seed",
+    "columns",
+)  # fmt: skip
+def tune(
+    source: _Source,
+    shared: Shared,
+    recipe: Annotated[
+        str | None, typer.Option(help="Where to start: paper, default, … or a .yaml file.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
+    splits: Annotated[
+        int | None, typer.Option(help="Splits a trial trains on. (default: 3; molecules 1)")
+    ] = None,
+    finalists: Annotated[int, typer.Option(help="Trials to repeat on every split.")] = 3,
+    runs: Annotated[
+        int | None, typer.Option(help="Splits the finalists train on. (default: 10; molecules 3)")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Begin no other trial after this long.")
+    ] = None,
+    explore: Annotated[
+        int, typer.Option(help="Trials before every second one changes one of the best.")
+    ] = 20,
+    parameters: Annotated[
+        int | None, typer.Option(help="The most parameters a model may have.")
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Molecules: a finished run whose models every trial starts from."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the search; an existing one goes on. (default: runs/tune-…)"),
+    ] = None,
+) -> None:
+    """Search for settings on validation data; writes a recipe that train --recipe takes."""
+    shared.begin(f"Reading {source}.")
+    from specformer.paper.table_rows import plain_interval
+    from specformer.tasks.resolve import resolve
+    from specformer.tasks.search import TRIALS
+    from specformer.tasks.source import source_name
+    from specformer.tasks.tune import SearchPlan
+    from specformer.tasks.tune import tune as search
+
+    folder = out or Path("runs") / f"tune-{source_name(source)}-{shared.model}"
+    refuse_taken(folder)
+    request = shared.request(source, recipe, start)
+    job = resolve(request, seed=shared.seed)
+    plan = SearchPlan(trials, splits, finalists, runs, seconds, explore, parameters)
+
+    def same() -> list[str]:
+        return sys.argv[1:] if (folder / TRIALS).exists() else []
+
+    with going_on(same), shared.workplace() as place:
+        result = search(job, plan, folder, place)
+    if shared.json:
+        print_json(result)
+        return
+    score = plain_interval({"mean": result["score"], "ci95": None})
+    counted = "1 split" if result["splits"] == 1 else f"{result['splits']} splits"
+    best = f"best validation {result['metric']} on {counted}, {score}"
+    echo(f"Trial {result['winner']} has the {best}:")
+    for change in result["set"]:
+        echo(f"  {change}")
+    echo(f"Recipe: {result['recipe_file']}. All trials: {result['trials_file']}.")
+    words = ["specformer", "train", source, "--model", shared.model]
+    words += ["--recipe", result["recipe_file"]]
+    words += [] if start is None else ["--from", str(start)]
+    words += request.columns.words
+    echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")
+
+
+@shares(
+    "task", "metric", "assignments", "data", "cache", "json", "quiet", "device", "seed", "columns"
+)
+def compare(
+    source: _Source,
+    shared: Shared,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated, each perhaps with a recipe: specformer:best,gcn. "
+            "(default: specformer,gcn,gat,gprgnn,mlp,chebnetii,gcnii; molecules specformer,gin,gps)"
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Search for each model's settings that long, on validation data."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Splits. (default: 10, or the file's; molecules 3)")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="The model that the others are compared with. (default: best)"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to write; an existing one goes on. (default: a new one in runs/)"
+        ),
+    ] = None,
+) -> None:
+    """Compare models on the same splits: which differences hold, time, size; ends with a report."""
+    shared.begin(f"Reading {source}.")
+    from specformer.cli.terminal import show_comparison
+    from specformer.tasks.compare import compare_models
+    from specformer.tasks.contest import contest
+
+    made = contest(
+        shared.request(source),
+        split_names(models),
+        seconds=seconds,
+        runs=runs,
+        seed=shared.seed,
+        device=str(shared.target),
+        repeat=repeat_command(),
+    )
+    begun: list[RunFolder] = []
+    with (
+        going_on(lambda: same_command(begun[0] if begun else None, out)),
+        shared.workplace() as place,
+    ):
+        found = compare_models(made, place, out, against, begun.append)
+    if shared.json:
+        shown = {key: found.result[key] for key in _SHOWN}
+        print_json({**shown, "run_dir": str(found.run_dir), "report": str(found.report)})
+        return
+    show_comparison(found.result)
+    farewell(dict(found.result), found.report)
