@@ -87,8 +87,8 @@ tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 notebooks: $(STAMP) ## Run the tutorials' notebooks and write their outputs
 	MPLBACKEND=Agg $(BIN)/python -m tools.notebooks $(ARGS)
 
-docs: $(VENV)/.installed-docs ## Build the documentation's pages into site/
-	$(BIN)/mkdocs build --strict
+docs: $(VENV)/.installed-docs ## Build the documentation's pages into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # --- check ---------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from benchmarks.__main__ import app as bench
 from specformer.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S
 )
@@ -33,10 +33,14 @@ EXAMPLES = [
 ]
 
 
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT).with_suffix(""))
+
+
 def pages(*languages: str) -> list[Any]:
     """The pages with a block in one of these languages."""
     return [
-        pytest.param(page, id=page.stem)
+        pytest.param(page, id=name(page))
         for page in PAGES
         if any(True for _ in blocks(page, *languages))
     ]
@@ -147,7 +151,7 @@ def test_a_wrong_command_is_noticed(wrong: str) -> None:
         parse(shlex.split(wrong))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     for match in LINK.finditer(prose(page)):
         path, _, anchor = match["target"].partition("#")
@@ -159,13 +163,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), match["target"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_tests_that_are_named_exist(page: Path) -> None:
     for name, test in re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", prose(page)):
         assert re.search(rf"^def {test}\(", (ROOT / name).read_text(encoding="utf-8"), re.M), test
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_measured_numbers_come_from_the_ledger(page: Path) -> None:
     text = RESULTS.sub("", page.read_text(encoding="utf-8"))
     assert re.findall(r"\b\d+(?:\.\d+)?(?:[eE][+-]?\d+\b|\s?×\s?10[⁻⁰¹²³⁴-⁹])", text) == []
@@ -173,5 +177,7 @@ def test_measured_numbers_come_from_the_ledger(page: Path) -> None:
 
 def test_every_page_is_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    named = set(re.findall(r": (\S+\.md)$", menu, re.M))
-    assert named == {page.name for page in ROOT.glob("docs/*.md")}
+    named = set(re.findall(r"(?::|-) (\S+\.(?:md|ipynb))$", menu, re.M))
+    docs = ROOT / "docs"
+    there = [*docs.glob("**/*.md"), *docs.glob("**/*.ipynb")]
+    assert named == {str(page.relative_to(docs)) for page in there}

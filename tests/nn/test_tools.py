@@ -98,7 +98,7 @@ def test_tools_find_every_linear_layer(case: Callable[[], Case]) -> None:
 
 
 class ByEdges(nn.Module):
-    """The form of docs/pyg.md: PyG explains models of ``x`` and ``edge_index``."""
+    """The form of docs/how-to/pyg.md: PyG explains models of ``x`` and ``edge_index``."""
 
     def __init__(self, model: sf.Specformer, spectrum: sf.Spectrum) -> None:
         super().__init__()

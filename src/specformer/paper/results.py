@@ -46,7 +46,7 @@ _ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "pa
 _BLOCK = re.compile(
     r"(<!-- results:(?P<name>[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
 )
-_SHOWN = ("README.md", "docs/*.md")
+_SHOWN = ("README.md", "docs/**/*.md")
 
 
 def results_folder(explicit: str | Path | None = None) -> Path:

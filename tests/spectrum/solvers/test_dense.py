@@ -75,7 +75,7 @@ def test_more_nodes_than_lapack_counts_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("num_nodes", "dtype", "gigabytes"),
-    [(41_554, torch.float32, 38.7), (18_660, torch.float64, 16.0)],  # docs/spectra.md, on an H200
+    [(41_554, torch.float32, 38.7), (18_660, torch.float64, 16.0)],  # on an H200
     ids=str,
 )
 def test_a_gpu_needs_what_was_measured(
