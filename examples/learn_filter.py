@@ -12,7 +12,8 @@ import torch
 
 import specformer as sf
 from specformer.datasets import image_signal, photographs
-from specformer.reports.plots.spectral_plots import filter_plot, save_png
+from specformer.reports.plots.spectral_plots import filter_plot
+from specformer.reports.plots.svg import save_png
 from specformer.training.engine.stacking import unstack
 from specformer.training.loops.signals import SignalTask, fit_signals
 from specformer.training.optim.schedule import Schedule

@@ -11,8 +11,8 @@ from tests.reports.example_run import DATASETS, FILTERS, example
 
 from specformer.errors import RunError
 from specformer.paper.figures import FIGURES
-from specformer.reports.plots.chart import chart_values
-from specformer.reports.plots.mosaic import save_mosaic
+from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.svg import save_mosaic
 
 
 @pytest.fixture(scope="module")

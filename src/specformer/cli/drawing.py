@@ -36,7 +36,7 @@ def figure(
         raise ConfigError("Name a figure; `specformer figure --list` lists them.")
     shared.begin(f"Drawing figure {name}.")
     from specformer.paper.figures import FIGURES
-    from specformer.reports.plots.mosaic import save_mosaic
+    from specformer.reports.plots.svg import save_mosaic
     from specformer.training.runs.folder import OUTPUTS, RunFolder
 
     check_known("figure", FIGURES, name)

@@ -106,7 +106,8 @@ def spectrum(
     shared.begin(f"Reading {source}.")
     from specformer.cli.terminal import show_table
     from specformer.datasets.registry import graph_source
-    from specformer.reports.plots.spectral_plots import save_png, spectrum_plot
+    from specformer.reports.plots.spectral_plots import spectrum_plot
+    from specformer.reports.plots.svg import save_png
     from specformer.spectrum import Spectrum, decompose
 
     with shared.workplace() as place:

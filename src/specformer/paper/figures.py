@@ -15,10 +15,10 @@ from specformer.errors import RunError
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.encoder import EigenvalueEncoding
 from specformer.nn.inspection import attention_matrix
+from specformer.paper.model_diagram import model_diagram
 from specformer.paper.table1 import table1
 from specformer.paper.table2 import table2
 from specformer.reports.plots import spectral_plots
-from specformer.reports.plots.model_diagram import model_diagram
 from specformer.reports.variants import Arrays, Rows
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request

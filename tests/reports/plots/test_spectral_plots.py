@@ -11,8 +11,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from specformer.reports import plots
 from specformer.reports.looks import OURS, look
+from specformer.reports.plots import spectral_plots as plots
+from specformer.reports.plots.drawing import thin
+from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.svg import figure_svg, save_png
 
 EIGENVALUES = np.linspace(0, 2, 50)
 
@@ -122,7 +125,10 @@ def test_a_single_epoch_is_a_dot_over_a_single_tick():
     assert (line.get_marker(), line.get_ydata().tolist()) == ("o", [0.6])
     figure.canvas.draw()
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1"]
-    assert plots.curves_plot({"gcn": np.ones((2, 1))}).axes[0].lines[0].get_marker() in ("", "None")
+    assert plots.curves_plot({"gcn": np.ones((2, 1))}).axes[0].lines[0].get_marker() in (
+        "",
+        "None",
+    )
 
 
 def test_curves_without_a_reading_are_no_lines():
@@ -142,15 +148,15 @@ def test_spectrum_plot_counts_every_eigenvalue():
 
 @pytest.mark.parametrize("values", [np.array([0.0]), np.zeros(0)])
 def test_spectrum_plot_of_tiny_graphs(values):
-    assert plots.figure_svg(plots.spectrum_plot(values))
+    assert figure_svg(plots.spectrum_plot(values))
 
 
 def test_thin_keeps_short_lines_and_every_spike():
     x, y = np.arange(5000), np.zeros(5000)
     y[[17, 4321]] = 1, -1
 
-    short = plots.thin(x[:10], y[:10])
-    thinned_x, thinned_y = plots.thin(x, y, limit=100)
+    short = thin(x[:10], y[:10])
+    thinned_x, thinned_y = thin(x, y, limit=100)
 
     np.testing.assert_array_equal(short[0], x[:10])
     assert len(thinned_x) <= 102
@@ -162,7 +168,7 @@ def test_thin_keeps_short_lines_and_every_spike():
 def test_svg_is_xml_that_follows_the_page():
     figure = plots.attention_heatmap(np.eye(3), title='<b> & $x$ "q"')
 
-    svg = plots.figure_svg(figure, alt='says "<hello>"')
+    svg = figure_svg(figure, alt='says "<hello>"')
 
     root = ElementTree.fromstring(svg)
     assert root.get("aria-label") == 'says "<hello>"'
@@ -170,12 +176,12 @@ def test_svg_is_xml_that_follows_the_page():
     assert "var(--plot-heat, #ee8434)" in svg
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert '<b> & $x$ "q"' in texts
-    assert svg == plots.figure_svg(plots.attention_heatmap(np.eye(3), title='<b> & $x$ "q"'),
+    assert svg == figure_svg(plots.attention_heatmap(np.eye(3), title='<b> & $x$ "q"'),
                                    alt='says "<hello>"')  # fmt: skip
 
 
 def test_png_is_written_whole(tmp_path):
-    path = plots.save_png(plots.spectrum_plot(EIGENVALUES), tmp_path / "new" / "spectrum.png")
+    path = save_png(plots.spectrum_plot(EIGENVALUES), tmp_path / "new" / "spectrum.png")
 
     assert path.read_bytes().startswith(b"\x89PNG")
     assert [item.name for item in path.parent.iterdir()] == ["spectrum.png"]
@@ -274,3 +280,15 @@ def test_names_of_tiles_do_not_run_into_each_other():
         if boxes[i].overlaps(boxes[j])
     ]
     assert overlapping == []
+
+
+def test_energy_has_a_line_for_each_signal():
+    shares = np.zeros((4, 3))
+    shares[1] = 1.0
+
+    figure = plots.energy_plot(shares)
+
+    series = chart_values(figure)["panels"][0]["series"]
+    assert [each["name"] for each in series] == ["signals before the filter", "after it", "labels"]
+    assert series[0]["x"] == pytest.approx([0.25, 0.75, 1.25, 1.75])
+    assert all(each["y"] == [0, 100, 0, 0] for each in series)

@@ -1,24 +1,19 @@
-r"""Pieces that pictures are made of: the house style, lines, tiles, hills and axes."""
+r"""Pieces that pictures are made of: lines, tiles, hills and axes."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
-from specformer.reports.plots.chart import SERIES, tell
-from specformer.reports.plots.panels import RC
+from specformer.reports.plots.panels import SERIES, tell
 
-_Parameters = ParamSpec("_Parameters")
 #: The lowest and the highest eigenvalue that a picture shows.
 Window = tuple[float, float]
 #: Most points of either edge of a tint.
@@ -27,17 +22,6 @@ _EDGE_POINTS = 160
 _DECADE = 10.0
 #: How far, as a share of the panel's height, a tick keeps from that of the lowest value.
 _APART = 0.09
-
-
-def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
-    """Draw in the house style, whatever the caller's settings are."""
-
-    @functools.wraps(draw)
-    def drawn(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Figure:
-        with matplotlib.rc_context(RC):
-            return draw(*args, **kwargs)
-
-    return drawn
 
 
 def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
@@ -110,6 +94,15 @@ def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
         gid=SERIES + style.label,
     )
     tell(axis, style.label, x, y)
+
+
+def draw_marks(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, notes: Iterable[str]) -> None:
+    """Points, each with a note, joined by a thin line."""
+    axis.plot(
+        x, y, color=style.color, marker="o", ms=4.5, lw=0.8, ls=style.linestyle,
+        label=style.label, gid=SERIES + style.label, zorder=style.zorder,
+    )  # fmt: skip
+    tell(axis, style.label, x, y, notes)
 
 
 def draw_tint(

@@ -1,4 +1,4 @@
-r"""Pictures of predictions beside what was measured: a cloud of numbers, or how classes part."""
+r"""Pictures of predictions: beside what was measured, and where they are right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from specformer.reports.looks import MUTED, RULE, Look, in_order
-from specformer.reports.plots.chart import tell
-from specformer.reports.plots.drawing import draw_cells, draw_line, label_width, spaced, styled
-from specformer.reports.plots.panels import panels, titled
+from specformer.reports.looks import MUTED, RULE, Look, Named, in_order, look
+from specformer.reports.plots.drawing import draw_cells, draw_line, draw_marks, label_width, spaced
+from specformer.reports.plots.panels import SERIES, panels, styled, tell, titled
+from specformer.training.evaluation.summaries import wilson95
 
 #: Inches; about square within the margins.
-_PANEL = (3.0, 2.9)
+_SQUARE = (3.0, 2.9)
+_PANEL = (3.6, 2.6)
 #: More points only make a report heavy.
 _MOST_POINTS = 800
 #: Up to so many are drawn large enough to be found.
@@ -35,7 +36,7 @@ def agreement_plot(
     shown = known
     if len(known) > _MOST_POINTS:
         shown = np.random.default_rng(0).choice(known, _MOST_POINTS, replace=False)
-    figure, (axis,) = panels(*_PANEL)
+    figure, (axis,) = panels(*_SQUARE)
     both = np.concatenate([measured[known], predicted[known]])
     low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
     room = 0.04 * ((high - low) or 1.0)
@@ -72,7 +73,7 @@ def parting_plot(
     True over false positives, or with ``precision`` that over recall, at every threshold. Where
     all known are of one class there is nothing to part: no line, and a note instead.
     """
-    figure, (axis,) = panels(*_PANEL)
+    figure, (axis,) = panels(*_SQUARE)
     if not precision:
         axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
     shares = {style: parted(*pair) for style, pair in classes.items()}
@@ -164,3 +165,127 @@ def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndar
     exact = np.divide(true, taken, out=np.ones(len(true)), where=taken > 0)
     zeros = max(1, len(ones) - int(ones.sum()))
     return true / max(1, int(ones.sum())), (taken - true) / zeros, exact
+
+
+@styled
+def share_plot(
+    bins: Mapping[Named, np.ndarray], *, xlabel: str, percent: bool = False, title: str = ""
+) -> Figure:
+    """How many of a bin are right, with Wilson's 95% intervals, for one model or several.
+
+    Args:
+        bins: model to rows of lower end, upper end, count and how many are right.
+        xlabel: what the bins are of.
+        percent: the bins are of shares of one, not of counts.
+        title: a heading.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    names = _names(bins, percent)
+    for number, model in enumerate(in_order(bins)):
+        style, rows = look(model), bins[model]
+        places = np.array([list(names).index(row[0]) for row in rows], dtype=float)
+        shares = rows[:, 3] / rows[:, 2]
+        spans = np.array(
+            [wilson95(share, int(n)) for share, n in zip(shares, rows[:, 2], strict=True)]
+        )
+        shifted = places + 0.14 * (number - (len(bins) - 1) / 2)
+        axis.vlines(
+            shifted, 100 * spans[:, 0], 100 * spans[:, 1], color=style.color, lw=1.1, alpha=0.6,
+            gid=SERIES + style.label,
+        )  # fmt: skip
+        notes = (
+            f"{style.label}, {xlabel} {names[row[0]]}: {row[3]:,.0f} of {row[2]:,.0f} right, "
+            f"{100 * row[3] / row[2]:.1f}% (95%: {100 * low:.0f} to {100 * high:.0f})"
+            for row, (low, high) in zip(rows, spans, strict=True)
+        )
+        draw_marks(axis, shifted, 100 * shares, style, notes)
+    axis.set_xticks(range(len(names)), list(names.values()))
+    if len(names) > 6:
+        for label in axis.get_xticklabels():
+            label.set(fontsize=7, rotation=30, ha="right", rotation_mode="anchor")
+    axis.set(xlim=(-0.6, len(names) - 0.4), ylim=(-3, 103), xlabel=xlabel, ylabel="right (%)")
+    axis.grid(axis="y", color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure
+
+
+def _names(bins: Mapping[Named, np.ndarray], percent: bool) -> dict[float, str]:
+    """The bins of all models by their lower ends, ascending."""
+    every = {float(row[0]): float(row[1]) for rows in bins.values() for row in rows}
+    if percent:
+        return {low: f"{100 * low:.0f}–{100 * every[low]:.0f}%" for low in sorted(every)}
+    whole = {low: (int(low), int(every[low]) - 1) for low in sorted(every)}
+    return {low: f"{a}" if a == b else f"{a}–{b}" for low, (a, b) in whole.items()}
+
+
+@styled
+def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
+    """Accuracy over confidence: on the diagonal, predictions are as sure as they should be.
+
+    ``bins``: model to rows of lower end, upper end, count, how many are right, and the sum of
+    their confidences.
+    """
+    figure, (axis,) = panels(*_PANEL)
+    axis.plot((0, 100), (0, 100), color=MUTED, lw=0.8, zorder=1)
+    for model in in_order(bins):
+        style, rows = look(model), bins[model]
+        right, sure = 100 * rows[:, 3] / rows[:, 2], 100 * rows[:, 4] / rows[:, 2]
+        axis.plot(
+            sure, right, color=style.color, lw=style.width, ls=style.linestyle,
+            label=style.label, gid=SERIES + style.label, zorder=style.zorder,
+        )  # fmt: skip
+        sizes = 10 + 90 * rows[:, 2] / rows[:, 2].max()
+        axis.scatter(
+            sure, right, s=sizes, color=style.color, lw=0, alpha=0.75, gid=SERIES + style.label
+        )
+        notes = (
+            f"{style.label}: {row[2]:,.0f} nodes, {mean:.1f}% sure, {share:.1f}% right"
+            for row, mean, share in zip(rows, sure, right, strict=True)
+        )
+        tell(axis, style.label, sure, right, notes)
+    axis.set(xlim=(-2, 103), ylim=(-3, 104), xlabel="confidence (%)", ylabel="right (%)")
+    axis.grid(color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure
+
+
+@styled
+def size_plot(bins: Mapping[Named, np.ndarray], *, ylabel: str, title: str = "") -> Figure:
+    """Mean errors over graphs' sizes: rows of smallest and largest size, count and mean error."""
+    figure, (axis,) = panels(*_PANEL)
+    for model in in_order(bins):
+        style, rows = look(model), bins[model]
+        middles = rows[:, :2].mean(axis=1)
+        axis.hlines(
+            rows[:, 3], rows[:, 0], rows[:, 1], color=style.color, lw=1.1, alpha=0.5,
+            gid=SERIES + style.label,
+        )  # fmt: skip
+        notes = (
+            f"{style.label}, {low:.0f} to {high:.0f} nodes, {count:,.0f} graphs: {error:.4g}"
+            for low, high, count, error in rows
+        )
+        draw_marks(axis, middles, rows[:, 3], style, notes)
+    axis.set(xlabel="nodes of a graph", ylabel=ylabel)
+    axis.set_ylim(bottom=0)
+    axis.grid(axis="y", color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure
+
+
+@styled
+def spread_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
+    """Errors over spreads of runs, and where both are equal: rows of spread, error, count."""
+    figure, (axis,) = panels(*_PANEL)
+    most = max((float(rows[:, :2].max()) for rows in bins.values() if len(rows)), default=1.0)
+    axis.plot((0, most), (0, most), color=MUTED, lw=0.8, zorder=1)
+    for model in in_order(bins):
+        style, rows = look(model), bins[model]
+        notes = (
+            f"{style.label}, {count:,.0f} graphs: spread {spread:.4g}, error {error:.4g}"
+            for spread, error, count in rows
+        )
+        draw_marks(axis, rows[:, 0], rows[:, 1], style, notes)
+    axis.set(xlabel="spread over runs", ylabel="error (RMS)", xlim=(0, None), ylim=(0, None))
+    axis.grid(axis="y", color=RULE, lw=0.5)
+    titled(axis, title)
+    return figure

@@ -11,9 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import INK, RULE, Named, in_order, look
-from specformer.reports.plots.chart import tell
-from specformer.reports.plots.drawing import label_width, power, styled
-from specformer.reports.plots.panels import keyed, panels, titled
+from specformer.reports.plots.drawing import label_width, power
+from specformer.reports.plots.panels import keyed, panels, styled, tell, titled
 from specformer.training.evaluation.summaries import interval95
 
 #: Inches: the width of a panel of :mod:`specformer.reports.plots`.

@@ -3,18 +3,14 @@ r"""Pictures of filters, images, attention, training and spectra."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-import matplotlib
 import numpy as np
-from matplotlib.colors import PowerNorm
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from specformer.files import replacing
 from specformer.reports import numbers
-from specformer.reports.looks import INK, MUTED, RULE, Look, Named, head_looks, in_order, look
-from specformer.reports.plots.chart import tell
+from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named, head_looks, in_order, look
 from specformer.reports.plots.drawing import (
     Window,
     above_hills,
@@ -30,17 +26,22 @@ from specformer.reports.plots.drawing import (
     held,
     histogram,
     response_limits,
-    styled,
     thin,
     within,
 )
-from specformer.reports.plots.panels import RC, keyed, panels, subtitled, titled
+from specformer.reports.plots.panels import keyed, panels, styled, subtitled, tell, titled
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")
 #: Most points of all heads together; more only make a report heavy.
 _MOST_POINTS = 2400
 
+#: What energy is of, in the order of its columns.
+ENERGIES = (
+    Look("signals before the filter", "slate", (3, 1.2)),
+    Look("after it", "vermilion", width=1.9),
+    Look("labels", "blue", (1, 1.1)),
+)
 #: Inches. Three fit beside each other on a page without their text becoming small.
 _PANEL = (3.6, 2.6)
 
@@ -308,8 +309,34 @@ def spectrum_plot(
     return figure
 
 
-def save_png(figure: Figure, path: str | Path) -> Path:
-    """Write the figure on white, atomically."""
-    with matplotlib.rc_context(RC), replacing(path) as part:
-        figure.savefig(part, format="png", dpi=160, facecolor="white")
-    return Path(path)
+@styled
+def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
+    """Shares of energy over [0, 2], ``[bins, 3]``: before the filter, after it, of the labels."""
+    figure, (axis,) = panels(*_PANEL)
+    edges = np.linspace(0.0, 2.0, len(shares) + 1)
+    middles = (edges[1:] + edges[:-1]) / 2
+    for style, column in zip(ENERGIES, 100 * shares.T, strict=True):
+        draw_line(axis, middles, column, style)
+    eigenvalue_axis(axis, np.array([0.0, 2.0]))
+    axis.set_ylabel("energy in a bin (%)")
+    axis.set_ylim(bottom=0)
+    titled(axis, title)
+    return figure
+
+
+@styled
+def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str = "") -> Figure:
+    """How much each eigenvalue (row) looks at each (column), ``[m, m]``, strongest in full colour.
+
+    The colour map ends in nothing, so that the picture sits on light and on dark pages.
+    """
+    figure, (axis,) = panels(3.0, 3.0)
+    clear = LinearSegmentedColormap.from_list("heat", [f"{HEAT}00", f"{HEAT}ff"])
+    axis.imshow(matrix, cmap=clear, vmin=0, interpolation="none", aspect="auto", origin="lower")
+    ticks = np.unique(np.linspace(0, len(eigenvalues) - 1, 5).round().astype(int))
+    names = [f"{eigenvalues[tick]:.2f}" for tick in ticks]
+    axis.set_xticks(ticks, names)
+    axis.set_yticks(ticks, names)
+    axis.set(xlabel="looks at λ", ylabel="eigenvalue λ, by rank")
+    titled(axis, title)
+    return figure

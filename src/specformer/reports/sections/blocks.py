@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
-from specformer.reports.plots.chart import chart_values
+from specformer.reports.plots.panels import chart_values
 from specformer.reports.plots.svg import figure_svg
 
 

@@ -12,13 +12,8 @@ from specformer.reports import numbers
 from specformer.reports.looks import Look
 from specformer.reports.plots import ranking_plots
 from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spectral_layout
-from specformer.reports.plots.insight_plots import (
-    ENERGIES,
-    attention_image,
-    calibration_plot,
-    energy_plot,
-    share_plot,
-)
+from specformer.reports.plots.prediction_plots import calibration_plot, share_plot
+from specformer.reports.plots.spectral_plots import ENERGIES, attention_image, energy_plot
 from specformer.reports.sections import pictures
 from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section, picture
 from specformer.reports.sections.report_tables import (

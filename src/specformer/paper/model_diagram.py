@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specformer.reports.looks import HEAT, INK, MUTED, head_looks
-from specformer.reports.plots.drawing import styled
 from specformer.reports.plots.graph_drawing import spectral_layout
-from specformer.reports.plots.panels import panels
+from specformer.reports.plots.panels import panels, styled
 
 #: The steps, in order, by the name of what each leaves.
 STEPS = {

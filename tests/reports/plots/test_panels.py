@@ -7,14 +7,16 @@ import re
 
 import numpy as np
 
-from specformer.reports import plots
+from specformer.reports.plots import spectral_plots as plots
+from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.svg import figure_svg
 
 
 def test_a_panels_box_maps_values_to_the_drawn_line():
     x, y = np.linspace(0, 2, 9), np.linspace(-1, 3, 9) ** 2
     figure = plots.filter_plot(x, None, {"gcn": y}, legend=False)
-    svg = plots.figure_svg(figure)
-    (panel,) = plots.chart_values(figure)["panels"]
+    svg = figure_svg(figure)
+    (panel,) = chart_values(figure)["panels"]
 
     (path,) = re.findall(r'data-series="GCN">\s*<path d="([^"]*)"', svg)
     drawn = np.array(re.findall(r"[ML] ?([\d.]+) ([\d.]+)", path), dtype=float)
@@ -29,6 +31,6 @@ def test_a_panels_box_maps_values_to_the_drawn_line():
 def test_values_are_json_even_without_a_number():
     figure = plots.heads_plot(np.array([0.0, 1.0, 2.0]), np.array([[1.0], [np.nan], [2.0]]))
 
-    text = json.dumps(plots.chart_values(figure), allow_nan=False)
+    text = json.dumps(chart_values(figure), allow_nan=False)
 
     assert json.loads(text)["panels"][0]["series"][0]["y"] == [1.0, None, 2.0]
