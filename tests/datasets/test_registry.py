@@ -19,8 +19,8 @@ from specformer.datasets.registry import (
     graph_source,
     node_graph,
     survey,
-    survey_graph_sets,
 )
+from specformer.datasets.signals import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.graphs import Graph, GraphSet, read_npz, write_graph_set, write_npz
 
@@ -125,7 +125,7 @@ def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     (tmp_path / "actor.npz").write_bytes(b"half a file")
     write_npz(tmp_path / "cache" / "specformer" / "data" / "photo.npz", csbm(0.5, num_nodes=30))
     rows = {row["name"]: row for row in survey(tmp_path)}
-    assert list(rows) == list(NODE_SETS)
+    assert list(rows) == [*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS]
     assert rows["cora"]["path"] == str(tmp_path / "cora.npz")
     assert {key: rows["cora"][key] for key in ("state", "nodes", "features", "classes")} == {
         "state": "found",
@@ -139,7 +139,8 @@ def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     assert rows["penn94"]["path"] is None
     assert rows["wordnet"]["state"] == "not found"
     assert (rows["csbm"]["state"], rows["csbm"]["nodes"]) == ("generated", 1000)
-    assert all({"nodes", "edges", "features", "classes"} <= row.keys() for row in rows.values())
+    keys = {"nodes", "edges", "features", "classes"}
+    assert all(keys <= rows[name].keys() for name in NODE_SETS)
 
 
 def test_the_known_sizes_are_those_of_the_files(shared_data):
@@ -254,8 +255,8 @@ def test_survey_reads_sizes_and_fetches_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "zinc.npz", edge_index=[[0], [1]], **counts)
     (tmp_path / "molhiv.npz").write_bytes(b"PK not a zip")
     np.savez(tmp_path / "molpcba.npz", num_nodes_list=3)  # no list
-    rows = {row["name"]: row for row in survey_graph_sets(tmp_path)}
-    assert list(rows) == list(GRAPH_SETS)
+    rows = {row["name"]: row for row in survey(tmp_path)}
+    assert [name for name in rows if name in GRAPH_SETS] == list(GRAPH_SETS)
     zinc = rows["zinc"]
     assert (zinc["state"], zinc["graphs"], zinc["nodes"]) == ("found", 2, 5)
     assert rows["molhiv"]["state"] == rows["molpcba"]["state"] == "damaged"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -23,7 +24,8 @@ from specformer.datasets import (
     photographs,
     target_filter,
 )
-from specformer.datasets.signals import SIGNAL_SETS, named_signals, survey_signals
+from specformer.datasets.registry import survey
+from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, DataNotFoundError, GraphError
 from specformer.tasks.source import source_kind
 
@@ -312,8 +314,12 @@ def test_a_photograph_is_the_mean_of_its_blocks():
     assert abs(found.mean() - blocks.mean()) < 0.02
 
 
+def signal_rows(data: Path | None = None) -> list[dict[str, Any]]:
+    return [row for row in survey(data) if row["name"] in SIGNAL_SETS]
+
+
 def test_survey_tells_what_is_there(elsewhere: Path) -> None:
-    embedded, missing = survey_signals()
+    embedded, missing = signal_rows()
     assert (embedded["name"], embedded["state"], embedded["path"]) == (
         "photographs",
         "embedded",
@@ -335,13 +341,13 @@ def test_survey_tells_what_is_there(elsewhere: Path) -> None:
     }
 
     path = write_grid_images(elsewhere / "own", count=3, side=5)
-    found = survey_signals(elsewhere / "own")[1]
+    found = signal_rows(elsewhere / "own")[1]
     grid = nx.grid_2d_graph(5, 5)
     assert (found["state"], found["path"], found["signals"]) == ("found", str(path), 3)
     assert (found["nodes"], found["edges"]) == (25, grid.number_of_edges())
 
     path.write_bytes(b"PK not a zip")
-    assert survey_signals(elsewhere / "own")[1] == missing | {"state": "damaged", "path": str(path)}
+    assert signal_rows(elsewhere / "own")[1] == missing | {"state": "damaged", "path": str(path)}
 
 
 def test_the_command_lists_all_that_train_takes(call) -> None:

@@ -17,10 +17,9 @@ from specformer.errors import ConfigError, RunError
 def datasets(shared: Shared) -> None:
     """List the data sets known by name, their sizes and where they were found."""
     from specformer.cli.terminal import show_table
-    from specformer.datasets.registry import survey, survey_graph_sets
-    from specformer.datasets.signals import survey_signals
+    from specformer.datasets.registry import survey
 
-    found = [*survey(shared.data), *survey_graph_sets(shared.data), *survey_signals(shared.data)]
+    found = survey(shared.data)
     if shared.json:
         print_json({"datasets": found})
         return

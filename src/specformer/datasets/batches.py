@@ -66,15 +66,8 @@ class Batch(NamedTuple):
 
     def of(self, store: GraphStore) -> PackedGraphs:
         """The batch itself."""
-        shape = self.shape
-        return store.batch(
-            self.index,
-            num_nodes=shape.num_nodes,
-            num_pairs=shape.num_pairs,
-            max_nodes=shape.max_nodes,
-            num_bonds=shape.num_bonds,
-            num_rings=shape.num_rings,
-        )
+        room = {name: size for name, size in vars(self.shape).items() if name != "num_graphs"}
+        return store.batch(self.index, **room)
 
 
 class Batches:
@@ -170,15 +163,10 @@ def _rung(exponent: float) -> int:
 
 
 def size_batches(store: GraphStore, index: Any, batch_size: int) -> list[Batch]:
-    """Batches for evaluation: graphs in order of size, without padding.
+    """Batches for evaluation: graphs in order of size, without padding, ``batch_size`` at most.
 
     Batches of more than one graph have at most twice the pairs of ``batch_size`` average graphs, so
     that one of large graphs takes no more memory.
-
-    Args:
-        store: the graphs.
-        index: their numbers.
-        batch_size: most graphs of a batch.
     """
     numbers = np.asarray(index, dtype=np.int64)
     numbers = numbers[np.argsort(store.host_sizes[numbers], kind="stable")]
@@ -187,16 +175,7 @@ def size_batches(store: GraphStore, index: Any, batch_size: int) -> list[Batch]:
     on_device = torch.from_numpy(numbers).to(store.device)
     batches = []
     for first, last in runs_within(sizes**2, max_pairs, batch_size):
-        part = sizes[first:last]
-        num_bonds, num_rings = store.cells(numbers[first:last])
-        shape = BatchShape(
-            num_graphs=len(part),
-            num_nodes=int(part.sum()),
-            num_pairs=int((part**2).sum()),
-            max_nodes=int(part.max()),
-            num_bonds=num_bonds,
-            num_rings=num_rings,
-        )
+        shape = BatchShape(last - first, **store.exact_shape(numbers[first:last]))
         batches.append(Batch(on_device[first:last], shape))
     return batches
 
@@ -258,7 +237,9 @@ class _Sent:
         if self.arrival is not None:
             current = torch.cuda.current_stream()
             current.wait_event(self.arrival)
-            for tensor in _tensors(self.loaded):  # made on another stream, freed on this one
+            graphs, labels = self.loaded
+            # They were made on another stream and are freed on this one.
+            for tensor in (*_tensors(graphs).values(), *(() if labels is None else (labels,))):
                 tensor.record_stream(current)
         return self.loaded
 
@@ -272,7 +253,7 @@ def _send(loaded: Loaded, device: torch.device, side: torch.cuda.Stream | None) 
     if side is None:
         return _Sent((graphs.to(device), None if labels is None else labels.to(device)), None)
     # Copies run beside computation only from pinned memory and on a stream of their own.
-    pinned: dict[str, Any] = {name: tensor.pin_memory() for name, tensor in _named(graphs)}
+    pinned: dict[str, Any] = {name: each.pin_memory() for name, each in _tensors(graphs).items()}
     graphs = replace(graphs, **pinned)
     with torch.cuda.stream(side):
         moved = graphs.to(device)
@@ -283,11 +264,6 @@ def _send(loaded: Loaded, device: torch.device, side: torch.cuda.Stream | None) 
     return _Sent((moved, targets), arrival)
 
 
-def _named(graphs: PackedGraphs) -> list[tuple[str, Tensor]]:
-    values = [(field.name, getattr(graphs, field.name)) for field in fields(graphs)]
-    return [(name, value) for name, value in values if isinstance(value, Tensor)]
-
-
-def _tensors(loaded: Loaded) -> list[Tensor]:
-    graphs, labels = loaded
-    return [tensor for _, tensor in _named(graphs)] + ([] if labels is None else [labels])
+def _tensors(graphs: PackedGraphs) -> dict[str, Tensor]:
+    values = {field.name: getattr(graphs, field.name) for field in fields(graphs)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}

@@ -107,13 +107,11 @@ class GraphStore:
             arrays |= _ring_arrays(found)
             host_cells = np.column_stack([graphs.num_edges, found.counts])
         tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
-        y = None if graphs.y is None else torch.from_numpy(graphs.y).to(target)
-        values, vectors = spectra.eigenvalues.to(target), spectra.eigenvectors.to(target)
         return cls(
             **tensors,
-            eigenvalues=values,
-            eigenvectors=vectors,
-            y=y,
+            eigenvalues=spectra.eigenvalues.to(target),
+            eigenvectors=spectra.eigenvectors.to(target),
+            y=None if graphs.y is None else torch.from_numpy(graphs.y).to(target),
             host_sizes=graphs.num_nodes,
             host_cells=host_cells,
         )
@@ -170,7 +168,16 @@ class GraphStore:
             num_bonds: room for bonds E, at least what :meth:`cells` says.
             num_rings: room for rings R, likewise.
         """
-        batch = self._of_all_models(index, num_nodes, num_pairs, max_nodes)
+        arrays: dict[str, Any] = cut(
+            index,
+            self.sizes,
+            (self.node_start, self.pair_start),
+            (self.nodes, self.eigenvalues),
+            (self.bond, self.eigenvectors),
+            num_nodes,
+            num_pairs,
+        )
+        batch = PackedGraphs(**arrays, bond_table=self.bond_table, max_nodes=max_nodes)
         if self.fingerprints is not None:
             batch = replace(batch, fingerprints=self.fingerprints.index_select(0, index))
         if self.x is not None:
@@ -185,20 +192,6 @@ class GraphStore:
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
         return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
 
-    def _of_all_models(
-        self, index: Tensor, num_nodes: int, num_pairs: int, max_nodes: int
-    ) -> PackedGraphs:
-        arrays: dict[str, Any] = cut(
-            index,
-            self.sizes,
-            (self.node_start, self.pair_start),
-            (self.nodes, self.eigenvalues),
-            (self.bond, self.eigenvectors),
-            num_nodes,
-            num_pairs,
-        )
-        return PackedGraphs(**arrays, bond_table=self.bond_table, max_nodes=max_nodes)
-
     def exact(self, index: Any) -> PackedGraphs:
         """The graphs of these numbers, or of a mask, without padding.
 
@@ -209,16 +202,19 @@ class GraphStore:
             [0, 0, 1, 1, 2]
         """
         chosen = graph_numbers(index, "index", len(self))
-        sizes = self.host_sizes[chosen]
-        num_bonds, num_rings = self.cells(chosen)
-        return self.batch(
-            torch.from_numpy(chosen).to(self.device),
-            num_nodes=int(sizes.sum()),
-            num_pairs=int((sizes**2).sum()),
-            max_nodes=int(sizes.max()),
-            num_bonds=num_bonds,
-            num_rings=num_rings,
-        )
+        return self.batch(torch.from_numpy(chosen).to(self.device), **self.exact_shape(chosen))
+
+    def exact_shape(self, numbers: np.ndarray) -> dict[str, int]:
+        """The shape of these graphs' batch without padding, as :meth:`batch` takes it."""
+        sizes = self.host_sizes[numbers]
+        num_bonds, num_rings = self.cells(numbers)
+        return {
+            "num_nodes": int(sizes.sum()),
+            "num_pairs": int((sizes**2).sum()),
+            "max_nodes": int(sizes.max()),
+            "num_bonds": num_bonds,
+            "num_rings": num_rings,
+        }
 
     def cells(self, numbers: np.ndarray) -> tuple[int, int]:
         """Bonds and rings of these graphs, at least one of each; none in a store without rings."""

@@ -1,11 +1,12 @@
-r"""Names of node-level data sets, and where their files are."""
+r"""Names of data sets, where their files are, and graphs from whatever a user types."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,14 @@ from specformer.datasets.download import SOURCES, download, search, set_file
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.node_targets import TargetKind, with_targets
-from specformer.datasets.signals import grid_graph, grid_mirrors
+from specformer.datasets.signals import (
+    EMBEDDED,
+    PAPER_SIZES,
+    SIGNAL_SETS,
+    grid_graph,
+    grid_mirrors,
+    named_signals,
+)
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
 from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
@@ -25,6 +33,12 @@ from specformer.graphs.formats.npz_archive import DAMAGE, NpzArchive, opened
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 logger = logging.getLogger(__name__)
+
+_GRID = re.compile(r"(\d+)x(\d+)")
+#: Far beyond what can be decomposed; a typing error should not fill the memory.
+_MOST_NODES = 10_000_000
+#: Rows of a file that are named one by one; of more, their number is.
+_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -87,140 +101,6 @@ NODE_SETS: dict[str, NodeSet] = {
 GENERATED = "csbm"
 
 
-def named_graph(name: str, data: str | Path | None = None) -> Graph:
-    """The graph of a named set: generated, read from its file, or downloaded first.
-
-    Args:
-        name: one of ``NODE_SETS``.
-        data: folder searched first.
-
-    Example:
-        >>> named_graph("csbm")
-        Graph('csbm', nodes=1000, edges=..., features=200, classes=2)
-    """
-    if name == GENERATED:
-        return replace(csbm(homophily=-0.5), name=name)
-    return read_graph(set_file(name, data, download))
-
-
-def node_graph(
-    source: str,
-    data: str | Path | None = None,
-    columns: Columns | None = None,
-    *,
-    labels: bool = True,
-    task: TargetKind | None = None,
-) -> Graph:
-    """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
-
-    A graph without features is given those of its structure
-    (:func:`~specformer.datasets.features.with_structural_features`).
-
-    Args:
-        source: a name of ``NODE_SETS``, or a path.
-        data: folder searched first for named sets.
-        columns: which column of a file is what, where their names do not tell.
-        labels: whether it must have labels to learn, see
-            :func:`~specformer.datasets.node_targets.with_targets`.
-        task: what they are learned as; None to let them say.
-    """
-    if source in NODE_SETS:
-        refuse_columns(source, columns)
-        graph = named_graph(source, data)
-    elif Path(source).exists():
-        graph = read_graph(source, columns, labels=labels)
-    else:
-        raise DataNotFoundError(unknown_set(source))
-    if labels:
-        graph = with_targets(graph, task, source)
-    if graph.x is None:
-        logger.info("%s: has no node features; used are %s", source, ", ".join(STRUCTURAL))
-        return with_structural_features(graph)
-    return graph
-
-
-def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
-    """What to say of a source that is neither a path nor one of the names.
-
-    Example:
-        >>> unknown_set("crao")
-        "crao: neither a file or folder nor a data set; did you mean 'cora'?"
-        >>> unknown_set("crao.npz")
-        'crao.npz: there is no such file or folder.'
-    """
-    if source in GRAPH_SETS:
-        return f"{source}: a set of many graphs, where a single graph is needed."
-    path = Path(source)
-    if path.suffix or path.name != source:
-        return f"{source}: there is no such file or folder."
-    close = nearest(source, names)
-    hint = f"did you mean {close!r}?" if close else f"those are {', '.join(names)}."
-    return f"{source}: neither a file or folder nor a data set; {hint}"
-
-
-def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
-    """What is known of every named set without fetching any, a row each.
-
-    ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"damaged"``,
-    ``"generated"``, ``"downloads"`` when it is first used, ``"not found"``), and ``nodes``,
-    ``edges``, ``features`` and ``classes``: of its file, else as they are known.
-
-    Example:
-        >>> {row["name"]: row["state"] for row in survey()}["csbm"]
-        'generated'
-    """
-    return [_survey_one(entry, data) for entry in NODE_SETS.values()]
-
-
-def _survey_one(entry: NodeSet, data: str | Path | None) -> dict[str, Any]:
-    path = search(f"{entry.name}.npz", data)
-    row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
-    known = asdict(entry.sizes)
-    if entry.name == GENERATED:
-        return row | {"state": "generated"} | known
-    if path is None:
-        return row | {"state": "downloads" if entry.name in SOURCES else "not found"} | known
-    row["path"] = str(path)
-    try:
-        return row | {"state": "found"} | asdict(file_sizes(path))
-    except GraphError:
-        return row | {"state": "damaged"} | known
-
-
-def file_sizes(path: str | Path) -> Sizes:
-    """The sizes of the graph in an npz file; of its features only the shape is read.
-
-    Edges are counted once, without self-loops, as :attr:`specformer.graphs.Graph.num_edges` does.
-    """
-    try:
-        with opened(Path(path)) as file:
-            nodes = int(file["num_nodes"])
-            ends = np.sort(file["edge_index"].astype(np.int64), axis=0)
-            ends = ends[:, ends[0] != ends[1]]
-            names = [key for key in ("class_names", "y") if key in file.files]
-            found = {key: file[key] for key in names}
-            features = _columns(file)
-    except DAMAGE as error:
-        raise GraphError(f"{path}: is damaged, or holds no graph.") from error
-    classes = len(found["class_names"]) if "class_names" in found else 0
-    if not classes and "y" in found and found["y"].size:
-        classes = int(found["y"].max()) + 1
-    return Sizes(nodes, np.unique(ends[0] * nodes + ends[1]).size, features, classes)
-
-
-def _columns(file: NpzArchive) -> int:
-    """How many features an open npz file holds, from the header of dense ones."""
-    if "x_shape" in file.files:
-        return int(file["x_shape"][1])
-    if "x" not in file.files:
-        return 0
-    return file.shape("x")[1]
-
-
-#: Rows of a file that are named one by one; of more, their number is.
-_NAMED = 10
-
-
 @dataclass(frozen=True)
 class MoleculeSet:
     """A data set people know by name, kept as ``NAME.npz``.
@@ -255,10 +135,86 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
 }
 
 
-def graph_set(
-    source: str | Path,
+def graph_source(
+    source: str, data: str | Path | None = None, columns: Columns | None = None
+) -> tuple[Graph, tuple[np.ndarray, ...]]:
+    """A graph by a name, a path or a grid's size, and the mirror symmetries known of it.
+
+    Example:
+        >>> graph_source("3x4")[0].num_nodes
+        12
+    """
+    size = _GRID.fullmatch(source)
+    if size is None:
+        return _one_graph(source, data, columns, unknown=GraphError), ()
+    height, width = int(size[1]), int(size[2])
+    if height * width > _MOST_NODES:
+        raise GraphError(f"{source}: a grid may have at most {_MOST_NODES:,} nodes.")
+    if not height * width:
+        raise GraphError(f"{source}: the grid has no nodes.")
+    return grid_graph(height, width), grid_mirrors(height, width)
+
+
+def node_graph(
+    source: str,
     data: str | Path | None = None,
     columns: Columns | None = None,
+    *,
+    labels: bool = True,
+    task: TargetKind | None = None,
+) -> Graph:
+    """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
+
+    A graph without features is given those of its structure
+    (:func:`~specformer.datasets.features.with_structural_features`).
+
+    Args:
+        source: a name of ``NODE_SETS``, or a path.
+        data: folder searched first for named sets.
+        columns: which column of a file is what, where their names do not tell.
+        labels: whether it must have labels to learn, see
+            :func:`~specformer.datasets.node_targets.with_targets`.
+        task: what they are learned as; None to let them say.
+    """
+    graph = _one_graph(source, data, columns, labels=labels)
+    if labels:
+        graph = with_targets(graph, task, source)
+    if graph.x is None:
+        logger.info("%s: has no node features; used are %s", source, ", ".join(STRUCTURAL))
+        return with_structural_features(graph)
+    return graph
+
+
+def _one_graph(
+    source: str,
+    data: str | Path | None,
+    columns: Columns | None,
+    *,
+    labels: bool = True,
+    unknown: type[Exception] = DataNotFoundError,
+) -> Graph:
+    if source in NODE_SETS:
+        _refuse_columns(source, columns)
+        return named_graph(source, data)
+    if not Path(source).exists():
+        raise unknown(unknown_set(source))
+    return read_graph(source, columns, labels=labels)
+
+
+def named_graph(name: str, data: str | Path | None = None) -> Graph:
+    """The graph of a named set: generated, read from its file, or downloaded first.
+
+    Example:
+        >>> named_graph("csbm")
+        Graph('csbm', nodes=1000, edges=..., features=200, classes=2)
+    """
+    if name == GENERATED:
+        return replace(csbm(homophily=-0.5), name=name)
+    return read_graph(set_file(name, data, download))
+
+
+def graph_set(
+    source: str | Path, data: str | Path | None = None, columns: Columns | None = None
 ) -> GraphSet:
     """Many graphs: a data set by name, an npz or ``.pt`` file, or a file of molecules.
 
@@ -271,14 +227,14 @@ def graph_set(
         columns: which column of a file of molecules is what, where their names do not tell.
     """
     if str(source) in GRAPH_SETS:
-        refuse_columns(str(source), columns)
+        _refuse_columns(str(source), columns)
         return read_graph_set(set_file(str(source), data, download_graphs))
     path = Path(source)
     if not path.is_file():
         known = ", ".join(GRAPH_SETS)
         raise DataNotFoundError(f"{source}: neither a file nor a set of graphs ({known}).")
     if not is_of_molecules(path):
-        refuse_columns(str(source), columns)
+        _refuse_columns(str(source), columns)
         return read_pyg_graphs(path) if path.suffix.lower() == ".pt" else read_graph_set(path)
     found = read_molecules(path, columns)
     for problem in found.problems[:_NAMED]:
@@ -292,7 +248,7 @@ def graph_set(
     return found.graphs
 
 
-def refuse_columns(source: str, columns: Columns | None) -> None:
+def _refuse_columns(source: str, columns: Columns | None) -> None:
     """Refuse to be told the columns of what has none; targets are chosen of any set."""
     said = [name for name in (columns or Columns()).options if name != "targets"]
     if said:
@@ -301,57 +257,108 @@ def refuse_columns(source: str, columns: Columns | None) -> None:
         )
 
 
-def survey_graph_sets(data: str | Path | None = None) -> list[dict[str, Any]]:
+def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
+    """What to say of a source that is neither a path nor one of the names.
+
+    Example:
+        >>> unknown_set("crao")
+        "crao: neither a file or folder nor a data set; did you mean 'cora'?"
+        >>> unknown_set("crao.npz")
+        'crao.npz: there is no such file or folder.'
+    """
+    if source in GRAPH_SETS:
+        return f"{source}: a set of many graphs, where a single graph is needed."
+    path = Path(source)
+    if path.suffix or path.name != source:
+        return f"{source}: there is no such file or folder."
+    close = nearest(source, names)
+    hint = f"did you mean {close!r}?" if close else f"those are {', '.join(names)}."
+    return f"{source}: neither a file or folder nor a data set; {hint}"
+
+
+def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
     """What is known of every named set without fetching any, a row each.
 
-    ``name``, ``about``, ``state`` (``found``, ``damaged`` or ``downloads``), ``path``, the number
-    of ``graphs`` and, if found, of ``nodes`` in all of them.
+    ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"damaged"``,
+    ``"generated"``, ``"embedded"``, ``"downloads"`` when it is first used, ``"not found"``), and
+    sizes, of its file, else as they are known: ``nodes`` and ``edges``, and of a single graph
+    ``features`` and ``classes``, of many ``graphs``, of images ``signals``.
+
+    Example:
+        >>> {row["name"]: row["state"] for row in survey()}["csbm"]
+        'generated'
     """
-    return [_survey_graphs(entry, data) for entry in GRAPH_SETS.values()]
+
+    def row(
+        name: str, about: str, known: dict[str, int], sizes: Callable[[Path], dict[str, int]]
+    ) -> dict[str, Any]:
+        path = search(f"{name}.npz", data)
+        told: dict[str, Any] = {"name": name, "about": about, "path": None, **known}
+        if name == GENERATED:
+            return told | {"state": "generated"}
+        if name == EMBEDDED:
+            return told | {"state": "embedded"} | sizes(Path())
+        if path is None:
+            downloads = name in SOURCES or name in GRAPH_SETS
+            return told | {"state": "downloads" if downloads else "not found"}
+        told["path"] = str(path)
+        try:
+            return told | {"state": "found"} | sizes(path)
+        except GraphError:
+            return told | {"state": "damaged"}
+
+    def signal_sizes(name: str, _: Path) -> dict[str, int]:
+        found = named_signals(name, data)
+        nodes, edges = found.graph.num_nodes, found.graph.num_edges
+        return {"signals": len(found.signals), "nodes": nodes, "edges": edges}
+
+    return [
+        *(
+            row(each.name, each.about, asdict(each.sizes), lambda path: asdict(file_sizes(path)))
+            for each in NODE_SETS.values()
+        ),
+        *(
+            row(each.name, each.about, {"graphs": each.graphs}, _graph_sizes)
+            for each in GRAPH_SETS.values()
+        ),
+        *(
+            row(name, about, PAPER_SIZES, partial(signal_sizes, name))
+            for name, about in SIGNAL_SETS.items()
+        ),
+    ]
 
 
-def _survey_graphs(entry: MoleculeSet, data: str | Path | None) -> dict[str, Any]:
-    path = search(f"{entry.name}.npz", data)
-    row: dict[str, Any] = {"name": entry.name, "about": entry.about, "path": None}
-    row["graphs"] = entry.graphs
-    if path is None:
-        return row | {"state": "downloads"}
-    row["path"] = str(path)
+def file_sizes(path: str | Path) -> Sizes:
+    """The sizes of the graph in an npz file; of its features only the shape is read.
+
+    Edges are counted once, without self-loops, as :attr:`specformer.graphs.Graph.num_edges` does.
+    """
+    try:
+        with opened(Path(path)) as file:
+            nodes = int(file["num_nodes"])
+            ends = np.sort(file["edge_index"].astype(np.int64), axis=0)
+            ends = ends[:, ends[0] != ends[1]]
+            found = {key: file[key] for key in ("class_names", "y") if key in file.files}
+            features = _columns(file)
+    except DAMAGE as error:
+        raise GraphError(f"{path}: is damaged, or holds no graph.") from error
+    classes = len(found["class_names"]) if "class_names" in found else 0
+    if not classes and "y" in found and found["y"].size:
+        classes = int(found["y"].max()) + 1
+    return Sizes(nodes, np.unique(ends[0] * nodes + ends[1]).size, features, classes)
+
+
+def _columns(file: NpzArchive) -> int:
+    """How many features an open npz file holds, from the header of dense ones."""
+    if "x_shape" in file.files:
+        return int(file["x_shape"][1])
+    return file.shape("x")[1] if "x" in file.files else 0
+
+
+def _graph_sizes(path: Path) -> dict[str, int]:
     try:
         with opened(path) as file:
             sizes = file["num_nodes_list"]
-        return row | {"state": "found", "graphs": len(sizes), "nodes": int(sizes.sum())}
-    except DAMAGE:
-        return row | {"state": "damaged"}
-
-
-_GRID = re.compile(r"(\d+)x(\d+)")
-#: Far beyond what can be decomposed; a typing error should not fill the memory.
-_MOST_NODES = 10_000_000
-
-
-def graph_source(
-    source: str, data: str | Path | None = None, columns: Columns | None = None
-) -> tuple[Graph, tuple[np.ndarray, ...]]:
-    """The graph, and the mirror symmetries known of it; ``data`` holds the named sets.
-
-    ``columns`` says which column of a file is what, where their names do not tell.
-
-    Example:
-        >>> graph_source("3x4")[0].num_nodes
-        12
-    """
-    size = _GRID.fullmatch(source)
-    if size:
-        height, width = int(size[1]), int(size[2])
-        if height * width > _MOST_NODES:
-            raise GraphError(f"{source}: a grid may have at most {_MOST_NODES:,} nodes.")
-        if not height * width:
-            raise GraphError(f"{source}: the grid has no nodes.")
-        return grid_graph(height, width), grid_mirrors(height, width)
-    if source in NODE_SETS:
-        refuse_columns(source, columns)
-        return named_graph(source, data), ()
-    if not Path(source).exists():
-        raise GraphError(unknown_set(source))
-    return read_graph(source, columns), ()
+            return {"graphs": len(sizes), "nodes": int(sizes.sum())}
+    except DAMAGE as error:
+        raise GraphError(f"{path}: is damaged, or holds no graphs.") from error

@@ -7,19 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from specformer.datasets.download import find_file, search
+from specformer.datasets.download import find_file
 from specformer.errors import ConfigError, GraphError, check_known
 from specformer.graphs import Graph
 from specformer.graphs.formats.npz_archive import DAMAGE, opened
 
-#: The paper's images.
-IMAGES_FILE = "grid-images.npz"
+#: What is known by name, and what it is.
+SIGNAL_SETS = {
+    "photographs": "photographs of scikit-image",
+    "grid-images": "the paper's images",
+}
+#: The named set that the installed packages hold.
+EMBEDDED = "photographs"
+#: The paper's: fifty images of 100 × 100 pixels.
+PAPER_SIZES = {"signals": 50, "nodes": 10_000, "edges": 19_800}
+#: Files of scikit-image's wheel, in the order they are used.
+PHOTOGRAPHS = ("camera.png", "chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "moon.png")
+#: How far weighting colours may carry a pixel beyond white.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -94,12 +104,63 @@ def _path(length: int) -> sp.csr_array:
     return sp.csr_array((np.ones(2 * here.size), ends), shape=(length, length))
 
 
+def named_signals(name: str, data: str | Path | None = None) -> SignalSet:
+    """The signals of that name of ``SIGNAL_SETS``; ``data`` is a folder searched first.
+
+    Example:
+        >>> len(named_signals("photographs").signals)
+        4
+    """
+    return photographs() if name == EMBEDDED else paper_images(data)
+
+
+def photographs(size: int = 40, count: int = 4) -> SignalSet:
+    """The first ``count`` photographs as grey signals in [0, 1] on a ``size`` × ``size`` grid.
+
+    They ship inside scikit-image: no download.
+
+    Example:
+        >>> photographs(size=16, count=2).signals.shape
+        (2, 256)
+    """
+    images = np.stack([_grey_square(name, size) for name in PHOTOGRAPHS[:count]])
+    titles = [name.rpartition(".")[0] for name in PHOTOGRAPHS[:count]]
+    return _on_grid(EMBEDDED, images, titles)
+
+
+def _grey_square(name: str, size: int) -> np.ndarray:
+    from skimage import color, io, transform
+
+    with resources.as_file(resources.files("skimage.data") / name) as path:
+        image = io.imread(path)
+    grey = color.rgb2gray(image[..., :3]) if image.ndim == 3 else image / 255.0
+    side = min(grey.shape)
+    top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
+    square = grey[top : top + side, left : left + side]
+    return np.asarray(transform.resize(square, (size, size), anti_aliasing=True)).clip(0, 1)
+
+
+def _on_grid(
+    name: str, images: np.ndarray, titles: Sequence[str], mask: np.ndarray | None = None
+) -> SignalSet:
+    """Images ``[count, height, width]`` in [0, 1] as signals; without a mask, all pixels count."""
+    height, width = images.shape[1:]
+    return SignalSet(
+        name=name,
+        graph=grid_graph(height, width),
+        signals=images.reshape(len(images), -1).astype(np.float32),
+        mask=np.ones(height * width, dtype=bool) if mask is None else mask.astype(bool).ravel(),
+        shape=(height, width),
+        titles=tuple(titles),
+    )
+
+
 def paper_images(data: str | Path | None = None) -> SignalSet:
     """The paper's 50 images of 100 × 100 pixels, errors counted over the inner 96 × 96.
 
     Reads ``grid-images.npz`` (``images`` uint8 [50, 100, 100], ``mask`` bool [100, 100]).
     """
-    path = find_file(IMAGES_FILE, data)
+    path = find_file("grid-images.npz", data)
     try:
         with opened(path) as file:
             images, mask = file["images"], file["mask"]
@@ -117,19 +178,8 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
     for number, image in enumerate(images):
         if np.ptp(image) == 0:
             raise GraphError(f"{path}: image {number} is of one grey throughout.")
-    height, width = images.shape[1:]
-    return SignalSet(
-        name="grid-images",
-        graph=grid_graph(height, width),
-        signals=images.reshape(len(images), -1).astype(np.float32) / 255.0,
-        mask=mask.astype(bool).ravel(),
-        shape=(height, width),
-        titles=tuple(f"image {number}" for number in range(len(images))),
-    )
-
-
-#: How far weighting colours may carry a pixel beyond white.
-_ROUNDING = 1e-5
+    titles = [f"image {number}" for number in range(len(images))]
+    return _on_grid("grid-images", images.astype(np.float32) / 255.0, titles, mask)
 
 
 def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
@@ -160,111 +210,12 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     scale = min(1.0, largest / max(grey.shape))
     shape = tuple(max(2, round(side * scale)) for side in grey.shape)
     small = np.asarray(transform.resize(grey, shape, anti_aliasing=True)).clip(0, 1)
-    return SignalSet(
-        name=path.stem,
-        graph=grid_graph(*shape),
-        signals=small.reshape(1, -1).astype(np.float32),
-        mask=np.ones(small.size, dtype=bool),
-        shape=(shape[0], shape[1]),
-        titles=(path.stem,),
-    )
+    return _on_grid(path.stem, small[None], [path.stem])
 
 
 def _first_line(error: Exception) -> str:
     """Image readers add pages of advice; an error here is one sentence."""
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-#: Files of scikit-image's wheel, in the order they are used.
-PHOTOGRAPHS = ("camera.png", "chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "moon.png")
-
-
-def photographs(size: int = 40, count: int = 4) -> SignalSet:
-    """The first ``count`` photographs as grey signals in [0, 1] on a ``size`` × ``size`` grid.
-
-    Example:
-        >>> photographs(size=16, count=2).signals.shape
-        (2, 256)
-    """
-    signals = np.stack([_grey_square(name, size) for name in PHOTOGRAPHS[:count]])
-    return SignalSet(
-        name="photographs",
-        graph=grid_graph(size, size),
-        signals=signals.reshape(len(signals), -1).astype(np.float32),
-        mask=np.ones(size * size, dtype=bool),
-        shape=(size, size),
-        titles=tuple(name.rpartition(".")[0] for name in PHOTOGRAPHS[:count]),
-    )
-
-
-def _grey_square(name: str, size: int) -> np.ndarray:
-    from skimage import color, io, transform
-
-    with resources.as_file(resources.files("skimage.data") / name) as path:
-        image = io.imread(path)
-    grey = color.rgb2gray(image[..., :3]) if image.ndim == 3 else image / 255.0
-    side = min(grey.shape)
-    top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
-    square = grey[top : top + side, left : left + side]
-    return np.asarray(transform.resize(square, (size, size), anti_aliasing=True)).clip(0, 1)
-
-
-#: What is known by name, and what it is.
-SIGNAL_SETS = {
-    "photographs": "photographs of scikit-image",
-    "grid-images": "the paper's images",
-}
-
-#: The paper's: fifty images of 100 × 100 pixels.
-_PAPER = {"signals": 50, "nodes": 10_000, "edges": 19_800}
-
-#: The named set that the installed packages hold.
-EMBEDDED = "photographs"
-
-
-def named_signals(name: str, data: str | Path | None = None) -> SignalSet:
-    """The signals of that name.
-
-    Args:
-        name: one of ``SIGNAL_SETS``.
-        data: folder searched first.
-
-    Example:
-        >>> len(named_signals("photographs").signals)
-        4
-    """
-    return photographs() if name == EMBEDDED else paper_images(data)
-
-
-def survey_signals(data: str | Path | None = None) -> list[dict[str, Any]]:
-    """What is known of every named set, a row each.
-
-    ``name``, ``about``, ``state`` (``"embedded"``, ``"found"``, ``"damaged"`` or ``"not found"``),
-    ``path``, the number of ``signals``, and ``nodes`` and ``edges`` of the graph they are on.
-
-    Example:
-        >>> survey_signals()[0]["state"]
-        'embedded'
-    """
-    return [_survey_one(name, data) for name in SIGNAL_SETS]
-
-
-def _survey_one(name: str, data: str | Path | None) -> dict[str, Any]:
-    path = None if name == EMBEDDED else search(IMAGES_FILE, data)
-    row: dict[str, Any] = {"name": name, "about": SIGNAL_SETS[name]}
-    row["path"] = None if path is None else str(path)
-    if name != EMBEDDED and path is None:
-        return row | {"state": "not found"} | _PAPER
-    try:
-        found = named_signals(name, data)
-    except GraphError:
-        return row | {"state": "damaged"} | _PAPER
-    return row | {
-        "state": "embedded" if name == EMBEDDED else "found",
-        "signals": len(found.signals),
-        "nodes": found.graph.num_nodes,
-        "edges": found.graph.num_edges,
-    }
 
 
 @dataclass(frozen=True)
