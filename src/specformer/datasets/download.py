@@ -34,6 +34,9 @@ FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main
 #: Seconds without a byte after which a source counts as out of reach; PyG would wait for ever.
 PATIENCE = 60.0
 
+#: Names a folder that is searched after an explicit one.
+_VARIABLE = "SPECFORMER_DATA"
+
 #: PyG's class and its arguments.
 _PYG: dict[str, tuple[str, dict[str, Any]]] = {
     "cora": ("Planetoid", {"name": "Cora", "split": "geom-gcn"}),
@@ -156,12 +159,7 @@ SOURCES: dict[str, Callable[[Path], Graph]] = {
 
 
 def download(name: str) -> Path:
-    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path.
-
-    Raises:
-        DownloadError: the set has no public source, its source is out of reach, or what came
-            could not be read.
-    """
+    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path."""
     if name not in SOURCES:
         raise DownloadError("it cannot be downloaded")
     return kept(name, lambda raw, target: write_npz(target, SOURCES[name](raw)))
@@ -170,12 +168,9 @@ def download(name: str) -> Path:
 def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
     """Have a set converted to ``NAME.npz`` in the user's cache, and return that path.
 
-    Args:
-        name: the set's.
-        convert: fetches raw files into the empty folder given first, and writes the file given
-            second.
+    ``convert`` fetches raw files into the folder given first, and writes the file given second.
     """
-    target = download_folder() / f"{name}.npz"
+    target = user_cache("data") / f"{name}.npz"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
@@ -190,24 +185,10 @@ def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
     return target
 
 
-def set_file(name: str, data: str | Path | None, obtain: Callable[[str], Path]) -> Path:
-    """The file of a named set, looked for in the folders searched and downloaded if in none."""
-    path = search(f"{name}.npz", data)
-    if path is not None:
-        return path
-    try:
-        return obtain(name)
-    except DownloadError as error:
-        raise not_found(f"{name}.npz", data, str(error)) from error
-
-
 def fetch(url: str, path: Path, md5: str | None = None) -> None:
-    """Copy what is at an address into a file: all of it, as it was sent.
+    """Copy what is at an address into a file: all of it, as it was sent, with this checksum.
 
-    Args:
-        url: the address. One that is safe may not lead on to one that is not.
-        path: the file.
-        md5: the checksum that the source gives, if it gives one.
+    An address that is safe may not lead on to one that is not.
     """
     # Addresses are constants of ours, and not of other kinds than https.
     asked = urllib.request.urlopen(url, timeout=PATIENCE)  # nosec B310
@@ -239,15 +220,6 @@ def _polite() -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-#: Names a folder that is searched after an explicit one.
-VARIABLE = "SPECFORMER_DATA"
-
-
-def download_folder() -> Path:
-    """Where downloaded sets are kept: ``specformer/data`` in the user's cache."""
-    return user_cache("data")
-
-
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
     """Folders searched, in order.
 
@@ -256,8 +228,8 @@ def data_folders(explicit: str | Path | None = None) -> list[Path]:
     """
     if explicit and not Path(explicit).is_dir():
         raise DataNotFoundError(f"{explicit}: no such folder of data.")
-    named = [Path(folder) for folder in (explicit, os.environ.get(VARIABLE)) if folder]
-    return [*named, Path("data"), Path("..") / "shared" / "data", download_folder()]
+    named = [Path(folder) for folder in (explicit, os.environ.get(_VARIABLE)) if folder]
+    return [*named, Path("data"), Path("..") / "shared" / "data", user_cache("data")]
 
 
 def search(name: str, explicit: str | Path | None = None) -> Path | None:
@@ -266,25 +238,20 @@ def search(name: str, explicit: str | Path | None = None) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def find_file(name: str, explicit: str | Path | None = None) -> Path:
-    """The first file of that name, or an error that lists where it was looked for."""
-    path = search(name, explicit)
-    if path is None:
-        raise not_found(name, explicit)
-    return path
-
-
-def not_found(
-    name: str, explicit: str | Path | None = None, why: str | None = None
-) -> DataNotFoundError:
-    """The error for a file that is in none of the folders; ``why`` it could not be got either.
-
-    Example:
-        >>> str(not_found("a.npz", why="it is not public")).partition(" was ")[0]
-        'a.npz'
-    """
-    searched = ", ".join(str(folder) for folder in data_folders(explicit))
-    also = f", and {why}" if why else ""
-    return DataNotFoundError(
-        f"{name} was not found in {searched}{also}; name its folder with --data or ${VARIABLE}."
+def set_file(
+    name: str, data: str | Path | None, obtain: Callable[[str], Path] | None = None
+) -> Path:
+    """The file of a named set, downloaded if it is in none of the folders and ``obtain`` can."""
+    path = search(f"{name}.npz", data)
+    if path is not None:
+        return path
+    why = ""
+    try:
+        if obtain is not None:
+            return obtain(name)
+    except DownloadError as error:
+        why = f", and {error}"
+    searched = ", ".join(str(folder) for folder in data_folders(data))
+    raise DataNotFoundError(
+        f"{name}.npz was not found in {searched}{why}; name its folder with --data or ${_VARIABLE}."
     )

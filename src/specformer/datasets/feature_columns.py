@@ -75,7 +75,9 @@ class PreparedColumn:
             columns.append(np.clip(scaled, -_CUT, _CUT) if self.how == "robust" else scaled)
         if self.marks_missing:
             columns.append(missing.astype(np.float64))
-        return np.stack(columns, axis=1).astype(np.float32) if columns else _nothing(numbers)
+        if not columns:
+            return np.empty((len(numbers), 0), dtype=np.float32)
+        return np.stack(columns, axis=1).astype(np.float32)
 
     def _one_hot(
         self, numbers: NDArray[np.float32], words: tuple[str, ...] | None
@@ -111,15 +113,8 @@ def fit_column(
     """Fit a column to training nodes, as asked for or by what it holds.
 
     Words are categories; 0 and 1 stay as they are; a column of one value is left out; numbers are
-    standardised or, if one lies more than ten quartile ranges from the median, scaled by median and
-    quartile range.
-
-    Args:
-        name: the column's.
-        numbers: of the training nodes, NaN where missing.
-        words: what they stand for, if the column holds words.
-        how: what to do with it; None to choose.
-        robust: whether scaling by median and quartiles may be chosen.
+    standardised or, if one lies more than ten quartile ranges from the median and ``robust`` lets
+    it, scaled by median and quartile range. ``numbers`` are NaN where missing.
 
     Example:
         >>> column = fit_column("age", np.float32([20, 40, np.nan]), None)
@@ -205,7 +200,3 @@ def _as_word(number: np.float32) -> str:
         ('3', '0.1')
     """
     return str(int(number)) if float(number).is_integer() else str(number)
-
-
-def _nothing(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.empty((len(numbers), 0), dtype=np.float32)

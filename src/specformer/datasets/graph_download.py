@@ -63,11 +63,8 @@ def graph_set_from_pcqm4mv2(folder: str | Path, workers: int | None = None) -> G
     """Read the unpacked archive of PCQM4Mv2; its test-dev part, without targets, is the test part.
 
     ``raw/data.csv.gz`` has the columns ``smiles`` and ``homolumogap``; ``split_dict.pt`` is a
-    dictionary of index arrays, loaded with ``weights_only=True``.
-
-    Args:
-        folder: the archive's folder.
-        workers: processes that turn SMILES into graphs; by default one per core.
+    dictionary of index arrays, loaded with ``weights_only=True``. ``workers`` processes turn SMILES
+    into graphs, by default one per core.
     """
     smiles, gap = _pcqm4mv2_rows(Path(folder) / "raw" / "data.csv.gz")
     starts = range(0, len(smiles), _CHUNK)
@@ -119,11 +116,7 @@ GRAPH_SOURCES: dict[str, Callable[[Path], GraphSet]] = {
 
 
 def download_graphs(name: str) -> Path:
-    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path.
-
-    Raises:
-        DownloadError: its source is out of reach, or what came could not be read.
-    """
+    """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path."""
     return kept(name, lambda raw, target: write_graph_set(target, GRAPH_SOURCES[name](raw)))
 
 

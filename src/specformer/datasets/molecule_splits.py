@@ -157,12 +157,7 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
 
     Where the targets of an ``official`` test part are secret, its validation part is tested on, and
     150,000 graphs of its training part, a tenth at most, validate: the paper's rule for PCQM4Mv2.
-    They are the same for every seed.
-
-    Args:
-        graphs: the set.
-        protocol: one of ``GRAPH_PROTOCOLS``, but for those of folds (:func:`graph_folds`).
-        seed: of a random one.
+    They are the same for every seed. Protocols of folds go to :func:`graph_folds`.
 
     Example:
         >>> graphs = GraphSet([1] * 3, [0] * 3, [], train_idx=[2], valid_idx=[0], test_idx=[1])

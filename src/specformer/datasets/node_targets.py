@@ -14,6 +14,7 @@ from specformer.errors import GraphError
 from specformer.graphs import Graph
 from specformer.graphs.columns import quoted
 from specformer.graphs.formats.read import holds_only_edges
+from specformer.graphs.formats.table import is_number
 
 TargetKind = Literal["classification", "regression"]
 
@@ -75,7 +76,7 @@ def _task_of(graph: Graph, source: str) -> TargetKind:
     names, counted = _names(graph), int(graph.is_labelled.sum())
     if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and not _has_fraction(names)):
         return "classification"
-    if all(map(_is_number, names)):
+    if all(map(_is_finite, names)):
         return "regression"
     raise GraphError(
         f"{source}: {len(names)} different labels on {counted} nodes are no classes to learn; "
@@ -101,7 +102,7 @@ def _as_numbers(graph: Graph, source: str) -> Graph:
         return graph
     names = graph.class_names or tuple(map(str, range(graph.num_classes)))
     for name in _names(graph):
-        if not _is_number(name):
+        if not _is_finite(name):
             raise GraphError(f"{source}: the label {name!r} is no number; leave out --task.")
     used = {int(label) for label in np.unique(graph.y)}
     values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
@@ -149,13 +150,10 @@ def _names(graph: Graph) -> list[str]:
     return [graph.class_names[label] if graph.class_names else str(label) for label in labels]
 
 
-def _is_number(name: str) -> bool:
-    try:
-        return math.isfinite(float(name))
-    except ValueError:
-        return False
+def _is_finite(name: str) -> bool:
+    return is_number(name) and math.isfinite(float(name))
 
 
 def _has_fraction(names: Sequence[str]) -> bool:
     """Whether all labels are numbers and some of them no whole ones."""
-    return all(map(_is_number, names)) and not all(float(name).is_integer() for name in names)
+    return all(map(_is_finite, names)) and not all(float(name).is_integer() for name in names)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from specformer.datasets.download import find_file
+from specformer.datasets.download import set_file
 from specformer.errors import ConfigError, GraphError, check_known
 from specformer.graphs import Graph
 from specformer.graphs.formats.npz_archive import DAMAGE, opened
@@ -160,7 +160,7 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
 
     Reads ``grid-images.npz`` (``images`` uint8 [50, 100, 100], ``mask`` bool [100, 100]).
     """
-    path = find_file("grid-images.npz", data)
+    path = set_file("grid-images", data)
     try:
         with opened(path) as file:
             images, mask = file["images"], file["mask"]

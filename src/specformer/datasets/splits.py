@@ -109,15 +109,8 @@ def fold_splits(
 ) -> list[Split]:
     """The first ``count`` splits of a cross-validation in which everything is tested once.
 
-    Split i tests on fold i, validates on the next, and trains on the others.
-
-    Args:
-        groups: numbers of what is split, class by class; each class is spread over all folds.
-        size: how many there are in all.
-        folds: how many parts.
-        count: how many splits.
-        seed: of the order.
-        name: of the data, for errors.
+    Split i tests on fold i, validates on the next, and trains on the others. ``groups`` are the
+    numbers of what is split, class by class; each class is spread over all folds.
 
     Example:
         >>> first, *_ = fold_splits([np.arange(6), np.arange(6, 9)], 9, 3, 3, 0, "mine")
