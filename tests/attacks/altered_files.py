@@ -21,7 +21,7 @@ from specformer.graphs import read_graph, read_graph_set, read_npz
 from specformer.nn.node_model import Specformer
 from specformer.paper.results import entries
 from specformer.spectrum import Spectrum
-from specformer.spectrum.many.many_cache import load_many
+from specformer.spectrum.cache import load_many
 from specformer.tasks.nodes.predict import load_features
 from specformer.tasks.nodes.recipe import node_recipe
 from specformer.tasks.search import _read as read_trials

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -107,20 +108,32 @@ def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) ->
     aligns to eight bytes, smaller tensors first.
     """
     parts = sorted(state.items(), key=lambda item: (-item[1].itemsize, -item[1].numel(), item[0]))
-    content: dict[str, object] = {"__metadata__": dict(header)}
-    offset = 0
-    for name, tensor in parts:
-        end = offset + tensor.nbytes
-        entry = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape)}
-        content[name] = entry | {"data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(content).encode()
-    text += b" " * (-(8 + len(text)) % 64)
     with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
+        file.write(file_header({name: (each.dtype, each.shape) for name, each in parts}, header))
         for _, tensor in parts:
             if tensor.numel():
                 file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def file_header(
+    tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]],
+    words: Mapping[str, str],
+    length: int | None = None,
+) -> bytes:
+    """The start of a safetensors file: eight bytes of length, then JSON, then spaces.
+
+    By default as many spaces as make its length a multiple of 64.
+    """
+    content: dict[str, object] = {"__metadata__": dict(words)}
+    offset = 0
+    for name, (dtype, shape) in tensors.items():
+        end = offset + math.prod(shape) * dtype.itemsize
+        entry = {"dtype": _TYPES[dtype], "shape": list(shape)}
+        content[name] = entry | {"data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(content).encode()
+    text = text.ljust(len(text) + -(8 + len(text)) % 64 if length is None else length - 8)
+    return struct.pack("<Q", len(text)) + text
 
 
 def _joined(words: Mapping[str, str]) -> str:

@@ -1,19 +1,40 @@
-r"""Spectra on disk, found by the content of the graph and the options of the solve."""
+r"""Spectra on disk, found by the content of the graphs and the options of the solve.
+
+Of one graph in a file of its own; of a whole data set in one file, filled shard by shard.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from safetensors import safe_open
 
 from specformer.errors import SpectrumError
+from specformer.files import make_folder, replacing, reserve
+from specformer.files.checked_tensors import checksum, file_header, read_tensors
+from specformer.files.documents import parse_record
+from specformer.graphs import GraphSet
+from specformer.graphs.laplacian import Isolated
+from specformer.spectrum.eigenpairs import check_finite
+from specformer.spectrum.many.spectra import (
+    ManyReport,
+    ManySpectra,
+    Matrix,
+    decompose_many,
+    joined_report,
+    spectra_shards,
+)
 from specformer.spectrum.spectrum import Spectrum
 
 logger = logging.getLogger(__name__)
@@ -39,13 +60,7 @@ def content(adjacency: sp.csr_array) -> str:
 
 
 def key(graph: str, options: dict[str, Any]) -> str:
-    """A name for a spectrum of the graph of this content, which changes with any option.
-
-    Example:
-        >>> loop = content(sp.csr_array(np.eye(2)))
-        >>> key(loop, {"k": 1}) == key(loop, {"k": 1}), key(loop, {"k": 1}) == key(loop, {"k": 2})
-        (True, False)
-    """
+    """A name for a spectrum of the graph of this content, which changes with any option."""
     text = json.dumps([_VERSION, graph, options], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
@@ -62,7 +77,7 @@ def fetch(folder: str | Path, name: str, graph: str) -> Spectrum | None:
             raise SpectrumError(f"{path}: not the spectrum of this graph.")
         return found
 
-    return undamaged(_path(folder, name), load)
+    return undamaged(Path(folder) / f"{name}.safetensors", load)
 
 
 def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:
@@ -83,7 +98,7 @@ def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
 
     A full disk or a read-only folder must not lose the result.
     """
-    path = _path(folder, name)
+    path = Path(folder) / f"{name}.safetensors"
     try:
         spectrum.save(path)
     except OSError as error:
@@ -92,5 +107,127 @@ def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
     return path
 
 
-def _path(folder: str | Path, name: str) -> Path:
-    return Path(folder) / f"{name}.safetensors"
+#: 2: the Laplacians are those of single graphs to the last bit.
+MANY_FORMAT = "specformer.many-spectra/2"
+_NAMES = ("eigenvalues", "eigenvectors", "sizes")
+#: Bytes before the arrays: far more than what is written there can take.
+_HEADER = 2048
+
+
+def key_of_set(graphs: GraphSet, matrix: str, isolated: str) -> str:
+    """A name that changes with any graph or option, and not with features or targets."""
+    digest = hashlib.sha256(json.dumps([MANY_FORMAT, matrix, isolated]).encode())
+    for part in (graphs.num_nodes, graphs.num_edges, graphs.edge_index):
+        digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
+    return digest.hexdigest()[:40]
+
+
+def fetch_or_solve(
+    folder: Path,
+    graphs: GraphSet,
+    *,
+    matrix: Matrix,
+    isolated: Isolated,
+    device: torch.device,
+    solve_in: torch.dtype | None,
+) -> ManySpectra:
+    """The spectra stored for these graphs and options; solved and stored if there are none.
+
+    A full disk or a read-only folder is warned of, and what is solved then stays in memory.
+    """
+    name = key_of_set(graphs, matrix, isolated)
+    path = folder / f"{name}.safetensors"
+    if (found := undamaged(path, partial(load_many, graphs=name))) is not None:
+        return found
+    options: dict[str, Any] = {"matrix": matrix, "isolated": isolated}
+    options |= {"device": device, "solve_in": solve_in}
+    try:
+        make_folder(folder)
+        save_many(path, graphs.num_nodes, spectra_shards(graphs, **options), name)
+    except NotADirectoryError:  # what was named is a file
+        raise
+    except OSError as error:  # before anything was solved: all its room is asked for at once
+        logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
+        return decompose_many(graphs, **options)
+    return load_many(path, verify=False)
+
+
+def save_many(
+    path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra], graphs: str = ""
+) -> None:
+    """Write the spectra of graphs of these sizes, atomically, holding one shard at a time."""
+    nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
+    with replacing(path) as part:
+        with part.open("wb") as file:
+            reserve(file, _HEADER + 8 * len(sizes) + 4 * (nodes + pairs))
+        # The header has its length from the start, so what it says can be filled in last.
+        _write_header(part, len(sizes), nodes, pairs, "", ManyReport(0.0, 0.0, 0.0))
+        report = replace(_fill(part, sizes, nodes, pairs, shards), graphs=graphs)
+        with safe_open(part, framework="pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in _NAMES}
+        _write_header(part, len(sizes), nodes, pairs, checksum(tensors, _text(report)), report)
+
+
+def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) -> ManySpectra:
+    """Read a file of :func:`save_many`; one that is damaged or altered is refused.
+
+    The arrays stay in the file and are read as they are used.
+    Without ``verify`` the checksum is not compared, which would read everything. ``graphs`` is the
+    :func:`key_of_set` of the graphs whose spectra these must be; None for any.
+    """
+    tensors, words = read_tensors(
+        Path(path),
+        "file of spectra",
+        MANY_FORMAT,
+        refused=SpectrumError,
+        names=_NAMES,
+        verify=verify,
+    )
+    try:
+        report = parse_record(ManyReport, words["report"])
+    except (KeyError, ValueError) as error:
+        raise SpectrumError(f"{path}: damaged file of spectra (its report: {error}).") from error
+    if graphs not in (None, report.graphs):
+        raise SpectrumError(f"{path}: not the spectra of these graphs.")
+    if verify:
+        check_finite(path, tensors)
+    return ManySpectra(**tensors, report=report)
+
+
+def _fill(
+    path: Path, sizes: np.ndarray, nodes: int, pairs: int, shards: Iterable[ManySpectra]
+) -> ManyReport:
+    np.memmap(path, np.int64, "r+", offset=_HEADER, shape=len(sizes))[:] = sizes
+    begin = _HEADER + 8 * len(sizes)
+    values = np.memmap(path, np.float32, "r+", offset=begin, shape=nodes)
+    vectors = np.memmap(path, np.float32, "r+", offset=begin + 4 * nodes, shape=pairs)
+    node = pair = 0
+    reports = []
+    for shard in shards:
+        upto, until = node + len(shard.eigenvalues), pair + len(shard.eigenvectors)
+        if upto > nodes or until > pairs:
+            break
+        values[node:upto] = shard.eigenvalues.cpu().numpy()
+        vectors[pair:until] = shard.eigenvectors.cpu().numpy()
+        node, pair = upto, until
+        reports.append(shard.report)
+    if (node, pair) != (nodes, pairs):
+        raise SpectrumError(f"{path}: the shards are not those of {len(sizes)} graphs.")
+    return joined_report(reports)
+
+
+def _text(report: ManyReport) -> str:
+    return json.dumps(asdict(report))
+
+
+def _write_header(
+    path: Path, graphs: int, nodes: int, pairs: int, digest: str, report: ManyReport
+) -> None:
+    tensors = {  # the longest type first: every array is then aligned
+        "sizes": (torch.int64, [graphs]),
+        "eigenvalues": (torch.float32, [nodes]),
+        "eigenvectors": (torch.float32, [pairs]),
+    }
+    words = {"format": MANY_FORMAT, "checksum": digest, "report": _text(report)}
+    with path.open("r+b") as file:
+        file.write(file_header(tensors, words, _HEADER))

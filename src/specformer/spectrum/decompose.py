@@ -250,12 +250,7 @@ def vectors_fit(
     device: torch.device,
     storage: torch.dtype = torch.float32,
 ) -> bool:
-    """Whether a device has room for the eigenvectors; a CPU always has, as it can map a file.
-
-    Example:
-        >>> vectors_fit(10**9, 5000, torch.device("cpu"))
-        True
-    """
+    """Whether a device has room for the eigenvectors; a CPU always has, as it can map a file."""
     need = vector_bytes(num_nodes, k, storage)
     return device.type == "cpu" or need <= _SHARE * available_bytes(device)
 
@@ -275,12 +270,7 @@ def decompose_streamed(
     the eigenvectors would fit there, else on the CPU; a spectrum that is in the cache is not solved
     again.
 
-    Args:
-        source: as in :func:`specformer.decompose`.
-        k: likewise.
-        device: where signals are filtered.
-        storage: precision to keep eigenvectors in; with a cache, in a file of its own.
-        cache: folder for spectra.
+    ``storage`` is the precision to keep eigenvectors in; with a cache, in a file of its own.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -318,11 +308,6 @@ def _on_host(
 
 
 def vector_bytes(num_nodes: int, k: int | Sequence[int] | None, storage: torch.dtype) -> int:
-    """What at least the eigenvectors take up.
-
-    Example:
-        >>> vector_bytes(1_000_000, (600, 400), torch.bfloat16)
-        2000000000
-    """
+    """What at least the eigenvectors take up."""
     pairs = num_nodes if k is None else k if isinstance(k, int) else sum(k)
     return num_nodes * min(pairs, num_nodes) * storage.itemsize

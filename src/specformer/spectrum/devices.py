@@ -1,4 +1,4 @@
-r"""The device on which a spectrum is computed and stored."""
+r"""The device to work on, and the memory that is free there."""
 
 from __future__ import annotations
 

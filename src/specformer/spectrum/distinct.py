@@ -55,12 +55,7 @@ def distinct(eigenvalues: Tensor) -> Distinct:
 
 
 def singly(eigenvalues: Tensor) -> Tokens:
-    """Every eigenvalue as a token of its own, equal or not.
-
-    Example:
-        >>> singly(torch.tensor([1.0, 1.0])).weights.tolist()
-        [1.0, 1.0]
-    """
+    """Every eigenvalue as a token of its own, equal or not."""
     return Tokens(eigenvalues, torch.ones_like(eigenvalues))
 
 
@@ -84,11 +79,7 @@ def snap(
     """Give equal eigenvalues of a graph, a row ``[..., q]``, their mean, clipped to two units.
 
     After this, equality to the bit is the one definition of a repeated eigenvalue.
-
-    Args:
-        eigenvalues: ascending along the last axis.
-        tolerance: how near equal ones are.
-        lowest: where the spectrum begins; it ends at ``lowest + 2``.
+    They ascend along the last axis. The spectrum goes from ``lowest`` to ``lowest + 2``.
     """
     if eigenvalues.size == 0:
         return eigenvalues
@@ -99,11 +90,6 @@ def snap(
 
 
 def whole_numbers(eigenvalues: np.ndarray, tolerance: float) -> np.ndarray:
-    """Eigenvalues that are whole numbers in exact arithmetic should say so, not 3e-17.
-
-    Example:
-        >>> whole_numbers(np.array([3e-17, 0.5, 2.0]), EQUAL_TOLERANCE)
-        array([0. , 0.5, 2. ])
-    """
+    """Eigenvalues that are whole numbers in exact arithmetic should say so, not 3e-17."""
     whole = np.round(eigenvalues) + 0.0  # no -0.0
     return np.where(np.abs(eigenvalues - whole) <= tolerance, whole, eigenvalues)

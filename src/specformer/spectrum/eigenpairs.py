@@ -34,11 +34,6 @@ def gram(one: Tensor, other: Tensor | None = None) -> Tensor:
     r""":math:`X^\top Y` of ``[n, m]`` and ``[n, p]`` (Y = X if left out), in float64.
 
     Of a batch, ``[..., n, m]``, in one product: its matrices are small.
-
-    Example:
-        >>> gram(torch.ones(3, 2))
-        tensor([[3., 3.],
-                [3., 3.]], dtype=torch.float64)
     """
     right = one if other is None else other
     if one.dim() > 2:

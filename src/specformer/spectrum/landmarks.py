@@ -41,12 +41,7 @@ Keys = Tokens | Landmarks
 
 
 def chebyshev_points(count: int) -> np.ndarray:
-    """Chebyshev points of [0, 2], ends included, ascending.
-
-    Example:
-        >>> chebyshev_points(3)
-        array([0., 1., 2.])
-    """
+    """Chebyshev points of [0, 2], ends included, ascending."""
     return 1.0 - np.cos(np.pi * np.arange(count) / (count - 1))
 
 
@@ -58,11 +53,6 @@ def interpolation_matrix(values: np.ndarray, count: int) -> np.ndarray:
     .. math::
         \ell_j(\lambda) = \frac{w_j}{\lambda - x_j} \Big/ \sum_i \frac{w_i}{\lambda - x_i},
         \qquad w_j = (-1)^j, \text{ halved at both ends.}
-
-    Example:
-        >>> matrix = interpolation_matrix(np.array([0.3, 2.0]), 5)
-        >>> np.round(matrix @ chebyshev_points(5) ** 3, 12)
-        array([0.027, 8.   ])
     """
     nodes = chebyshev_points(count)
     signs = np.where(np.arange(count) % 2, -1.0, 1.0)
@@ -106,13 +96,7 @@ def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np
 
 
 def aligned_points(points: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of eight points: the last one again, of which the matrix takes no notice.
-
-    Example:
-        >>> points, matrix = aligned_points(np.array([0.0, 2.0]), np.array([[0.5, 0.5]]))
-        >>> points[-3:], matrix[0, :3]
-        (array([2., 2., 2.]), array([0.5, 0.5, 0. ]))
-    """
+    """A multiple of eight points: the last one again, of which the matrix takes no notice."""
     more = (0, -len(points) % _ALIGNED)
     return np.pad(points, more, mode="edge"), np.pad(matrix, ((0, 0), more))
 

@@ -21,12 +21,7 @@ CHUNK = 2**27
 
 
 def rows_at_once(matrix: Tensor) -> int:
-    """How many rows make a chunk, at least one.
-
-    Example:
-        >>> rows_at_once(torch.zeros(10, 1024))
-        32768
-    """
+    """How many rows make a chunk, at least one."""
     width = matrix[:1].numel() * matrix.element_size()
     return max(1, CHUNK // max(1, width))
 
@@ -38,11 +33,7 @@ class RowStream:
     To a GPU, rows go through two pinned buffers and two on the device: while one chunk is worked
     on, the next is copied on a stream of its own.
 
-    Args:
-        matrix: ``[n, ...]``, in any precision.
-        device: where chunks are wanted.
-        dtype: their precision.
-        most: rows a chunk has at most.
+    A chunk has ``most`` rows at most.
 
     Example:
         >>> stream = RowStream(torch.arange(6.0).view(3, 2), torch.device("cpu"), torch.float32, 2)
@@ -71,42 +62,38 @@ class RowStream:
         return [slice(first, min(first + self.most, count)) for first in range(0, count, self.most)]
 
 
-class _Buffer:
-    """One chunk's room on either side, and when each side may be written again."""
-
-    def __init__(self, matrix: Tensor, device: torch.device, most: int) -> None:
-        shape = (min(most, len(matrix)), *matrix.shape[1:])
-        self.pinned = torch.empty(shape, dtype=matrix.dtype, pin_memory=True)
-        self.there = torch.empty(shape, dtype=matrix.dtype, device=device)
-        self.sent, self.used = torch.cuda.Event(), torch.cuda.Event()
-        # Its memory may have been another tensor's, with work on it still queued.
-        self.used.record(torch.cuda.current_stream(device))
-
-
 class _Lane:
-    """Two buffers by turns, filled on a stream of its own."""
+    """Two buffers by turns, each on either side, filled on a stream of its own."""
 
     def __init__(self, matrix: Tensor, device: torch.device, most: int) -> None:
         self._matrix, self._device = matrix, device
-        self._buffers = [_Buffer(matrix, device, most) for _ in range(2)]
+        shape = (min(most, len(matrix)), *matrix.shape[1:])
+        self._buffers = []
+        for _ in range(2):
+            pinned = torch.empty(shape, dtype=matrix.dtype, pin_memory=True)
+            there = torch.empty(shape, dtype=matrix.dtype, device=device)
+            sent, used = torch.cuda.Event(), torch.cuda.Event()
+            # Its memory may have been another tensor's, with work on it still queued.
+            used.record(torch.cuda.current_stream(device))
+            self._buffers.append((pinned, there, sent, used))
         self._stream = torch.cuda.Stream(device)
 
     def send(self, places: Iterable[slice | Tensor]) -> Iterator[Tensor]:
         current = torch.cuda.current_stream(self._device)
         for number, place in enumerate(places):
-            buffer = self._buffers[number % 2]
-            buffer.sent.synchronize()  # the host waits: it is about to write over what was sent
-            filled = _taken(self._matrix, place, buffer.pinned)
-            chunk = buffer.there[: len(filled)]
+            pinned, there, sent, used = self._buffers[number % 2]
+            sent.synchronize()  # the host waits: it is about to write over what was sent
+            filled = _taken(self._matrix, place, pinned)
+            chunk = there[: len(filled)]
             with torch.cuda.stream(self._stream):
-                self._stream.wait_event(buffer.used)
+                self._stream.wait_event(used)
                 chunk.copy_(filled, non_blocking=True)
-                buffer.sent.record(self._stream)
-            current.wait_event(buffer.sent)
+                sent.record(self._stream)
+            current.wait_event(sent)
             try:
                 yield chunk
             finally:
-                buffer.used.record(current)
+                used.record(current)
 
 
 def _taken(matrix: Tensor, place: slice | Tensor, out: Tensor | None = None) -> Tensor:
@@ -136,10 +123,7 @@ class ResidentProduct:
     """``Uᵀ x`` or ``U x`` of columns where all of U lies on their device.
 
     Copies of U that are quicker to read are made when they are first needed, and kept.
-
-    Args:
-        vectors: U, perhaps kept in less precision than that of the columns.
-        dtype: the columns'.
+    U may be kept in less precision than ``dtype``, that of the columns.
     """
 
     def __init__(self, vectors: Tensor, dtype: torch.dtype) -> None:
@@ -253,12 +237,7 @@ class _Transform(torch.autograd.Function):
 
 
 def read_briefly(entries: int, device: torch.device, level: str) -> bool:
-    """Whether PyTorch's level of precision allows bfloat16 for so many entries of U, and it pays.
-
-    Example:
-        >>> read_briefly(10**8, torch.device("cuda"), "medium")
-        True
-    """
+    """Whether the level of precision allows bfloat16 for so many entries of U, and it pays."""
     return device.type == "cuda" and entries >= _MANY and level == "medium"
 
 

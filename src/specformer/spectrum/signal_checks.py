@@ -19,13 +19,7 @@ def as_columns(x: Any) -> Any:
 def check_signal(
     x: Any, count: int, dtype: torch.dtype, name: str = "x", of: str = "nodes"
 ) -> None:
-    """Refuse what is not ``[..., count, channels]`` in this precision.
-
-    Example:
-        >>> check_signal(torch.ones(5, 2), 4, torch.float32)
-        Traceback (most recent call last):
-        specformer.errors.SpectrumError: x has shape [5, 2], but the spectrum has 4 nodes.
-    """
+    """Refuse what is not ``[..., count, channels]`` in this precision."""
     _check_tensor(x, count, dtype, name)
     if x.shape[-2] != count:
         raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
@@ -34,13 +28,7 @@ def check_signal(
 def check_response(
     response: Any, count: int, channels: int, dtype: torch.dtype, at: str = "eigenvalues"
 ) -> None:
-    """Refuse what is not ``[..., count, channels]``, with one channel for all of a signal's.
-
-    Example:
-        >>> check_response(torch.ones(3, 1), 4, 2, torch.float32)
-        Traceback (most recent call last):
-        specformer.errors.SpectrumError: response has 3 values, but the spectrum has 4 eigenvalues.
-    """
+    """Refuse what is not ``[..., count, channels]``, with one channel for all of a signal's."""
     _check_tensor(response, count, dtype, "response")
     if response.shape[-2] != count:
         raise SpectrumError(
@@ -65,24 +53,12 @@ def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None
 
 
 def check_precision(dtype: Any) -> None:
-    """Refuse a precision in which spectra cannot be computed.
-
-    Example:
-        >>> check_precision(torch.float16)
-        Traceback (most recent call last):
-        specformer.errors.SpectrumError: dtype=torch.float16: choose torch.float32 or torch.float64.
-    """
+    """Refuse a precision in which spectra cannot be computed."""
     if dtype not in (torch.float32, torch.float64):
         raise SpectrumError(f"dtype={dtype}: choose torch.float32 or torch.float64.")
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a positive whole number.
-
-    Example:
-        >>> check_count("degree", 2.5)
-        Traceback (most recent call last):
-        specformer.errors.SpectrumError: degree=2.5 must be a whole number, at least 1.
-    """
+    """Refuse what is not a positive whole number."""
     if not (isinstance(value, numbers.Integral) and int(value) >= 1):
         raise SpectrumError(f"{name}={value!r} must be a whole number, at least 1.")

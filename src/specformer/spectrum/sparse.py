@@ -35,14 +35,7 @@ def compressed_rows(
 
 
 def sparse_product(matrix: Tensor, dense: Tensor) -> Tensor:
-    """``matrix @ dense`` in the matrix's precision, autocast or not: a CPU has no shorter one.
-
-    Example:
-        >>> matrix = to_torch(sp.csr_array(np.eye(2)), torch.device("cpu"), torch.float32)
-        >>> with torch.autocast("cpu", torch.bfloat16):
-        ...     sparse_product(matrix, torch.ones(2, 1, dtype=torch.bfloat16)).dtype
-        torch.float32
-    """
+    """``matrix @ dense`` in the matrix's precision, autocast or not: a CPU has no shorter one."""
     kind = dense.device.type
     if not torch.is_autocast_enabled(kind):
         return matrix @ dense

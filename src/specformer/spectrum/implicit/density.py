@@ -54,17 +54,8 @@ def spectral_density(
     nodes without edges. With ``probes`` at least n the nodes themselves are the probes. Then the
     result is not random, and it is exact with as many steps as there are distinct eigenvalues.
 
-    Args:
-        laplacian: normalised, as :func:`specformer.graphs.normalised_laplacian` gives it.
-        probes: random vectors.
-        steps: of Lanczos' recurrence, in float64, each vector made orthogonal to all before it.
-        degrees: of the nodes, where edges have weights.
-        device: where to multiply.
-        dtype: of the result.
-        seed: of the probes.
-
-    Returns:
-        Tokens in ascending order, at most ``steps`` and the three known values.
+    ``degrees`` of the nodes are needed where edges have weights. Returns tokens in ascending order,
+    at most ``steps`` and the three known values.
 
     Example:
         >>> ring = sp.csr_array(np.array([[1, -0.5, -0.5], [-0.5, 1, -0.5], [-0.5, -0.5, 1]]))

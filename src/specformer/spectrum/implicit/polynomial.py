@@ -68,12 +68,8 @@ class ChebyshevRows(ImplicitSpectrum):
 class ChebyshevTerms:
     r"""T_k(L − I) x of every node, wherever there is room, handed out in batches of nodes.
 
-    Args:
-        spectrum: of the graph.
-        values: ``[n, K + 1, channels]``, on the spectrum's device, in the host's memory or in a
-            mapped file.
-        batch_size: nodes in a batch at most.
-        runs: how many signals the channels are those of, one after another; None for one signal.
+    ``values`` are ``[n, K + 1, channels]``, on the spectrum's device, in the host's memory or in a
+    mapped file. The channels are those of ``runs`` signals, one after another; None for one signal.
     """
 
     def __init__(
@@ -153,12 +149,7 @@ def chebyshev_terms(
 
 
 def terms_bytes(num_nodes: int, channels: int, degree: int, storage: torch.dtype) -> int:
-    """What a signal's terms take up.
-
-    Example:
-        >>> terms_bytes(1_000_000, 32, 64, torch.float32)
-        8320000000
-    """
+    """What a signal's terms take up."""
     return (degree + 1) * num_nodes * channels * storage.itemsize
 
 

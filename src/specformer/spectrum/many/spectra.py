@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -127,11 +127,9 @@ def decompose_many(
     """
     target = usable_device(device)
     if cache is not None:
-        from specformer.spectrum.many import (
-            many_cache,  # which fills its files from the shards here
-        )
+        from specformer.spectrum.cache import fetch_or_solve  # it takes the shards from here
 
-        found = many_cache.fetch_or_solve(
+        found = fetch_or_solve(
             Path(cache), graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
         )
         return _moved(found, target)
@@ -161,14 +159,7 @@ def spectra_shards(
 ) -> Iterator[ManySpectra]:
     """The same spectra shard by shard: consecutive graphs, in their order.
 
-    Needs the memory of one shard for any number of graphs.
-
-    Args:
-        graphs: as for :func:`decompose_many`, like the options.
-        matrix: which matrix.
-        isolated: what a node without bonds adds.
-        device: where to solve and where each shard lives.
-        solve_in: precision of the solver.
+    Needs the memory of one shard for any number of graphs; options as for :func:`decompose_many`.
     """
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
@@ -180,7 +171,7 @@ def spectra_shards(
         raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
     limit = _SHARD.get(target.type, _SHARD["cuda"])
     for first, last in runs_within(graphs.num_nodes**2, limit):
-        yield _solve_surely(graphs, range(first, last), _How(matrix, isolated, target, precision))
+        yield _solve_surely(graphs, range(first, last), matrix, isolated, target, precision)
 
 
 def joined_report(reports: list[ManyReport]) -> ManyReport:
@@ -191,35 +182,38 @@ def joined_report(reports: list[ManyReport]) -> ManyReport:
     return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
 
 
-@dataclass(frozen=True)
-class _How:
-    """Which matrix is solved, and where."""
-
-    matrix: Matrix
-    isolated: Isolated
-    device: torch.device
-    precision: torch.dtype
-
-
-def _solve_surely(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
+def _solve_surely(
+    graphs: GraphSet,
+    part: range,
+    matrix: Matrix,
+    isolated: Isolated,
+    device: torch.device,
+    precision: torch.dtype,
+) -> ManySpectra:
     """Solve as asked for; if the checks fail, again in float64 on the CPU."""
     try:
-        return _solve_shard(graphs, part, how)
+        return _solve_shard(graphs, part, matrix, isolated, device, precision)
     except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-        if how.device.type == "cpu" and how.precision == torch.float64:
+        if device.type == "cpu" and precision == torch.float64:
             raise SpectrumError(str(error)) from error
         logger.warning("%s It is solved in float64 on the CPU.", error)
-    sure = replace(how, device=torch.device("cpu"), precision=torch.float64)
-    return _moved(_solve_shard(graphs, part, sure), how.device)
+    cpu = torch.device("cpu")
+    return _moved(_solve_shard(graphs, part, matrix, isolated, cpu, torch.float64), device)
 
 
-def _solve_shard(graphs: GraphSet, part: range, how: _How) -> ManySpectra:
+def _solve_shard(
+    graphs: GraphSet,
+    part: range,
+    matrix: Matrix,
+    isolated: Isolated,
+    device: torch.device,
+    precision: torch.dtype,
+) -> ManySpectra:
     began = time.perf_counter()
-    device, precision = how.device, how.precision
-    lowest = 0.0 if how.matrix == "laplacian" else -1.0
+    lowest = 0.0 if matrix == "laplacian" else -1.0
     sizes = graphs.num_nodes[part.start : part.stop]
     order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
-    matrices = _matrices(graphs, part.start + order, how.matrix, how.isolated)
+    matrices = _matrices(graphs, part.start + order, matrix, isolated)
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
@@ -280,13 +274,7 @@ def _moved(spectra: ManySpectra, device: torch.device) -> ManySpectra:
 def dense_blocks(
     matrix: sp.csr_array, first: int, count: int, n: int, device: torch.device
 ) -> Tensor:
-    """Diagonal blocks ``[count, n, n]`` of a block-diagonal matrix, from row ``first`` on.
-
-    Example:
-        >>> blocks = sp.block_diag([[[5.0]], [[0.0, 1.0], [1.0, 0.0]]], format="csr")
-        >>> dense_blocks(blocks, 1, 1, 2, torch.device("cpu")).tolist()
-        [[[0.0, 1.0], [1.0, 0.0]]]
-    """
+    """Diagonal blocks ``[count, n, n]`` of a block-diagonal matrix, from row ``first`` on."""
     begin = matrix.indptr[first : first + count * n + 1]
     inside = slice(int(begin[0]), int(begin[-1]))
     row = np.repeat(np.arange(count * n), np.diff(begin))

@@ -16,9 +16,8 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
 from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.solvers import Progress, dense, lanczos
+from specformer.spectrum.solvers import Progress, dense, lanczos, slepc
 from specformer.spectrum.solvers.chebyshev import chebyshev
-from specformer.spectrum.solvers.slepc import slepc
 
 logger = logging.getLogger(__name__)
 
@@ -127,20 +126,16 @@ def choose(
 
 
 def _announce(name: str, reason: str, problem: Problem) -> None:
-    """Log the chosen solver and its memory; as a warning if it is much."""
-    need = _required_bytes(name, problem)
-    size = f"; about {devices.gib(need)} on {problem.device}" if need >= _MUCH else ""
-    logger.log(logging.WARNING if size else logging.INFO, "solver %s: %s%s", name, reason, size)
-
-
-def _required_bytes(name: str, problem: Problem) -> int:
-    """Peak memory of a solve, as far as it is known beforehand."""
-    if name == "dense":
-        return dense.required_bytes(problem.num_nodes, problem.device, problem.dense_dtype)
+    """Log the chosen solver and its peak memory as far as it is known; as a warning if much."""
     size = (problem.num_nodes, problem.lowest, problem.highest, problem.laplacian.nnz)
-    if name == "chebyshev":
-        return chebyshev.required_bytes(*size, problem.working_dtype)
-    return lanczos.required_bytes(*size) if name == "lanczos" else 0
+    if name == "dense":
+        need = dense.required_bytes(problem.num_nodes, problem.device, problem.dense_dtype)
+    elif name == "chebyshev":
+        need = chebyshev.required_bytes(*size, problem.working_dtype)
+    else:
+        need = lanczos.required_bytes(*size) if name == "lanczos" else 0
+    told = f"; about {devices.gib(need)} on {problem.device}" if need >= _MUCH else ""
+    logger.log(logging.WARNING if told else logging.INFO, "solver %s: %s%s", name, reason, told)
 
 
 def _ask(name: str, problem: Problem) -> tuple[np.ndarray, Tensor]:

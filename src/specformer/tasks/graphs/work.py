@@ -15,7 +15,7 @@ from specformer.datasets.molecule_splits import graph_folds
 from specformer.datasets.splits import fold_count
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.many.many_cache import fetch_or_solve
+from specformer.spectrum.cache import fetch_or_solve
 from specformer.tasks.graphs.forest import grow_forest
 from specformer.tasks.graphs.model_settings import ForestModel
 from specformer.tasks.graphs.models import largest_ring, model_for, num_outputs

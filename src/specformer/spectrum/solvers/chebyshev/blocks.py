@@ -19,12 +19,7 @@ WIDE = 1024
 
 
 def block_width(count: int) -> int:
-    """Columns for ``count`` pairs: some beyond the cut make the last of them converge sooner.
-
-    Example:
-        >>> block_width(10), block_width(200), block_width(5000)
-        (26, 250, 5466)
-    """
+    """Columns for ``count`` pairs: some beyond the cut make the last of them converge sooner."""
     return count + max(16, min(count // 4, 50 + count // 12))
 
 
@@ -43,14 +38,7 @@ def empty_block(operator: Operator, width: int) -> Tensor:
 
 
 def fill_randomly(block: Tensor, generator: torch.Generator) -> None:
-    """Random numbers for all columns, of unit norm in expectation.
-
-    Example:
-        >>> block = torch.empty(1000, 3)
-        >>> fill_randomly(block, torch.Generator().manual_seed(0))
-        >>> block.norm(dim=0).round().tolist()
-        [1.0, 1.0, 1.0]
-    """
+    """Random numbers for all columns, of unit norm in expectation."""
     for part in block.split(WIDE, dim=1):
         drawn = torch.randn(part.shape, generator=generator, dtype=part.dtype, device=part.device)
         part.copy_(drawn / math.sqrt(part.shape[0]))

@@ -7,6 +7,7 @@ edge c against those above it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -68,10 +69,8 @@ class Operator:
         for column, degree in enumerate(degrees):
             width = column - bounds[-1]
             lower, upper = sorted((degree, highest))
-            if width == most or (width and upper and not lower):
-                split = True
-            else:
-                split = width >= least and lower < 0.8 * upper
+            split = width == most or (width and upper and not lower)
+            split = split or (width >= least and lower < 0.8 * upper)
             if split:
                 bounds.append(column)
             highest = degree if split or not width else max(highest, degree)
@@ -118,12 +117,7 @@ class Operator:
 
 
 def growth(values: np.ndarray | float, edge: float) -> np.ndarray:
-    """By what power of e one degree lifts eigenvalues above the damped interval [−1, edge].
-
-    Example:
-        >>> growth(1.0, 0.0).round(4), growth(-0.5, 0.0)
-        (np.float64(1.7627), np.float64(0.0))
-    """
+    """By what power of e one degree lifts eigenvalues above the damped interval [−1, edge]."""
     centre, half = (edge - 1.0) / 2.0, (edge + 1.0) / 2.0
     return np.arccosh(np.maximum((np.asarray(values) - centre) / half, 1.0))
 
@@ -156,3 +150,114 @@ def estimate_values(
     wanted = torch.tensor(ranks, dtype=torch.float64)
     above = torch.searchsorted(weights[place].cumsum(0), wanted)
     return [float(value) for value in ordered[above.clamp(max=len(ordered) - 1)]]
+
+
+#: How much more a filter may lift the top than a Ritz vector at the edge. Rounding brings the top
+#: into every column; taking it out again leaves ε² times this as noise.
+LIFT = {torch.float32: 3e8, torch.float64: 1e15}
+#: By precision: the smallest residual that is asked of any pair, a few roundings.
+_FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
+#: A lift this small never needs a limit.
+_HARMLESS = 1e3
+#: Number of locked pairs, the strictest at the cut, that limit degrees.
+_WORST = 64
+#: A step makes progress if residuals fall by this power of e on average.
+_PROGRESS = 0.05
+
+
+def group_end(values: np.ndarray, count: int, equal: float) -> tuple[int, float]:
+    """How many of the largest values ``count`` comes to with all copies of the last, and the gap.
+
+    The gap is the distance to the next value, infinite if there is none.
+    """
+    descending = -np.sort(-values)
+    gaps = np.append(-np.diff(descending), np.inf)
+    last = min(count, len(values)) - 1
+    end = last + int(np.argmax(gaps[last:] > equal)) + 1
+    return end, float(gaps[end - 1])
+
+
+def lock_limits(
+    values: np.ndarray, cut: float, edge: float, tolerance: float, dtype: torch.dtype
+) -> np.ndarray:
+    """Residuals ``[m]`` at which pairs of these values may be locked, at most ``tolerance``."""
+    base = float(growth(cut, edge))
+    degree = math.log(LIFT[dtype]) / max(float(growth(1.0, edge)) - base, 1e-9)
+    lift = np.exp(np.clip(degree * (growth(values, edge) - base), 0.0, 100.0))
+    noise = np.where(lift > _HARMLESS, tolerance * np.maximum(values - cut, 0.0) / lift, np.inf)
+    return np.clip(np.sqrt(noise), _FLOOR[dtype], tolerance)
+
+
+def needed(residuals: np.ndarray, target: np.ndarray, rates: np.ndarray, wanted: int) -> np.ndarray:
+    """Degrees ``[m]`` that bring the first ``wanted`` residuals to their targets.
+
+    The columns beyond them are filtered as far as the hardest of these.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        need: np.ndarray = np.log(np.maximum(residuals / target, 1.0)) / rates
+    need[np.isnan(need)] = 0.0
+    need[wanted:] = need[:wanted].max()
+    return need
+
+
+def allowed(
+    values: np.ndarray,
+    edge: float,
+    locked: tuple[np.ndarray, np.ndarray],
+    tolerance: float,
+    dtype: torch.dtype,
+) -> np.ndarray:
+    """The largest degrees ``[m]`` for columns of these Ritz values that keep the noise small.
+
+    ``locked`` are values and residuals of the pairs locked; ``tolerance`` is the residual that must
+    stay within reach.
+    """
+    rates = growth(values, edge)
+    with np.errstate(divide="ignore"):
+        degrees = math.log(LIFT[dtype]) / (float(growth(1.0, edge)) - rates)
+    if not len(values):
+        return degrees
+    worst = np.argsort(_limit(*locked, values.min(), edge, tolerance))[:_WORST]
+    for outer, residual in zip(locked[0][worst], locked[1][worst], strict=True):
+        degrees = np.minimum(degrees, _limit(outer, residual, values, edge, tolerance))
+    return degrees
+
+
+def _limit(
+    outer: np.ndarray | float,
+    residual: np.ndarray | float,
+    value: np.ndarray | float,
+    edge: float,
+    tolerance: float,
+) -> np.ndarray:
+    """The degree at which a locked pair's noise in a column reaches ``tolerance``."""
+    gap = np.maximum(np.asarray(outer) - value, 0.0)
+    lift = np.maximum(tolerance * gap / np.maximum(residual, 1e-30) ** 2, _HARMLESS)
+    ahead = np.maximum(growth(outer, edge) - growth(value, edge), 1e-12)
+    return np.where(gap > 0.0, np.log(lift) / ahead, np.inf)
+
+
+class Watch:
+    """Notices a stall: no pair converges and residuals do not fall."""
+
+    def __init__(self, patience: int = 3) -> None:
+        #: Number of stalls so far.
+        self.stalls = 0
+        self._patience = patience
+        self._begin(-1, np.inf)
+
+    def _begin(self, locked: int, level: float) -> None:
+        self._waited, self._locked, self._level = 0, locked, level
+
+    def stalled(self, locked: int, residuals: np.ndarray) -> bool:
+        """Call after every step; True after ``patience`` steps in a row without progress."""
+        level = float(np.log(np.maximum(residuals, 1e-300)).mean())
+        if locked != self._locked or level < self._level - _PROGRESS:
+            self._begin(locked, level)
+            return False
+        self._waited += 1
+        if self._waited < self._patience:
+            return False
+        self.stalls += 1
+        self._begin(-1, np.inf)
+        return True

@@ -6,9 +6,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,87 +27,66 @@ from specformer.spectrum.solvers.chebyshev.blocks import (
     permute_columns,
     rotate,
 )
-from specformer.spectrum.solvers.chebyshev.degrees import (
+from specformer.spectrum.solvers.chebyshev.filtering import (
+    Operator,
     Watch,
     allowed,
+    estimate_values,
     group_end,
+    growth,
     lock_limits,
     needed,
 )
-from specformer.spectrum.solvers.chebyshev.filtering import Operator, estimate_values, growth
 from specformer.spectrum.solvers.exact import KnownVectors
+
+logger = logging.getLogger(__name__)
 
 FORMAT = "specformer.subspace/1"
 
 
-@dataclass(frozen=True)
-class SubspaceState:
-    """Ritz vectors ``[n, m]`` and values ``[m]``, the first ``locked`` of them converged."""
-
-    basis: Tensor
-    values: np.ndarray
-    residuals: np.ndarray
-    locked: int
-    reach: float
-    estimates: tuple[float, float]
-
-
 class StateFile:
-    """Where one end of a spectrum keeps its state; without a path nothing is ever written."""
+    """An unfinished search for one end, on disk; without a path nothing is ever written."""
 
     def __init__(self, path: Path | None, every: float) -> None:
-        self.path = path
-        self._every = every
-        self._last = time.monotonic()
+        self.path, self._every, self._last = path, every, time.monotonic()
 
     @property
     def due(self) -> bool:
-        """Whether it is time to save again."""
         return self.path is not None and time.monotonic() - self._last >= self._every
 
-    def save(self, state: SubspaceState) -> None:
-        """Write a state, atomically and with a checksum; if that fails the solve goes on."""
+    def save(self, tensors: dict[str, Tensor], numbers: list[Any]) -> None:
+        """Write atomically and with a checksum; if that fails the solve goes on."""
         assert self.path is not None
-        tensors = {
-            "basis": state.basis,
-            "values": torch.as_tensor(state.values.copy()),
-            "residuals": torch.as_tensor(state.residuals.copy()),
-        }
-        text = json.dumps([state.locked, state.reach, state.estimates])
         try:
-            write_tensors(self.path, tensors, FORMAT, {"state": text})
+            write_tensors(self.path, tensors, FORMAT, {"state": json.dumps(numbers)})
         except OSError as error:
             logger.warning("%s: no state is saved (%s).", self.path, error.strerror or error)
         self._last = time.monotonic()
 
-    def finish(self, state: Callable[[], SubspaceState]) -> None:
-        """Save the finished end if this solve has saved before: the other end follows."""
-        if self.path is not None and self.path.exists():
-            self.save(state())
-
-    def load(self, num_nodes: int, dtype: torch.dtype) -> SubspaceState | None:
-        """The state saved last, or None; a file that is damaged or of another solve is ignored."""
+    def load(
+        self, num_nodes: int, dtype: torch.dtype
+    ) -> tuple[dict[str, Tensor], list[Any]] | None:
+        """What was saved last, or None; a file that is damaged or of another solve is ignored."""
         if self.path is None or not self.path.is_file():
             return None
         try:
-            tensors, words = read_tensors(self.path, "state", FORMAT, refused=SpectrumError)
-            basis, (locked, reach, estimates) = tensors["basis"], json.loads(words["state"])
+            names = ("basis", "values", "residuals")
+            tensors, words = read_tensors(
+                self.path, "state", FORMAT, refused=SpectrumError, names=names
+            )
+            numbers = json.loads(words["state"])
         except (SpectrumError, KeyError, ValueError) as error:
             logger.warning("%s The solve starts anew.", error)
             return None
-        if basis.shape[0] != num_nodes or basis.dtype != dtype:
+        if tensors["basis"].shape[0] != num_nodes or tensors["basis"].dtype != dtype:
             logger.warning("%s: not a state of this solve; it starts anew.", self.path)
             return None
-        values, residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
-        return SubspaceState(basis, values, residuals, locked, reach, tuple(estimates))
+        return tensors, numbers
 
     def remove(self) -> None:
-        """Delete the file, if any."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
-
-logger = logging.getLogger(__name__)
 
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -139,15 +117,11 @@ class SubspaceSearch:
         saves: StateFile,
         progress: Progress,
     ) -> None:
-        self.operator = operator
-        self.known = known
-        self.count = count
+        self.operator, self.known, self.count = operator, known, count
         self.steps = 0
-        self._saves = saves
-        self._progress = progress
+        self._saves, self._progress = saves, progress
         self._generator = torch.Generator(operator.device).manual_seed(_SEED)
-        dtype = operator.dtype
-        self._tolerance, self._equal = RESIDUAL[dtype], EQUAL[dtype]
+        self._tolerance, self._equal = RESIDUAL[operator.dtype], EQUAL[operator.dtype]
         self._basis = torch.empty(0)
         self._locked = 0
         self._values = self._residuals = np.empty(0)
@@ -175,7 +149,7 @@ class SubspaceSearch:
             if self._complete:
                 return self._take(len(self._values))
             if self._saves.due:
-                self._saves.save(self._state())
+                self._save()
             if len(self._values) in (end, self._locked) or self._too_narrow(end):
                 self._widen()
             elif self._watch.stalled(self._locked, self._pending(end)):
@@ -229,7 +203,7 @@ class SubspaceSearch:
         if self._complete:
             self._ritz()
             return
-        edge = self._inside(self._estimate)
+        edge = _inside(self._estimate)
         degree = min(_MAX_DEGREE, math.ceil(math.log(_FIRST_LIFT) / growth(1.0, edge)))
         degrees = np.full(self._active.shape[1], degree)
         degrees[:kept] = 0
@@ -314,10 +288,7 @@ class SubspaceSearch:
         values, edge = self._values[self._locked :], self._estimate
         if self.steps >= _TRUSTING:
             edge = min(edge, float(values[min((wanted + len(values)) // 2, len(values) - 1)]))
-        return self._inside(max(float(values[-1]), edge))
-
-    def _inside(self, edge: float) -> float:
-        return min(max(edge, -0.9), 1.0 - 1e-9)
+        return _inside(max(float(values[-1]), edge))
 
     def _filter(self, edge: float, degrees: np.ndarray) -> None:
         """Filter the active block in place and take its Ritz vectors."""
@@ -390,7 +361,7 @@ class SubspaceSearch:
 
     def _too_narrow(self, end: int) -> bool:
         """Whether the block ends so near the cut that no filter can tell them apart."""
-        edge = self._inside(float(self._values.min()))
+        edge = _inside(float(self._values.min()))
         return float(growth(self._value_at(end), edge)) * _MAX_DEGREE < 2.0
 
     def _take(self, end: int) -> tuple[np.ndarray, Tensor]:
@@ -398,29 +369,31 @@ class SubspaceSearch:
         permute_columns(self._basis, order)
         self._values, self._residuals = self._values[order], self._residuals[order]
         self._locked = end
-        self._saves.finish(self._state)
+        if self._saves.path is not None and self._saves.path.exists():
+            self._save()  # this end is done, the other one follows
         return self._values[:end], self._basis[:, :end]
 
     # --- saved state ----------------------------------------------------------------------------
 
-    def _state(self) -> SubspaceState:
-        return SubspaceState(
-            self._basis,
-            self._values,
-            self._residuals,
-            self._locked,
-            self._reach,
-            (self._cut, self._estimate),
-        )
+    def _save(self) -> None:
+        tensors = {
+            "basis": self._basis,
+            "values": torch.as_tensor(self._values.copy()),
+            "residuals": torch.as_tensor(self._residuals.copy()),
+        }
+        self._saves.save(tensors, [self._locked, self._reach, (self._cut, self._estimate)])
 
     def _resume(self) -> bool:
-        state = self._saves.load(self.operator.shape[0], self.operator.dtype)
-        if state is None:
+        saved = self._saves.load(self.operator.shape[0], self.operator.dtype)
+        if saved is None:
             return False
-        self._basis = state.basis.to(self.operator.device)
-        self._values, self._residuals = state.values, state.residuals
-        self._locked, self._reach = state.locked, state.reach
-        self._cut, self._estimate = state.estimates
-        self._damped = self._inside(self._estimate)
+        tensors, (self._locked, self._reach, (self._cut, self._estimate)) = saved
+        self._basis = tensors["basis"].to(self.operator.device)
+        self._values, self._residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
+        self._damped = _inside(self._estimate)
         logger.info("chebyshev: goes on with %d pairs converged", self._locked)
         return True
+
+
+def _inside(edge: float) -> float:
+    return min(max(edge, -0.9), 1.0 - 1e-9)

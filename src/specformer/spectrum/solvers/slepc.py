@@ -1,8 +1,8 @@
 r"""Eigenpairs at either end by SLEPc over MPI, on the cores of one machine or of many.
 
-The solve is a program of its own (:mod:`.program`), fed by files and started by ``mpirun``. Our
-process needs no MPI, and the program needs neither torch nor this package. It may run under another
-Python, such as the system's, which has Debian's petsc4py and slepc4py.
+The solve is a program of its own (:mod:`.slepc_program`), fed by files and started by ``mpirun``.
+Our process needs no MPI, and the program needs neither torch nor this package. It may run under
+another Python, such as the system's, which has Debian's petsc4py and slepc4py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ import scipy.sparse as sp
 from specformer.errors import SpectrumError
 from specformer.files import write_json
 from specformer.spectrum.distinct import EQUAL_TOLERANCE
-from specformer.spectrum.solvers import Progress
+from specformer.spectrum.solvers import Progress, slepc_program
 from specformer.spectrum.solvers.exact import known_vectors
-from specformer.spectrum.solvers.slepc import program
 
 #: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
@@ -47,18 +46,10 @@ def solve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
 
-    Args:
-        laplacian: normalised Laplacian ``[n, n]``.
-        lowest: how many pairs from the low end.
-        highest: how many from the high end.
-        degrees: the nodes' degrees; needed for exact null spaces of weighted graphs.
-        ranks: MPI processes; by default one per core, or as many as the cluster's scheduler grants.
-        hostfile: machines to run on, in the format of ``mpirun``. They must share the folder for
-            temporary files (``TMPDIR``).
-        progress: called with the pairs converged and wanted.
+    ``ranks`` are MPI processes, by default one per core or as many as the scheduler grants. The
+    machines of ``hostfile`` must share the folder for temporary files (``TMPDIR``).
 
-    Returns:
-        Eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
+    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
     """
     ranks = _default_ranks(laplacian.shape[0]) if ranks is None else ranks
     with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
@@ -84,8 +75,7 @@ def write_problem(
         )
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
-    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks}
-    problem["equal"] = EQUAL_TOLERANCE
+    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks, "equal": EQUAL_TOLERANCE}
     normalised = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     for end, sign, count in (("lowest", 1, lowest), ("highest", -1, highest)):
         problem[end] = count
@@ -186,7 +176,7 @@ class _Output:
     def take(self, line: str) -> None:
         mark, _, rest = line.rstrip().partition(" ")
         kind, _, text = rest.partition(" ")
-        if mark != program.MARK:
+        if mark != slepc_program.MARK:
             self.others += [line.strip("-* \n")] if len(self.others) < _LINES else []
             logger.debug("slepc: %s", line.rstrip())
         elif kind == "error":
@@ -276,8 +266,9 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
             variables[name] = os.environ[name]
     hosts = [] if hostfile is None else ["--hostfile", str(hostfile)]
     settings = [f"{name}={value}" for name, value in variables.items()]
-    ranked = [python.path, str(Path(program.__file__).resolve())]
-    environment = _environment(python.path) | _mpi_settings(local=not hosts and not _scheduled())
+    ranked = [python.path, str(Path(slepc_program.__file__).resolve())]
+    scheduled = any(name in os.environ for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
+    environment = _environment(python.path) | _mpi_settings(local=not hosts and not scheduled)
     return [starter, "-n", str(ranks), *hosts, "env", *settings, *ranked], environment
 
 
@@ -298,11 +289,6 @@ def _mpi_settings(*, local: bool) -> dict[str, str]:
     return settings | dict.fromkeys(_MPI_TMPDIR, "/tmp")
 
 
-def _scheduled() -> bool:
-    """Whether a scheduler has given us machines, of which ``mpirun`` knows."""
-    return any(name in os.environ for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
-
-
 @contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A process that is gone when the block is left, however it is left."""
@@ -316,23 +302,17 @@ def _running(command: list[str], environment: dict[str, str]) -> Iterator[subpro
         errors="replace",
         start_new_session=True,
     )
-
     try:
         yield process
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ask mpirun to stop its ranks; end what has not ended then."""
-    if process.poll() is None:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_SECONDS_TO_END)
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
+        if process.poll() is None:  # ask mpirun to stop its ranks, and end it if it does not
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS_TO_END)
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()

@@ -32,8 +32,7 @@ from tests.spectrum.solvers.solver_contract import GRAPHS, SolverContract
 from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
-from specformer.spectrum.solvers import dense
-from specformer.spectrum.solvers.slepc import program, slepc
+from specformer.spectrum.solvers import dense, slepc, slepc_program
 
 SIZE = 120
 RING = normalised_laplacian(closed_form("ring", SIZE)[0])
@@ -303,7 +302,7 @@ def test_a_process_that_dies_takes_its_ranks_along(
 
 def test_the_program_needs_nothing_of_ours() -> None:
     """It is imported by a Python that has neither torch nor this package."""
-    code = f"import runpy, sys; runpy.run_path({program.__file__!r}); print(*sys.modules)"
+    code = f"import runpy, sys; runpy.run_path({slepc_program.__file__!r}); print(*sys.modules)"
     isolated = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )

@@ -17,7 +17,7 @@ from tests.spectrum.many_graphs import mixed_set
 from specformer.errors import SpectrumError
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many, spectra_shards
-from specformer.spectrum.many.many_cache import key, load_many, save_many
+from specformer.spectrum.cache import key_of_set, load_many, save_many
 
 GRAPHS = mixed_set(15)
 
@@ -44,13 +44,13 @@ def test_the_name_follows_the_content_alone() -> None:
     bare = GraphSet([2, 2], [1, 1], [[0, 0], [1, 1]])
     coloured = GraphSet([2, 2], [1, 1], [[0, 0], [1, 1]], node_feat=[[1], [2], [3], [4]], y=[1, 2])
     moved = GraphSet([2, 2], [2, 0], [[0, 1], [1, 0]])
-    assert key(bare, "laplacian", "one") == key(coloured, "laplacian", "one")
+    assert key_of_set(bare, "laplacian", "one") == key_of_set(coloured, "laplacian", "one")
     names = {
-        key(bare, "laplacian", "one"),
-        key(bare, "laplacian", "zero"),
-        key(bare, "adjacency-with-loops", "one"),
-        key(moved, "laplacian", "one"),
-        key(GraphSet([2, 3], [1, 1], [[0, 0], [1, 1]]), "laplacian", "one"),
+        key_of_set(bare, "laplacian", "one"),
+        key_of_set(bare, "laplacian", "zero"),
+        key_of_set(bare, "adjacency-with-loops", "one"),
+        key_of_set(moved, "laplacian", "one"),
+        key_of_set(GraphSet([2, 3], [1, 1], [[0, 0], [1, 1]]), "laplacian", "one"),
     }
     assert len(names) == 5
 

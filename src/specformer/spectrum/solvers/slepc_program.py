@@ -1,4 +1,4 @@
-r"""The MPI program behind :mod:`.slepc`: ``mpirun -n RANKS python program.py FOLDER…``.
+r"""The MPI program behind :mod:`.slepc`: ``mpirun -n RANKS python slepc_program.py FOLDER…``.
 
 It needs numpy, petsc4py and slepc4py only, so that any Python that has them can run it. Each folder
 holds a problem and receives its answer. Every rank reads and writes its own rows. When standard

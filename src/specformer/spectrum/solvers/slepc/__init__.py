@@ -1,1 +1,0 @@
-"""SLEPc over MPI, in processes of its own."""
