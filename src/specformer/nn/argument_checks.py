@@ -3,7 +3,8 @@ r"""What the arguments of models and schedules may be; errors name the argument 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -24,60 +25,40 @@ def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
             raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, known))}.")
 
 
-def check_counts(config: Mapping[str, Any], *names: str, least: int = 1) -> None:
-    """Refuse widths, depths and the like that are not whole numbers, or too small.
+def check_flags(config: Mapping[str, Any], *names: str) -> None:
+    """Refuse switches that are neither on nor off."""
+    check_choices(config, **dict.fromkeys(names, (True, False)))
 
-    Example:
-        >>> check_counts({"num_layers": 0}, "num_layers")
-        Traceback (most recent call last):
-        specformer.errors.ConfigError: num_layers=0 must be at least 1.
-    """
+
+def check_counts(config: Mapping[str, Any], *names: str, least: int = 1) -> None:
+    """Refuse widths, depths and the like that are not whole numbers, or too small."""
     for name in names:
         if (count := whole_number(name, config[name])) < least:
             bound = f"be at least {least}" if least else "not be negative"
             raise ConfigError(f"{name}={count} must {bound}.")
 
 
-def check_flags(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse switches that are neither on nor off."""
-    check_choices(config, **dict.fromkeys(names, (True, False)))
-
-
-def check_numbers(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse what is not a finite number.
-
-    Example:
-        >>> check_numbers({"theta": None}, "theta")
-        Traceback (most recent call last):
-        specformer.errors.ConfigError: theta=None must be a finite number.
-    """
+def check_numbers(
+    config: Mapping[str, Any],
+    *names: str,
+    lies: Callable[[Any], bool] = isfinite,
+    where: str = "be a finite number",
+) -> None:
+    """Refuse what is not a finite number, or does not lie where it should."""
     for name in names:
-        if not (isinstance(config[name], Real) and isfinite(config[name])):
-            raise ConfigError(f"{name}={config[name]!r} must be a finite number.")
+        value = config[name]
+        if not (isinstance(value, Real) and isfinite(value)):
+            raise ConfigError(f"{name}={value!r} must be a finite number.")
+        if not lies(value):
+            raise ConfigError(f"{name}={value} must {where}.")
 
 
-def check_positive(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse numbers of zero and below."""
-    check_numbers(config, *names)
-    for name in names:
-        if config[name] <= 0:
-            raise ConfigError(f"{name}={config[name]} must be positive.")
-
-
-def check_not_negative(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse numbers below zero."""
-    check_numbers(config, *names)
-    for name in names:
-        if config[name] < 0:
-            raise ConfigError(f"{name}={config[name]} must not be negative.")
-
-
-def check_rates(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse dropout rates outside of [0, 1]."""
-    check_numbers(config, *names)
-    for name in names:
-        if not 0.0 <= config[name] <= 1.0:
-            raise ConfigError(f"{name}={config[name]} must lie between 0 and 1.")
+check_positive = partial(check_numbers, lies=lambda value: value > 0, where="be positive")
+check_not_negative = partial(check_numbers, lies=lambda value: value >= 0, where="not be negative")
+#: Of dropout.
+check_rates = partial(
+    check_numbers, lies=lambda value: 0 <= value <= 1, where="lie between 0 and 1"
+)
 
 
 def check_std(config: Mapping[str, Any]) -> None:

@@ -99,10 +99,6 @@ def given(scope: Mapping[str, Any]) -> dict[str, Any]:
     """A constructor's arguments from its ``locals()``: sequences as lists, numbers as Python's own.
 
     A number of classes often comes from NumPy or as a tensor, and JSON knows neither.
-
-    Example:
-        >>> given({"self": None, "__class__": None, "sizes": (3, 4), "width": 8})
-        {'sizes': [3, 4], 'width': 8}
     """
     return {
         name: _plain(value) for name, value in scope.items() if name not in ("self", "__class__")
@@ -203,12 +199,7 @@ _FRONT = {"Specformer": "specformer", "GraphSpecformer": "specformer"}
 
 
 def model_card(model: nn.Module, config: Mapping[str, Any]) -> str:
-    """A short card: what the model is, its arguments, and how to load it.
-
-    Example:
-        >>> print(model_card(nn.Linear(2, 3), {"in_channels": 2}).splitlines()[9])
-        A model with 9 parameters in float32. `model.safetensors` holds its weights,
-    """
+    """A short card: what the model is, its arguments, and how to load it."""
     kind = type(model)
     parameters = list(model.parameters())
     return _CARD.format(

@@ -70,12 +70,6 @@ def decode_together(filters: Sequence[SpectralFilter], tokens: Tokens | FlatSpec
 
     Their parameters are stacked along a run axis (:mod:`specformer.nn.layers.linear`) in every
     call, which copies them, but runs one chain of kernels instead of one per filter.
-
-    Example:
-        >>> from specformer.spectrum.distinct import distinct
-        >>> filters = [SpectralFilter(8, 2) for _ in range(3)]
-        >>> decode_together(filters, distinct(torch.linspace(0, 2, 10)).tokens).shape
-        torch.Size([3, 10, 2])
     """
     parameters = [dict(filt.named_parameters()) for filt in filters]
     stacked = {

@@ -235,7 +235,7 @@ def test_an_epoch_on_zinc(name: str, zinc: GraphStore) -> None:
     task = GraphTask(zinc, *parts, loss="l1", metric="mae", standardise=True)
     fit = fit_graphs(model, task, GraphSchedule(epochs=1, batch_size=16, warmup=0))
     assert np.isfinite(fit.curves).all()
-    assert 0 < fit.by_loss.test < 10
+    assert 0 < fit.chosen["loss"].test < 10
     assert not torch.equal(before, model.atoms.weight)
 
 

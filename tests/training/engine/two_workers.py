@@ -37,7 +37,7 @@ def main(out: Path, dropout: float) -> None:
             save_every=0.0,
         )
         state = torch.cat([tensor.flatten() for tensor in fit.model.state_dict().values()])
-        found = {"curves": fit.curves, "test": fit.by_metric.test, "state": state.numpy()}
+        found = {"curves": fit.curves, "test": fit.chosen["metric"].test, "state": state.numpy()}
         np.savez(out / f"{workers.rank}-of-{workers.size}.npz", **found)
     left = [name for name in threads() if "gloo" in name]
     assert not left, f"threads of a group that was left: {left}"

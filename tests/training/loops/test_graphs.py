@@ -125,7 +125,7 @@ def test_it_learns_one_of_several_classes() -> None:
     targets = task.store.labels(torch.as_tensor(task.val))[:, 0]
     known = ~targets.isnan()
     right = (logits.argmax(dim=1) == targets)[known].double().mean()
-    assert fit.by_metric.val == pytest.approx(right.item())
+    assert fit.chosen["metric"].val == pytest.approx(right.item())
     with pytest.raises(ConfigError, match="loss=ce: a target is 2, the classes are 0 to 1"):
         fit_graphs(small_model(), task, schedule)
     for changes, message in (
@@ -144,8 +144,8 @@ def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> 
     fit = fit_graphs(small_model(), task, schedule, monitor=monitor)
     by = fit.chosen
     assert by["last"].epoch == schedule.epochs - 1
-    assert fit.by_loss.epoch == int(fit.curves[:, 1].argmin())
-    assert fit.by_metric.epoch == int(fit.curves[:, 2].argmin())
+    assert fit.chosen["loss"].epoch == int(fit.curves[:, 1].argmin())
+    assert fit.chosen["metric"].epoch == int(fit.curves[:, 2].argmin())
     assert by[monitor].val == fit.curves[by[monitor].epoch, 2]
     # The model kept predicts in the targets' own units.
     for part, figure in ((task.val, by[monitor].val), (task.test, by[monitor].test)):
@@ -183,7 +183,7 @@ def test_a_run_that_diverges_late_keeps_its_best(tmp_path: Path) -> None:
     best = fit(3, on_epoch=lambda done, _: called.append(done))
     assert called == [2]  # and not 3, which has no weights to learn with
     assert np.isfinite(best.curves).all(axis=1).tolist() == [True, False, False]
-    assert best.by_loss.epoch == 0
+    assert best.chosen["loss"].epoch == 0
     assert "last" not in best.chosen
     with pytest.raises(RunError, match="the last epoch has no finite validation loss"):
         fit(3, monitor="last")
@@ -193,8 +193,8 @@ def test_classes_with_missing_labels() -> None:
     task = small_task(small_set(60, classes=True), loss="bce", metric="rocauc")
     schedule = GraphSchedule(epochs=20, batch_size=10, learning_rate=0.02, warmup=1)
     fit = fit_graphs(small_model(), task, schedule)
-    assert fit.by_metric.epoch == int(fit.curves[:, 2].argmax())
-    assert fit.by_metric.val > 0.7
+    assert fit.chosen["metric"].epoch == int(fit.curves[:, 2].argmax())
+    assert fit.chosen["metric"].val > 0.7
 
 
 def test_the_seed_decides_order_and_dropout() -> None:
@@ -314,7 +314,10 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, epoch: int) -> No
     assert resumed == list(range(epoch, SCHEDULE.epochs + 1))  # killed before that epoch was saved
     whole = fit_in(tmp_path / "whole")
     np.testing.assert_array_equal(second.curves, whole.curves)
-    assert (second.by_loss, second.by_metric) == (whole.by_loss, whole.by_metric)
+    assert (second.chosen["loss"], second.chosen["metric"]) == (
+        whole.chosen["loss"],
+        whole.chosen["metric"],
+    )
     expected = whole.model.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in second.model.state_dict().items())
 
@@ -338,7 +341,7 @@ def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
     called: list[int] = []
     again = fit_in(tmp_path / "state", on_epoch=lambda epoch, _: called.append(epoch))
     assert called == []
-    assert again.by_metric == first.by_metric
+    assert again.chosen["metric"] == first.chosen["metric"]
     assert again.seconds_per_epoch == first.seconds_per_epoch
     assert first.seconds_before == 0.0
     assert again.seconds_before == pytest.approx(SCHEDULE.epochs * first.seconds_per_epoch)

@@ -20,7 +20,6 @@ from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import (
     Silent,
     Tracked,
-    Tracker,
     require_tensorboard,
     track_run,
 )
@@ -52,15 +51,6 @@ def finished(path: Path) -> tuple[RunFolder, np.ndarray]:
     arrays = {"nodes/tiny/gcn/curve": curves}
     run.finish("nodes", result, arrays, command="", seed=0, device=torch.device("cpu"))
     return run, curves
-
-
-@needs_tensorboard
-def test_scalars_come_back(tmp_path):
-    with Tracker(tmp_path / "a" / "b") as tracker:
-        tracker.scalars(0, {"loss": 1.5, "accuracy": 0.25})
-        tracker.scalars(10, {"loss": 0.5, "accuracy": None})
-    found = events(tmp_path / "a" / "b")
-    assert found == {"loss": [(0, 1.5), (10, 0.5)], "accuracy": [(0, 0.25)]}
 
 
 @needs_tensorboard

@@ -3,7 +3,6 @@ r"""The convolutions of a model, one after another: as one filter if they all ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -22,12 +21,8 @@ class ResidualBlock(Resettable):
     .. math::
         X' = \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(X W_r + \hat S (X W_s))))
 
-    A basis whose weights become zero is switched off, channel by channel.
-
-    Args:
-        bases: Ŝ, of the block's width, perhaps shared between blocks.
-        norm: ``"batch"``, ``"layer"`` or None.
-        dropout: of the output.
+    A basis whose weights become zero is switched off, channel by channel. Bases Ŝ are of the
+    block's width, perhaps shared between blocks.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]``, output as x.
     """
@@ -64,32 +59,19 @@ def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:
 
 def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
     """The convolutions of a node model of these arguments; they share bases if sharing is small."""
-    if config["form"] == "deep":
-        return _residual_blocks(config, channels)
-    kind = LinearBases if config["bases"] == "linear" else FeedForwardBases
-    new_bases = partial(kind, config["num_heads"], channels, config["propagation_dropout"])
-    shared = new_bases()
-    options = {name: config[name] for name in ("transform", "norm", "activation", "residual")}
+    deep, dropout = config["form"] == "deep", config["propagation_dropout"]
+    kind: Any = LinearBases if config["bases"] == "linear" else FeedForwardBases
+    conv: Any = ResidualBlock if deep else NodeConv
+    if deep:
+        arguments = [config["num_heads"] + config["local"], channels]
+        options = {"norm": config["norm"] or "batch", "dropout": dropout}
+    else:
+        arguments = [config["num_heads"], channels, dropout]
+        names = ("transform", "norm", "activation", "residual", "bias")
+        options = {"channels": channels, **{name: config[name] for name in names}}
+    shared = kind(*arguments)
     return nn.ModuleList(
-        NodeConv(
-            shared if config["sharing"] == "small" else new_bases(),
-            channels,
-            **options,
-            bias=config["bias"],
-        )
-        for _ in range(config["num_layers"])
-    )
-
-
-def _residual_blocks(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
-    new_bases = partial(LinearBases, config["num_heads"] + config["local"], channels)
-    shared = new_bases()
-    return nn.ModuleList(
-        ResidualBlock(
-            shared if config["sharing"] == "small" else new_bases(),
-            config["norm"] or "batch",
-            config["propagation_dropout"],
-        )
+        conv(shared if config["sharing"] == "small" else kind(*arguments), **options)
         for _ in range(config["num_layers"])
     )
 

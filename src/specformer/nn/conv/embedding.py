@@ -20,12 +20,7 @@ _MOST_VALUES = 1024
 
 
 def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
-    """How many values each column may take, as a list; anything else is refused under ``name``.
-
-    Example:
-        >>> checked_cardinalities("node_cardinalities", (28, 4))
-        [28, 4]
-    """
+    """How many values each column may take, as a list; anything else is refused under ``name``."""
     try:
         counts = [operator.index(count) for count in given]
     except TypeError:  # a plain number, or something that is not a whole number
@@ -38,19 +33,11 @@ def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
 class FeatureEmbedding(Derived):
     r"""The sum of one learned vector per column, :math:`\sum_c W^{(c)}_{x_c}`.
 
-    The columns' tables lie one after another in one parameter. Values are taken as they are:
-    that they lie below their column's cardinality is checked where data are read.
-
-    Args:
-        cardinalities: how many values each column may take.
-        channels: width.
+    ``cardinalities``: how many values each column may take. The columns' tables lie one after
+    another in one parameter. Values are taken as they are: that they lie below their column's
+    cardinality is checked where data are read.
 
     Shapes: features ``[rows, columns]`` integers, output ``[rows, channels]``.
-
-    Example:
-        >>> atoms = FeatureEmbedding([28], 4)
-        >>> torch.equal(atoms(torch.tensor([[5]]))[0], atoms.weight[5])
-        True
     """
 
     starts: Tensor
@@ -93,15 +80,10 @@ class FeatureEmbedding(Derived):
 
 
 class MixedEmbedding(FeatureEmbedding):
-    r"""Vectors of categories z and of the numbers x that may stand beside them.
+    r"""Vectors of categories z and of ``in_channels`` numbers x, perhaps 0, beside them.
 
     .. math::
         \sum_c W^{(c)}_{z_c} + W \, \frac{x - \mu}{\sigma} + b
-
-    Args:
-        cardinalities: how many values each column of categories may take.
-        channels: width.
-        in_channels: how many numbers there are; may be 0.
     """
 
     mean: Tensor
@@ -135,16 +117,7 @@ class MixedEmbedding(FeatureEmbedding):
 
     @torch.no_grad()
     def standardise(self, x: Tensor) -> None:
-        r"""Take :math:`\mu` and :math:`\sigma` from numbers ``[n, in_channels]``.
-
-        A number that never varies is only shifted.
-
-        Example:
-            >>> nodes = NodeEmbedding([1], 4, in_channels=2)
-            >>> nodes.standardise(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
-            >>> nodes.mean.tolist(), nodes.std.tolist()
-            ([2.0, 5.0], [1.0, 1.0])
-        """
+        """Take μ and σ from numbers ``[n, in_channels]``; a constant one is only shifted."""
         std, mean = torch.std_mean(x.double(), dim=0, correction=0)
         varies = x.amin(dim=0) < x.amax(dim=0)
         self.mean.copy_(mean)
@@ -152,10 +125,7 @@ class MixedEmbedding(FeatureEmbedding):
 
 
 class NodeEmbedding(MixedEmbedding):
-    r"""Vectors for nodes.
-
-    Shapes: a batch of N rows; output ``[N, channels]``.
-    """
+    """Vectors for nodes: a batch of N rows to ``[N, channels]``."""
 
     def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
         check_counts({"in_channels": in_channels}, "in_channels", least=0)
@@ -168,10 +138,7 @@ class NodeEmbedding(MixedEmbedding):
 
 
 class EdgeEmbedding(MixedEmbedding):
-    r"""Vectors for kinds of edges, the first of which is none; it has no numbers.
-
-    Shapes: a batch with K kinds; output ``[K, channels]``.
-    """
+    """Vectors ``[K, channels]`` for K kinds of edges; the first is none and has no numbers."""
 
     def __init__(self, cardinalities: Sequence[int], channels: int, edge_dim: int = 0) -> None:
         check_counts({"edge_dim": edge_dim}, "edge_dim", least=0)
@@ -192,10 +159,6 @@ def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
 
     Shapes: rows ``[n, columns]``, all different within a line; weight ``[values, channels]``,
     output ``[n, channels]``.
-
-    Example:
-        >>> summed_rows(torch.tensor([[0, 2]]), torch.tensor([[1.0], [2.0], [4.0]]))
-        tensor([[5.]])
     """
     return cast(Tensor, _SummedRows.apply(rows, weight))
 

@@ -24,13 +24,9 @@ class GraphBases(nn.Module):
         \text{perhaps}\quad \hat S_{ij} \leftarrow
         \frac{\exp \hat S_{ij}}{\sum_k \exp \hat S_{ik}}
 
-    Args:
-        num_heads: M.
-        channels: d, the width of both layers.
-        norm: ``"batch"``: batch normalisation after either layer; None.
-        activation: of the second layer; that of the first is GELU.
-        dropout: on the output of the second layer, before any softmax.
-        normalise: ``"softmax"``: over the sources of each target, channel by channel; None.
+    Both layers are of width d and may be batch-normalised. The activation of the first is GELU.
+    Dropout is on the output of the second, before any softmax (``normalise``) over the sources of
+    each target, channel by channel.
 
     Shapes: entries ``[P, heads + 1]``, output ``[P, channels]``.
     """
@@ -60,7 +56,7 @@ class GraphBases(nn.Module):
         self.normalise = normalise
 
     def forward(self, entries: Tensor, pairs: GraphPairs) -> Tensor | Logits:
-        """The weights of every pair and channel; before their softmax where a kernel takes it."""
+        """The weights of every pair and channel; perhaps before their softmax."""
         hidden = gelu_lift(entries, *self._first_map(entries, pairs))
         out: Tensor = self.dropout(self._second(hidden, pairs))
         return softmax_over_sources(out, pairs) if self.normalise else out
@@ -73,7 +69,6 @@ class GraphBases(nn.Module):
         return self.first_norm.folded(self.first, statistics)
 
     def _second(self, hidden: Tensor, pairs: GraphPairs) -> Tensor:
-        """The second layer."""
         if self.second_norm is not None and isinstance(self.activation, nn.GELU):
             return self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
         out = self.second(hidden)
@@ -93,11 +88,7 @@ class GraphConv(nn.Module):
         h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
 
     with j over all nodes of the graph, and two layers of linear map, batch normalisation and ReLU
-    for FFN.
-
-    Args:
-        channels: d.
-        dropout: on the sum of messages, and on the output of FFN.
+    for FFN. Dropout is on the sum of messages, and on the output of FFN.
 
     Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
     nodes.

@@ -24,12 +24,8 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 class GraphPairs:
     """The nodes of a batch of graphs and all pairs of nodes of one graph.
 
-    Everything follows from the batch and is worked out once for all layers, when it is first asked
-    for.
-
-    Args:
-        batch: the graphs.
-        dtype: precision of spectra.
+    Everything follows from the batch, and is worked out once for all layers when it is first asked
+    for. ``dtype`` is the precision of spectra.
     """
 
     batch: PackedGraphs
@@ -206,13 +202,6 @@ def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
     """The mean, sum or largest of each graph's rows, ``[N, channels]`` to ``[B, channels]``.
 
     A graph without nodes gets zeros.
-
-    Example:
-        >>> import torch
-        >>> from specformer.kernels.segments import contiguous_segments
-        >>> by_graph = contiguous_segments(torch.tensor([2, 1]), num_rows=3)
-        >>> pool(torch.tensor([[1.0], [3.0], [5.0]]), by_graph, "mean").tolist()
-        [[2.0], [5.0]]
     """
     if how == "max":
         return by_graph.max(nodes)

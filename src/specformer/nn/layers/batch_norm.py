@@ -32,23 +32,13 @@ class BatchNorm(nn.Module):
     evaluation that average is used. Unlike ``torch.nn.BatchNorm1d`` it can leave padding rows out
     of the statistics, and its parameters and averages may carry a leading run axis
     (:mod:`specformer.nn.layers.linear`). Fewer rows than two leave the averages as they are: a
-    batch of molecules may have no ring.
-
-    Args:
-        channels: width.
-        momentum: share of the newest batch in the running averages.
-        eps: added to the variance.
+    batch of molecules may have no ring. ``momentum`` is the share of the newest batch in the
+    averages.
 
     Shapes:
         - input ``[..., tokens, channels]``; mask ``[tokens]``, true for rows that count, or
           :class:`CountedRows`
         - parameters and averages ``[channels]`` or ``[runs, channels]``
-
-    Example:
-        >>> BatchNorm(1)(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([True, True, False]))
-        tensor([[-1.0000],
-                [ 1.0000],
-                [ 7.0000]], grad_fn=<_MaskedBackward>)
     """
 
     running_mean: Tensor

@@ -23,12 +23,6 @@ class Remembered:
     was changed in place is a new one. Several tensors may be needed: what is made of them is kept
     until another comes in the place of one. What is captured or compiled is not kept: it holds no
     numbers yet; nor is what inference mode makes, which training could not use. Copies are empty.
-
-    Example:
-        >>> squares, numbers = Remembered(), torch.tensor([2.0])
-        >>> first, again = (squares(numbers, "squares", lambda: numbers**2) for _ in range(2))
-        >>> first is again
-        True
     """
 
     def __init__(self) -> None:
@@ -109,10 +103,6 @@ def side_by_side(
     PyTorch differentiates on the stream an operation ran on. Chains of small kernels then take the
     time of the longer one. Anywhere else they are two calls, and also without gradients: another
     stream needs memory of its own for matrix products, and evaluation has time.
-
-    Example:
-        >>> side_by_side(lambda: [torch.ones(2)], lambda: "own", torch.device("cpu"))
-        ([tensor([1., 1.])], 'own')
     """
     capturing = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
     if not (capturing and torch.is_grad_enabled()):

@@ -26,10 +26,6 @@ class Linear(nn.Linear):
         - weight: ``[out, in]`` or ``[runs, out, in]``; bias: ``[out]`` or ``[runs, out]``
         - input: ``[..., tokens, in]`` or, stacked, ``[runs, tokens, in]`` or ``[tokens, in]``
         - output: ``[..., tokens, out]``
-
-    Example:
-        >>> Linear(3, 5)(torch.zeros(2, 3)).shape
-        torch.Size([2, 5])
     """
 
     def reset_parameters(self, std: float | None = None) -> None:
@@ -54,15 +50,8 @@ class Linear(nn.Linear):
 class LayerNorm(nn.Module):
     r"""Layer normalisation over the last axis, with an optional run axis on scale and shift.
 
-    Shapes:
-        - weight and bias: ``[channels]`` or ``[runs, channels]``
-        - input: ``[..., tokens, channels]`` or, stacked, ``[runs, tokens, channels]`` or
-          ``[tokens, channels]``
-        - output: ``[..., tokens, channels]``
-
-    Example:
-        >>> LayerNorm(2)(torch.tensor([[1.0, 3.0]])).detach().round(decimals=3)
-        tensor([[-1.,  1.]])
+    Shapes: weight, bias ``[channels]`` or ``[runs, channels]``; input ``[..., tokens, channels]``
+    or, stacked, ``[runs, tokens, channels]`` or ``[tokens, channels]``; output as input.
     """
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
@@ -129,12 +118,7 @@ class _Affine(torch.autograd.Function):
 
 
 def joined(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
-    """The outputs of several linear maps of one input side by side, by one product.
-
-    Example:
-        >>> joined(torch.zeros(2, 3), [Linear(3, 4), Linear(3, 4)]).shape
-        torch.Size([2, 8])
-    """
+    """The outputs of several linear maps of one input side by side, by one product."""
     if len(maps) == 1:
         return cast(Tensor, maps[0](inputs))
     weight = torch.cat([each.weight for each in maps], dim=-2)

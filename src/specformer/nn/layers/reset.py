@@ -15,15 +15,6 @@ def reset_parts(module: nn.Module) -> None:
 
     Parts are modules that hold numbers themselves. They come in the order in which they were made,
     each once, so that after one seed the numbers are those of a fresh module.
-
-    Example:
-        >>> import torch
-        >>> twins = [nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)) for _ in range(2)]
-        >>> for twin in twins:
-        ...     _ = torch.manual_seed(0)
-        ...     reset_parts(twin)
-        >>> torch.equal(twins[0][0].weight, twins[1][0].weight)
-        True
     """
     for part in list(module.modules())[1:]:
         reset = getattr(part, "reset_parameters", None)

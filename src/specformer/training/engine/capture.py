@@ -49,14 +49,10 @@ class Repeated:
 class RepeatedByShape(Generic[Shape]):
     """Calls ``step(index, shape)``; on a GPU all but the first two calls of a shape are replays.
 
-    ``step`` must keep its state in tensors it updates in place and must not read them back. A
-    shape's first call is an ordinary one, so a shape that comes once is never captured. All graphs
-    share one pool of memory: no tensor made inside a step may be needed after it.
-
-    Args:
-        step: takes numbers ``[B]`` and the shape of what they stand for; B follows from the shape.
-        device: where it works.
-        capture: False for ordinary calls only.
+    ``step`` takes numbers ``[B]`` and the shape of what they stand for, must keep its state in
+    tensors it updates in place and must not read them back. A shape's first call is an ordinary
+    one, so a shape that comes once is never captured. All graphs share one pool of memory: no
+    tensor made inside a step may be needed after it.
     """
 
     def __init__(
@@ -94,12 +90,6 @@ def differentiate(output: Tensor, gradient: Tensor | None = None) -> None:
 
     PyTorch has another thread do so, and on a GPU each thread keeps memory of its own for matrix
     products, on every stream it uses: 32 MB on an H200.
-
-    Example:
-        >>> weight = torch.tensor(3.0, requires_grad=True)
-        >>> differentiate(weight**2)
-        >>> weight.grad
-        tensor(6.)
     """
     with torch.autograd.set_multithreading_enabled(False):
         output.backward(gradient)
@@ -110,18 +100,8 @@ def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True
     """Do ``work`` at the same time as the block, where a CUDA graph is captured; else before it.
 
     Both are done at the end of the block. Ordinary calls are one after the other, as one may keep
-    constants that the other then reads.
-
-    Args:
-        work: what to do beside the block.
-        device: where both work.
-        apart: False if one changes what the other reads: ``work`` then always comes first.
-
-    Example:
-        >>> with beside(lambda: print("work"), torch.device("cpu")):
-        ...     print("block")
-        work
-        block
+    constants that the other then reads. Without ``apart``, where one changes what the other reads,
+    ``work`` always comes first.
     """
     if not (apart and device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
         work()

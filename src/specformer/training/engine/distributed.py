@@ -23,12 +23,7 @@ from specformer.nn.layers.batch_norm import BatchNorm
 
 @dataclass(frozen=True)
 class Workers:
-    """How many processes train together, and which of them this one is.
-
-    Example:
-        >>> ALONE.is_first, ALONE.sum(torch.tensor(2.0))
-        (True, tensor(2.))
-    """
+    """How many processes train together, and which of them this one is."""
 
     rank: int = 0
     size: int = 1
@@ -90,13 +85,9 @@ class Workers:
         dist.broadcast(done, src=0)
 
     def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
-        """This worker's part of every batch.
+        """This worker's part of every batch; ``ladder`` chooses the parts' shapes.
 
         A last batch of fewer graphs than workers is left out.
-
-        Args:
-            epoch: the whole batches.
-            ladder: chooses the parts' shapes; made for their size.
         """
         if self.size == 1:
             return list(epoch)

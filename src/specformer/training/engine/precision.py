@@ -21,11 +21,6 @@ def matmul_precision(level: Precision, device: torch.device) -> Iterator[None]:
 
     On a CPU nothing changes: less than float32 gains nothing there, and some processors do not
     know the instructions PyTorch would then use.
-
-    Example:
-        >>> with matmul_precision("medium", torch.device("cuda")):
-        ...     torch.get_float32_matmul_precision()
-        'medium'
     """
     if device.type == "cpu":
         yield
@@ -44,11 +39,6 @@ def one_thread(asked: bool = True) -> Iterator[None]:
 
     Sums over several threads round in another order. PyTorch's threads are meant and those of the
     BLAS that NumPy and SciPy bring.
-
-    Example:
-        >>> with one_thread():
-        ...     torch.get_num_threads()
-        1
     """
     if not asked:
         yield

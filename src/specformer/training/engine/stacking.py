@@ -24,10 +24,6 @@ def trained_state(model: nn.Module) -> dict[str, Tensor]:
     """What training changes, by name: parameters, and the running averages of batch norms.
 
     Buffers of any other kind are constants that all runs share.
-
-    Example:
-        >>> list(trained_state(nn.Sequential(BatchNorm(2))))
-        ['0.weight', '0.bias', '0.running_mean', '0.running_var']
     """
     return {**dict(model.named_parameters()), **_averages(model)}
 
@@ -84,20 +80,8 @@ class WeightAverage:
     r"""A copy of a model that follows what training changes.
 
     After step t it becomes :math:`\bar\theta + (\theta - \bar\theta) / \min(t, T)`: the mean of all
-    steps until the T-th, and from there on one that forgets.
-
-    Args:
-        model: the model that is trained; batch norms' running averages are averaged too.
-        window: T, in steps.
-
-    Example:
-        >>> layer = nn.Linear(1, 1)
-        >>> average = WeightAverage(layer, window=100)
-        >>> for step, value in enumerate([1.0, 2.0, 6.0]):
-        ...     _ = layer.requires_grad_(False).weight.fill_(value)
-        ...     average.update(torch.tensor(step))
-        >>> average.model.weight.item()
-        3.0
+    steps until the T-th (``window``), and from there on one that forgets. Batch norms' running
+    averages are averaged too.
     """
 
     def __init__(self, model: nn.Module, window: float) -> None:

@@ -38,12 +38,10 @@ class Metric:
     several: bool = False
 
     def __call__(self, predictions: Numbers, targets: Numbers) -> float:
-        """The mean over tasks.
+        """The mean over tasks, of targets ``[G, tasks]``, NaN where missing.
 
-        Args:
-            predictions: ``[G, tasks]``; logits or probabilities where targets are classes. Of one
-                task of several classes, ``[G, classes]``.
-            targets: ``[G, tasks]``, NaN where missing.
+        Predictions ``[G, tasks]`` are logits or probabilities where targets are classes. Of one
+        task of several classes they are ``[G, classes]``.
         """
         figures = [figure for figure in self.each(predictions, targets) if figure is not None]
         if not figures:
@@ -94,12 +92,7 @@ def rmse(predictions: Numbers, targets: Numbers) -> float:
 
 
 def r_squared(predictions: Numbers, targets: Numbers) -> float:
-    r"""Coefficient of determination, :math:`1 - \sum (p - t)^2 / \sum (t - \bar t)^2`.
-
-    Example:
-        >>> r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])).__round__(4)
-        0.7857
-    """
+    r"""Coefficient of determination, :math:`1 - \sum (p - t)^2 / \sum (t - \bar t)^2`."""
     spread = np.square(targets - targets.mean()).sum()
     return float(1.0 - np.square(predictions - targets).sum() / spread)
 
@@ -109,10 +102,6 @@ def rocauc(predictions: Numbers, targets: Numbers) -> float:
 
     From the ranks r of the positives among all (Mann and Whitney), ties sharing theirs:
     :math:`(\sum r - P(P+1)/2) / (P N)`.
-
-    Example:
-        >>> rocauc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
-        0.75
     """
     positive = targets == 1
     count = int(positive.sum())
@@ -124,10 +113,6 @@ def average_precision(predictions: Numbers, targets: Numbers) -> float:
     r"""Area under steps of precision over recall, :math:`\sum_k (R_k - R_{k-1}) P_k`.
 
     One step a distinct prediction, the largest first.
-
-    Example:
-        >>> round(average_precision(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1])), 4)
-        0.8333
     """
     order = np.argsort(-predictions, kind="stable")
     ordered = predictions[order]
@@ -141,13 +126,8 @@ def accuracy(predictions: Numbers, targets: Numbers) -> float:
     """Share of graphs whose class has the largest logit ``[n, classes]``.
 
     Of two classes the logit ``[n]`` is that of 1 beside a 0.
-
-    Example:
-        >>> accuracy(np.array([[0.1, 0.4, 0.2], [0.3, 0.1, 0.2]]), np.array([1.0, 2.0]))
-        0.5
     """
-    chosen = predictions > 0 if predictions.ndim == 1 else predictions.argmax(axis=1)
-    return float((chosen == targets).mean())
+    return float((_classes(predictions) == targets).mean())
 
 
 def macro_f1(predictions: Numbers, targets: Numbers) -> float:
@@ -155,17 +135,16 @@ def macro_f1(predictions: Numbers, targets: Numbers) -> float:
 
     Predictions are logits as :func:`accuracy` has them. Classes that are neither predicted nor
     there do not count.
-
-    Example:
-        >>> macro_f1(np.array([1.0, -1.0, 2.0]), np.array([1.0, 0.0, 0.0])).__round__(4)
-        0.6667
     """
-    chosen = predictions > 0 if predictions.ndim == 1 else predictions.argmax(axis=1)
-    found = []
+    chosen, found = _classes(predictions), []
     for label in np.union1d(chosen, targets):
         taken, there = chosen == label, targets == label
         found.append(2.0 * (taken & there).sum() / (taken.sum() + there.sum()))
     return float(np.mean(found))
+
+
+def _classes(logits: Numbers) -> NDArray[np.integer]:
+    return (logits > 0).astype(int) if logits.ndim == 1 else logits.argmax(axis=1)
 
 
 METRICS: dict[str, Metric] = {
@@ -183,11 +162,6 @@ METRICS: dict[str, Metric] = {
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of that name.
-
-    Example:
-        >>> metric_named("mae").lower
-        True
-    """
+    """The metric of that name."""
     check_known("metric", METRICS, name)
     return METRICS[name]

@@ -45,11 +45,7 @@ class Work:
 class GraphEvaluation:
     """Calls a model on the same graphs each time; on a GPU a short list is captured and replayed.
 
-    Args:
-        work: the model.
-        store: the graphs.
-        index: their numbers.
-        batch_size: that of training.
+    ``index`` has the graphs' numbers; ``batch_size`` is that of training.
     """
 
     def __init__(self, work: Work, store: GraphStore, index: Any, batch_size: int) -> None:

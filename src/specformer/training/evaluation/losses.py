@@ -17,11 +17,6 @@ def graph_errors(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, 
     Shapes: all ``[B, tasks]``; with ``"ce"`` the outputs are logits ``[B, classes]`` and the rest
     ``[B, 1]``. Outputs ``[B, 1]`` and targets ``[B]`` are refused: PyTorch would compare every
     output with every target.
-
-    Example:
-        >>> errors, known = graph_errors("l1", torch.ones(2, 1), torch.tensor([[3.0], [torch.nan]]))
-        >>> errors.tolist(), known.tolist()
-        ([[2.0], [0.0]], [[True], [False]])
     """
     expected = outputs.shape if loss != "ce" else (len(outputs), 1)
     if targets.shape != expected:
@@ -46,13 +41,7 @@ def mean_error(loss: Loss, outputs: Tensor, targets: Tensor) -> float:
 
 
 class Scale(NamedTuple):
-    """Mean and standard deviation ``[tasks]`` of targets, to learn them without and put them back.
-
-    Example:
-        >>> scale = Scale.of(torch.tensor([[1.0], [3.0], [torch.nan]]))
-        >>> scale.standardised(torch.tensor([[3.0]])), scale.original(torch.tensor([[1.0]]))
-        (tensor([[1.]]), tensor([[3.]]))
-    """
+    """Mean and standard deviation ``[tasks]`` of targets, which are learned without either."""
 
     mean: Tensor
     std: Tensor

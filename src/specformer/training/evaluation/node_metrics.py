@@ -43,11 +43,6 @@ def rocauc(scores: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
     equal scores count half.
 
     Shapes: scores ``[R, t, n]``, weights ``[parts, R, t, n]`` to ``[parts, R, t]``.
-
-    Example:
-        >>> positive = torch.tensor([[[[0.0, 0.0, 1.0, 1.0]]]])
-        >>> rocauc(torch.tensor([[[0.1, 0.4, 0.35, 0.8]]]), positive, 1 - positive).item()
-        0.75
     """
     ranks = Ranks(scores)
     ones, zeros = ranks.ordered(positive), ranks.ordered(negative)
@@ -61,12 +56,6 @@ def average_precision(scores: Tensor, positive: Tensor, negative: Tensor) -> Ten
     r"""Mean precision at the positive nodes, :math:`\sum_k (R_k - R_{k-1}) P_k`.
 
     NaN without both classes. Shapes as in :func:`rocauc`.
-
-    Example:
-        >>> positive = torch.tensor([[[[0.0, 0.0, 1.0, 1.0]]]])
-        >>> scores = torch.tensor([[[0.1, 0.4, 0.35, 0.8]]])
-        >>> round(average_precision(scores, positive, 1 - positive).item(), 4)
-        0.8333
     """
     ranks = Ranks(scores)
     ones, zeros = ranks.ordered(positive), ranks.ordered(negative)
@@ -82,11 +71,6 @@ def macro_f1(predicted: Tensor, true: Tensor, weights: Tensor, classes: int) -> 
     Classes that are neither predicted nor there do not count.
 
     Shapes: classes ``[R, t, n]`` and ``[t, n]``, weights ``[parts, R, t, n]`` to ``[parts, R, t]``.
-
-    Example:
-        >>> predicted, true = torch.tensor([[[1, 0, 1]]]), torch.tensor([[1, 0, 0]])
-        >>> round(macro_f1(predicted, true, torch.ones(1, 1, 1, 3), 2).item(), 4)
-        0.6667
     """
     pairs = (classes * true + predicted).expand(weights.shape)
     counts = weights.new_zeros(*weights.shape[:-1], classes**2, dtype=torch.float64)
@@ -99,20 +83,5 @@ def macro_f1(predicted: Tensor, true: Tensor, weights: Tensor, classes: int) -> 
 
 
 def mean_over(weights: Tensor, values: Tensor) -> Tensor:
-    """Means ``[..., n]`` to ``[...]``; NaN where nothing counts.
-
-    Example:
-        >>> mean_over(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 5.0])).item()
-        3.0
-    """
+    """Means ``[..., n]`` to ``[...]``; NaN where nothing counts."""
     return (weights * values).sum(dim=-1) / weights.sum(dim=-1)
-
-
-def mean_known(figures: Tensor) -> Tensor:
-    """The mean over targets ``[..., t]`` of those figures that are numbers.
-
-    Example:
-        >>> mean_known(torch.tensor([1.0, torch.nan, 3.0])).item()
-        2.0
-    """
-    return figures.nanmean(dim=-1)

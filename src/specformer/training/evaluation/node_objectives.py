@@ -20,11 +20,6 @@ def training_targets(y: Tensor, train: Tensor, classes: int, dtype: torch.dtype)
         t_i[c] = -\frac{[i \in T]\,[y_i = c]}{|T|}
 
     Its gradient is a product, not a scatter. Shapes: y ``[n]``, train ``[runs, n]``.
-
-    Example:
-        >>> y, train = torch.tensor([0, 1, 1]), torch.tensor([[True, True, False]])
-        >>> training_targets(y, train, 2, torch.float32).tolist()
-        [[[-0.5, -0.0], [-0.0, -0.5], [-0.0, -0.0]]]
     """
     shares = train.to(dtype) / train.sum(dim=-1, keepdim=True).clamp_min(1)
     return -shares.unsqueeze(-1) * nn.functional.one_hot(y, classes).to(dtype)
@@ -35,12 +30,6 @@ class Evaluation:
 
     Shapes: y ``[n]``, masks ``[runs, n]``; logits ``[runs, n, classes]`` to
     ``[loss and accuracy, validation and test, runs]``.
-
-    Example:
-        >>> y, val = torch.tensor([0, 1]), torch.tensor([[True, False]])
-        >>> logits = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
-        >>> Evaluation(y, val, ~val, torch.float32)(logits)[1].tolist()
-        [[1.0], [0.0]]
     """
 
     def __init__(self, y: Tensor, val: Tensor, test: Tensor, dtype: torch.dtype) -> None:
@@ -106,14 +95,6 @@ class NodeObjective:
         y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
         train: masks ``[R, n]``.
         dtype: of the outputs.
-
-    Example:
-        >>> y, train = torch.tensor([[1.0], [3.0], [torch.nan]]), torch.ones(1, 3, dtype=torch.bool)
-        >>> objective = NodeObjective("mse", y, train, torch.float32)
-        >>> objective.errors(torch.zeros(1, 3, 1)).squeeze().tolist()
-        [1.0, 1.0, 0.0]
-        >>> objective.predictions(torch.ones(1, 3, 1)).squeeze().tolist()
-        [3.0, 3.0, 3.0]
     """
 
     def __init__(self, loss: Loss, y: Tensor, train: Tensor, dtype: torch.dtype) -> None:
@@ -181,13 +162,6 @@ class NodeEvaluation:
     ``metric`` is a name of :data:`~specformer.training.evaluation.graph_metrics.METRICS` that goes
     with the loss. Shapes: masks ``[R, n]``; outputs ``[R, n, channels]`` to
     ``[loss and figure, validation and test, R]``.
-
-    Example:
-        >>> y, train = torch.tensor([[1.0], [3.0]]), torch.ones(1, 2, dtype=torch.bool)
-        >>> objective = NodeObjective("mse", y, train, torch.float32)
-        >>> judge = NodeEvaluation(objective, "mae", train, train, torch.float32)
-        >>> judge(torch.zeros(1, 2, 1))[:, 0].tolist()
-        [[1.0], [1.0]]
     """
 
     def __init__(
@@ -207,7 +181,7 @@ class NodeEvaluation:
     def __call__(self, outputs: Tensor) -> Tensor:
         errors = self._objective.errors(outputs).mT
         losses = (self._weights * errors).sum(dim=(-2, -1)) / self._counts
-        figures = node_metrics.mean_known(self._figures(outputs))
+        figures = self._figures(outputs).nanmean(dim=-1)  # of those that are numbers
         return torch.stack([losses, figures.to(self._dtype)])
 
     def _figures(self, outputs: Tensor) -> Tensor:

@@ -15,34 +15,19 @@ _BINS = 6
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, half-width of the 95% confidence interval (Student's t) and the values themselves.
-
-    Example:
-        >>> summary([1.0, 2.0, 3.0])["mean"]
-        2.0
-    """
+    """Mean, half-width of the 95% confidence interval (Student's t) and the values themselves."""
     numbers = [float(value) for value in values]
     return {"mean": float(np.mean(numbers)), "ci95": ci95(numbers), "values": numbers}
 
 
 def confusion(true: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """How often each class was taken for each, true by predicted ``[classes, classes]``.
-
-    Example:
-        >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
-        [[1, 0], [1, 1]]
-    """
+    """How often each class was taken for each, true by predicted ``[classes, classes]``."""
     pairs = np.bincount(classes * true + predicted, minlength=classes**2)
     return pairs.reshape(classes, classes)
 
 
 def ci95(values: Sequence[float]) -> float | None:
-    """Half-width of the 95% confidence interval of the mean; None for fewer than two values.
-
-    Example:
-        >>> round(ci95([1.0, 2.0, 3.0]), 4)
-        2.4841
-    """
+    """Half-width of the 95% confidence interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     deviation = float(np.std(values, ddof=1)) / len(values) ** 0.5
@@ -54,12 +39,6 @@ def interval95(mean: float, ci95: float) -> tuple[float, float]:
 
     It is mean ± ``ci95``, Student's. Where that leaves [0, 1], it is Student's interval of the
     log-odds, whose half-width is ``ci95 / (mean (1 - mean))`` to first order.
-
-    Example:
-        >>> [round(end, 3) for end in interval95(0.9, 0.05)]
-        [0.85, 0.95]
-        >>> [round(end, 3) for end in interval95(0.97, 0.05)]
-        [0.853, 0.994]
     """
     low, high = mean - ci95, mean + ci95
     if (low >= 0.0 and high <= 1.0) or not 0.0 < mean < 1.0:
@@ -69,12 +48,7 @@ def interval95(mean: float, ci95: float) -> tuple[float, float]:
 
 
 def wilson95(share: float, count: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share that was found among ``count``.
-
-    Example:
-        >>> [round(end, 3) for end in wilson95(0.5, 10)]
-        [0.237, 0.763]
-    """
+    """Wilson's 95% interval of a share that was found among ``count``."""
     if count < 1:
         return 0.0, 1.0
     z = float(stats.norm.ppf(0.975))
@@ -91,13 +65,7 @@ def spread_bins(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
     models: root mean squares of spread and error, and the count. Equal ones mean that the spread is
     as large as the error.
 
-    Args:
-        predicted: ``[models, n]``, at least two models.
-        measured: ``[n]``, NaN where unknown.
-
-    Example:
-        >>> spread_bins(np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([5.0, 4.0])).round(2).tolist()
-        [[1.0, 3.54, 2.0]]
+    Shapes: predicted ``[models, n]``, at least two models; measured ``[n]``, NaN where unknown.
     """
     known = ~np.isnan(measured)
     spread = predicted[:, known].std(axis=0, ddof=1)
@@ -128,23 +96,13 @@ def paired_difference(
 
     against Student's t with k - 1 degrees of freedom. Without ``overlap`` this is the paired
     t-test. Splits drawn from the same data share training data, so that their differences are not
-    independent: ρ, the size of the test part over that of the training part, makes up for it
-    (Nadeau and Bengio, 2003).
+    independent: ρ (``overlap``), the size of the test part over that of the training part, makes
+    up for it (Nadeau and Bengio, 2003). It is 0 where splits share nothing, or where one split
+    serves all runs.
 
-    Args:
-        ours: one figure per split.
-        theirs: the other model's, in the same order.
-        overlap: ρ; 0 where splits share nothing, or where one split serves all runs.
-
-    Returns:
-        ``mean`` (ours minus theirs), ``ci95`` (half of the 95% interval) and ``p`` (two-sided).
-        ``ci95`` and ``p`` are None of a single split. ``p`` is also None where the differences
-        are all the same and not 0: without a spread there is nothing to judge them by.
-
-    Example:
-        >>> found = paired_difference([0.9, 0.8, 0.7], [0.8, 0.8, 0.6])
-        >>> round(found["mean"], 4), round(found["p"], 4)
-        (0.0667, 0.1835)
+    The answer has ``mean`` (ours minus theirs), ``ci95`` (half of the 95% interval) and ``p``
+    (two-sided). ``ci95`` and ``p`` are None of a single split. ``p`` is also None where the
+    differences are all the same and not 0: without a spread there is nothing to judge them by.
     """
     if len(ours) != len(theirs):
         raise ValueError(f"{len(ours)} and {len(theirs)} figures: pairs need as many of both.")
@@ -169,10 +127,6 @@ def holm(chances: Sequence[float | None]) -> list[float | None]:
 
     Holm's (1979) steps down: the smallest of m is multiplied by m, the next by m - 1, and so on.
     Tests without a p-value count as if they were not there.
-
-    Example:
-        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-        [0.03, 0.06, 0.06]
     """
     order = sorted((p, number) for number, p in enumerate(chances) if p is not None)
     adjusted: list[float | None] = [None] * len(chances)
@@ -189,22 +143,11 @@ def paired_differences(
     """Every pair of models, the better one first, adjusted for all of them together.
 
     As all pairs count, it does not matter which is looked at after the figures are known: the best
-    against each other one, say.
+    against each other one, say. ``lower``: whether less is better.
 
-    Args:
-        figures: one figure per split, by model.
-        lower: whether less is better.
-        overlap: see :func:`paired_difference`.
-
-    Returns:
-        For each pair ``model``, ``against``, ``mean`` (the first's figure minus the other's),
-        ``ci95``, ``p``, ``p_holm`` (see :func:`holm`) and ``holds``: whether that is below 0.05,
-        None where there is no p-value.
-
-    Example:
-        >>> found = paired_differences({"gcn": [0.8, 0.7, 0.75], "mlp": [0.7, 0.61, 0.66]})
-        >>> found[0]["model"], round(found[0]["mean"], 3), found[0]["holds"]
-        ('gcn', 0.093, True)
+    Each pair has ``model``, ``against``, ``mean`` (the first's figure minus the other's), ``ci95``,
+    ``p``, ``p_holm`` (see :func:`holm`) and ``holds``: whether that is below 0.05, None where
+    there is no p-value.
     """
     sign = 1.0 if lower else -1.0
     ranked = sorted(figures, key=lambda name: sign * float(np.mean(figures[name])))

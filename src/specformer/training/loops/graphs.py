@@ -107,16 +107,6 @@ class GraphFit:
     predicted: np.ndarray
     measured: np.ndarray
 
-    @property
-    def by_loss(self) -> Chosen:
-        """At the lowest validation loss."""
-        return self.chosen["loss"]
-
-    @property
-    def by_metric(self) -> Chosen:
-        """At the best validation metric."""
-        return self.chosen["metric"]
-
 
 def fit_graphs(
     model: nn.Module,
@@ -155,9 +145,8 @@ def fit_graphs(
     """
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
-    _check_classes(task, cast(nn.Linear, model.readout).out_features)
-    _check_model(model, task)
-    task, scale = _prepared(task, metric, device)
+    _check(model, task, metric)
+    task, scale = _prepared(task, device)
     if not keep_inputs:
         _standardise_inputs(model, task)
     workers.synchronise(model)
@@ -170,7 +159,7 @@ def fit_graphs(
     if checkpoint and workers.is_first:
         checkpoint.restore(state, epochs=schedule.epochs)
     workers.copy_from_first(state.values())
-    training.take_up()
+    settle_moments(training.optimiser)
     before = float(history.seconds)
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
@@ -196,19 +185,50 @@ def fit_graphs(
                 interruption.let_through()
         testing = GraphEvaluation(judged, task.store, task.test, schedule.batch_size)
         chosen, tested = _tested(testing, history, monitor, metric, scale)
-    training.settle()
+    if training.average:
+        training.average.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
     seconds = float(history.seconds) / int(history.epochs)
     curves = history.curves.numpy()
     return GraphFit(model.eval(), chosen, curves, seconds, before, *tested)
 
 
-def _prepared(task: GraphTask, metric: Metric, device: torch.device) -> tuple[GraphTask, Scale]:
-    """The task with its data on the device and targets as they are learned; refuse what fails."""
-    if task.store.y is None:
+def _check(model: nn.Module, task: GraphTask, metric: Metric) -> None:
+    """Refuse targets or categories that the model has no room for, or that cannot be judged."""
+    outputs, store, loss = cast(nn.Linear, model.readout).out_features, task.store, task.loss
+    if store.y is None:
         raise ConfigError("the graphs have no targets to learn.")
+    if loss in ("bce", "ce"):
+        if task.standardise:
+            raise ConfigError(f"loss={loss}: classes are learned as they are; standardise=False.")
+        known, last = store.y[~store.y.isnan()], outputs - 1 if loss == "ce" else 1
+        wrong = known[(known < 0) | (known > last) | (known != known.round())]
+        if len(wrong):  # a loss may fall below 0, or a GPU stop somewhere later
+            raise ConfigError(
+                f"loss={loss}: a target is {wrong[0].item():g}, the classes are 0 to {last}."
+            )
+    targets = store.y.shape[1]
+    if loss == "ce" and targets != 1:
+        raise ConfigError(f"loss=ce is of one target, the graphs have {targets}.")
+    if loss != "ce" and targets != outputs:
+        raise ConfigError(
+            f"targets have shape [graphs, {targets}], but the model puts out [graphs, {outputs}]."
+        )
     for part in (task.val, task.test):
-        metric.check(task.store.y[torch.as_tensor(part, device=task.store.device)].cpu().numpy())
+        metric.check(store.y[torch.as_tensor(part, device=store.device)].cpu().numpy())
+    config = model.config if isinstance(model, Pretrained) else {}
+    for whose, features in (("node", store.nodes), ("edge", store.bond_table - 1)):
+        limits = config.get(f"{whose}_cardinalities", ())
+        for column, (limit, most) in enumerate(zip(limits, features.amax(dim=0), strict=False)):
+            if most >= limit:  # a GPU, or another column's table, might not notice
+                raise ConfigError(
+                    f"column {column} of the {whose}s has a category {int(most)}, but the model "
+                    f"has {whose}_cardinalities={limits}."
+                )
+
+
+def _prepared(task: GraphTask, device: torch.device) -> tuple[GraphTask, Scale]:
+    """The task with its data on the device and targets as they are learned."""
     store = task.store.placed(device)
     assert store.y is not None
     learned = store.y[torch.as_tensor(task.train, device=store.device)]
@@ -229,42 +249,6 @@ def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
     for module in model.modules():
         if isinstance(module, NodeEmbedding) and module.in_channels == x.shape[1]:
             module.standardise(learned)
-
-
-def _check_model(model: nn.Module, task: GraphTask) -> None:
-    """Refuse a model with too few outputs or too many, or without room for a category."""
-    outputs, store = cast(nn.Linear, model.readout).out_features, task.store
-    targets = None if store.y is None else store.y.shape[1]
-    if task.loss == "ce" and targets not in (None, 1):
-        raise ConfigError(f"loss=ce is of one target, the graphs have {targets}.")
-    if task.loss != "ce" and targets not in (None, outputs):
-        raise ConfigError(
-            f"targets have shape [graphs, {targets}], but the model puts out [graphs, {outputs}]."
-        )
-    config = model.config if isinstance(model, Pretrained) else {}
-    for whose, features in (("node", store.nodes), ("edge", store.bond_table - 1)):
-        limits = config.get(f"{whose}_cardinalities", ())
-        for column, (limit, most) in enumerate(zip(limits, features.amax(dim=0), strict=False)):
-            if most >= limit:  # a GPU, or another column's table, might not notice
-                raise ConfigError(
-                    f"column {column} of the {whose}s has a category {int(most)}, but the model "
-                    f"has {whose}_cardinalities={limits}."
-                )
-
-
-def _check_classes(task: GraphTask, outputs: int) -> None:
-    """Refuse targets that are no class: a loss may fall below 0, or a GPU stop somewhere later."""
-    if task.loss not in ("bce", "ce") or task.store.y is None:
-        return
-    if task.standardise:
-        raise ConfigError(f"loss={task.loss}: classes are learned as they are; standardise=False.")
-    known = task.store.y[~task.store.y.isnan()]
-    last = outputs - 1 if task.loss == "ce" else 1
-    wrong = known[(known < 0) | (known > last) | (known != known.round())]
-    if len(wrong):
-        raise ConfigError(
-            f"loss={task.loss}: a target is {wrong[0].item():g}, the classes are 0 to {last}."
-        )
 
 
 def _tested(
@@ -367,28 +351,17 @@ class _Training:
         """The model to validate, test and keep: the trained one, or the mean of its weights."""
         return self.average.model if self.average else self.work.model
 
-    def settle(self) -> None:
-        """Make the trained model the one that was judged."""
-        if self.average:
-            self.average.settle()
-
     def mean_loss(self) -> float:
         """The last epoch's, over all workers."""
         total, count = self.work.workers.sum(self.totals.clone()).tolist()
         return float(total / max(count, 1.0))
-
-    def take_up(self) -> None:
-        """Go on from a :meth:`state` that was filled."""
-        settle_moments(self.optimiser)
 
     def state(self) -> dict[str, Tensor]:
         """All that a checkpoint needs, by name."""
         models = {"model": self.work.model}
         if self.average:
             models["average"] = self.average.model
-        weights = {
-            f"{role}.{name}": tensor
-            for role, model in models.items()
-            for name, tensor in trained_state(model).items()
-        }
-        return {"steps": self.steps, **weights, **moments(self.optimiser)}
+        state = {"steps": self.steps, **moments(self.optimiser)}
+        for role, model in models.items():
+            state |= {f"{role}.{name}": tensor for name, tensor in trained_state(model).items()}
+        return state

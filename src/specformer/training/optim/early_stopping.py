@@ -18,15 +18,7 @@ _ALIGNED = 64
 
 @torch.no_grad()
 def join(tensors: Sequence[Tensor]) -> Tensor:
-    """Move tensors of one precision into one block ``[numbers]``, where they stay themselves.
-
-    Example:
-        >>> pair = [torch.ones(2), torch.zeros(1)]
-        >>> block = join(pair)
-        >>> _ = block.fill_(7.0)
-        >>> pair
-        [tensor([7., 7.]), tensor([7.])]
-    """
+    """Move tensors of one precision into one block ``[numbers]``, where they stay themselves."""
     block = tensors[0].new_zeros(sum(map(_room, tensors)), requires_grad=False)
     for tensor, view in zip(tensors, views_of(block, tensors), strict=True):
         view.copy_(tensor)
@@ -54,13 +46,10 @@ class EarlyStopping:
     counts for it, so reading :attr:`active` now and then gives the same outcome as reading it after
     every epoch. Nothing here waits for the device.
 
-    Args:
-        tensors: what training changes, ``[runs, ...]`` each: parameters and running averages, as
-            :func:`~specformer.training.engine.stacking.trained_state` gives them, of one precision.
-            They are moved into one block of memory, so that keeping all of them is one kernel, and
-            must stay the same tensors, changed in place.
-        runs: number of runs.
-        patience: epochs without improvement before a run stops.
+    ``tensors`` ``[runs, ...]`` are what training changes
+    (:func:`~specformer.training.engine.stacking.trained_state`), of one precision. They are moved
+    into one block of memory, so that keeping all of them is one kernel, and must stay the same
+    tensors, changed in place.
     """
 
     def __init__(self, tensors: Iterable[Tensor], runs: int, patience: int) -> None:
@@ -129,32 +118,17 @@ REMEDY = "a lower schedule.learning_rate"
 
 
 def diverged(what: str, remedy: str = REMEDY) -> RunError:
-    """The error of a training in which ``what`` had no number to go by.
-
-    Example:
-        >>> print(diverged("no epoch had a finite loss"))
-        training diverged: no epoch had a finite loss. To go on would not help: start a new run \
-with a lower schedule.learning_rate.
-    """
+    """The error of a training in which ``what`` had no number to go by."""
     return RunError(
         f"training diverged: {what}. To go on would not help: start a new run with {remedy}."
     )
 
 
 def refuse_lost(losses: np.ndarray, lost: np.ndarray, remedy: str = REMEDY) -> None:
-    """Refuse the outcome of several runs if some of them have no model.
+    """Refuse the outcome of several runs if some of them are ``lost`` ``[runs]``: have no model.
 
-    Args:
-        losses: ``[epochs, runs]``, not finite from the epoch on in which a run diverged.
-        lost: ``[runs]`` whether a run has no model.
-        remedy: what to start a new run with.
-
-    Example:
-        >>> refuse_lost(np.array([[0.7, 0.7], [0.6, np.nan]]), np.array([False, True]))
-        Traceback (most recent call last):
-        specformer.errors.RunError: training diverged: run 2 of 2 has no model, as its loss was \
-not finite from epoch 2 on. To go on would not help: start a new run with a lower \
-schedule.learning_rate.
+    Losses ``[epochs, runs]`` are not finite from the epoch on in which a run diverged; ``remedy``
+    is what to start a new run with.
     """
     if not lost.any():
         return

@@ -103,12 +103,7 @@ class Schedule:
 
 
 def cosine(step: Tensor, start: int, length: int, high: float) -> Tensor:
-    """Half a wave from ``high`` at step ``start`` down to 0, ``length`` steps later.
-
-    Example:
-        >>> cosine(torch.arange(4.0), start=1, length=2, high=1.0)
-        tensor([1.0000, 1.0000, 0.5000, 0.0000])
-    """
+    """Half a wave from ``high`` at step ``start`` down to 0, ``length`` steps later."""
     progress = ((step - start) / length).clamp(0.0, 1.0)
     wave = 0.5 * (1.0 + torch.cos(torch.pi * progress))
     return high * wave
@@ -160,11 +155,7 @@ class Pieced(torch.optim.Optimizer):
 
     Adam works entry by entry, so the outcome is the same. The fused kernel gives a tensor of up to
     65,536 numbers to one block of threads, which takes 26 µs for Cora's first map on an H200 while
-    the rest of the GPU waits.
-
-    Args:
-        groups: as Adam takes them; parameters must be contiguous and keep their memory.
-        options: Adam's own.
+    the rest of the GPU waits. Parameters must be contiguous and keep their memory.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], **options: Any) -> None:
@@ -213,13 +204,7 @@ class Pieced(torch.optim.Optimizer):
 
 
 class PiecedAdam(Pieced, torch.optim.Adam):
-    """Adam on pieces of its parameters.
-
-    Example:
-        >>> weight = torch.nn.Parameter(torch.zeros(3, 5000))
-        >>> len(PiecedAdam([{"params": [weight]}]).param_groups[0]["params"])
-        2
-    """
+    """Adam on pieces of its parameters."""
 
 
 class PiecedAdamW(Pieced, torch.optim.AdamW):

@@ -24,12 +24,7 @@ _RANDOM = "random."
 
 
 def numbered(stem: Path, run: int | str) -> Path:
-    """The checkpoint file of one of several runs, by its number or its name.
-
-    Example:
-        >>> numbered(Path("folder/checkpoint"), 7).name
-        'checkpoint-007.safetensors'
-    """
+    """The checkpoint file of one of several runs, by its number or its name."""
     part = f"{run:03d}" if isinstance(run, int) else run
     return stem.with_name(f"{stem.name}-{part}.safetensors")
 
@@ -37,9 +32,7 @@ def numbered(stem: Path, run: int | str) -> Path:
 class Checkpoint:
     """Saves and restores named tensors in place, with the state of the random generators.
 
-    Args:
-        path: the file.
-        purpose: what the state belongs to; a file made for anything else is refused.
+    ``purpose`` says what the state belongs to; a file made for anything else is refused.
     """
 
     def __init__(self, path: str | Path, purpose: str) -> None:
@@ -114,14 +107,6 @@ class Interruption:
     :attr:`asked` says so then, what the epoch gave can be saved, and :meth:`let_through` hands the
     signal on. Where epochs take longer than a few seconds, or with the second signal, it ends
     the process at once. Signals that are ignored, or that nobody handles, stay as they are.
-
-    Example:
-        >>> with Interruption() as interruption:
-        ...     for epoch in range(3):
-        ...         interruption.begin_epoch()
-        ...         if interruption.asked:
-        ...             print("saved")
-        ...         interruption.let_through()
     """
 
     def __init__(self, active: bool = True) -> None:

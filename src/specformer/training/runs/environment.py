@@ -99,12 +99,7 @@ _PRINTING = ("--quiet", "-q", "--json")
 
 
 def portable_command(arguments: Sequence[str]) -> str:
-    """The command line that repeats a run anywhere.
-
-    Example:
-        >>> portable_command(["table", "1", "--out", "/here", "--seed", "3", "--quiet"])
-        'specformer table 1 --seed 3'
-    """
+    """The command line that repeats a run anywhere."""
     kept: list[str] = []
     skip = False
     for argument in arguments:

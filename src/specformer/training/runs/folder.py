@@ -7,10 +7,11 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,8 +24,11 @@ from specformer.files.documents import read_json, read_json_lines, read_yaml, wr
 from specformer.files.sealed import Manifest, State, sealed, unsealed
 from specformer.graphs.formats.npz_archive import DAMAGE, opened, write_arrays
 from specformer.nn.pretrained import Pretrained
+from specformer.training.runs.curves import plot_losses, readings, run_table
 from specformer.training.runs.environment import environment
-from specformer.training.runs.shown import ShownRun, readings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
@@ -40,7 +44,7 @@ CHECKSUMS = "checksums.json"
 _CARRIED_OVER = {"repeat", "device", "lanes", "tensorboard"}
 
 
-class RunFolder(ShownRun):
+class RunFolder:
     """The files of one run.
 
     ``config.yaml`` (the job), ``metrics.jsonl`` (one line per reading), ``outputs.npz`` (arrays to
@@ -72,13 +76,9 @@ class RunFolder(ShownRun):
 
     def _go_on(self) -> str:
         """How to finish a run, if it is one that can go on."""
-        resumable = self.config().get("command") == "train"
-        return f"; go on with specformer resume {self._quoted}" if resumable else ""
-
-    @property
-    def _quoted(self) -> str:
-        """The folder as a shell takes it."""
-        return shlex.quote(str(self.path))
+        if self.config().get("command") != "train":
+            return ""
+        return f"; go on with specformer resume {shlex.quote(str(self.path))}"
 
     @property
     def is_finished(self) -> bool:
@@ -97,8 +97,8 @@ class RunFolder(ShownRun):
 
     def withdraw(self) -> None:
         """Remove a run that came to nothing: its folder, if no state or result is in it."""
-        held = {path for path in self.path.rglob("*") if not path.is_dir()}
-        if held <= {self.path / CONFIG, self.path / METRICS}:
+        files = {path for path in self.path.rglob("*") if not path.is_dir()}
+        if files <= {self.path / CONFIG, self.path / METRICS}:
             shutil.rmtree(self.path)
 
     def refuse_taken(self) -> None:
@@ -126,8 +126,8 @@ class RunFolder(ShownRun):
             return  # a table's checkpoints have names of their own
         if any(stopped.get(key) != config.get(key) for key in {*stopped, *config} - _CARRIED_OVER):
             raise RunError(
-                f"{self.path}: holds a stopped run of other settings; go on with specformer resume "
-                f"{self._quoted}, or choose another --out."
+                f"{self.path}: holds a stopped run of other settings{self._go_on()}, or choose "
+                "another --out."
             )
 
     @contextmanager
@@ -146,15 +146,12 @@ class RunFolder(ShownRun):
         """Start a run in ``parent/name``, or ``name-2``, ``name-3``, … if that is taken."""
         cls(parent).refuse_unwritable()
         Path(parent).mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
+        for number in count(1):
             path = Path(parent) / (name if number == 1 else f"{name}-{number}")
-            try:
+            with suppress(FileExistsError):
                 path.mkdir()  # of runs that start at the same time, one succeeds
-            except FileExistsError:
-                number += 1
-                continue
-            return cls.create(path, config)
+                break
+        return cls.create(path, config)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -288,6 +285,16 @@ class RunFolder(ShownRun):
         if not states:
             raise RunError(f"{self.path}: has no {CHECKSUMS}, so that nothing can be said of it.")
         return states
+
+    def _repr_html_(self) -> str:
+        """A table of what was reached, or of what was asked for where the run is not finished."""
+        if self.is_finished:
+            return run_table(str(self.path), self.result())
+        return run_table(f"{self.path} (not finished)", self.config())
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw training losses by epoch, the median over runs, on these axes or on new ones."""
+        return plot_losses(self.outputs(), axes)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write ``result.json``: from here on the run counts as finished."""

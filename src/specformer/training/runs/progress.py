@@ -44,11 +44,8 @@ class Silent:
 class Recorded:
     """Shows progress as another object does, and appends each figure to ``metrics.jsonl``.
 
-    What a finished run writes there replaces these lines.
-
-    Args:
-        shown: what else shows it.
-        run: gives the run under way; None if it has no folder yet, and then nothing is written.
+    What a finished run writes there replaces these lines. ``run`` gives the run under way; None if
+    it has no folder yet, and then nothing is written.
     """
 
     def __init__(self, shown: Progress, run: Callable[[], RunFolder | None]) -> None:
@@ -75,30 +72,22 @@ EVENTS = "tensorboard"
 _LIVE = "live"
 
 
-class Tracker:
-    """Writes scalars to TensorBoard event files in one folder, made if need be."""
+def require_tensorboard() -> Any:
+    """TensorBoard's writer, made with a folder; worth asking for before hours of training."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError(
+            "--tensorboard needs TensorBoard: pip install 'specformer[track]'."
+        ) from None
+    return SummaryWriter
 
-    def __init__(self, folder: str | Path) -> None:
-        self._writer = _writer_class()(str(folder))
 
-    def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
-        """Add one reading of each name; None, a run that has stopped, is left out."""
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, step, new_style=True)
-
-    def flush(self) -> None:
-        """Let a TensorBoard that is open see what was added."""
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def __enter__(self) -> Tracker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _add_scalars(writer: Any, step: int, values: Mapping[str, float | None]) -> None:
+    """One reading of each name; None, a run that has stopped, is left out."""
+    for name, value in values.items():
+        if value is not None:
+            writer.add_scalar(name, value, step, new_style=True)
 
 
 class Tracked(Recorded):
@@ -111,19 +100,14 @@ class Tracked(Recorded):
             if run is None:
                 yield show
                 return
-            with Tracker(run.path / EVENTS / _LIVE) as tracker:
+            with require_tensorboard()(str(run.path / EVENTS / _LIVE)) as writer:
 
                 def update(done: int, figure: float, **others: float) -> None:
                     show(done, figure, **others)
-                    tracker.scalars(done, {unit: figure, **others})
-                    tracker.flush()
+                    _add_scalars(writer, done, {unit: figure, **others})
+                    writer.flush()  # a TensorBoard that is open sees it
 
                 yield update
-
-
-def require_tensorboard() -> None:
-    """Raise, before hours of training, if TensorBoard is not installed."""
-    _writer_class()
 
 
 def track_run(run: RunFolder) -> Path:
@@ -139,13 +123,13 @@ def track_run(run: RunFolder) -> Path:
     final = result.get("test", {}).get("values", [])
     runs = _by_run(run.metrics())
     for number, readings in enumerate(runs):
-        with Tracker(folder / f"run-{number:03d}") as tracker:
+        with require_tensorboard()(str(folder / f"run-{number:03d}")) as writer:
             last = 0
             for epoch, values in readings:
-                tracker.scalars(epoch, values)
+                _add_scalars(writer, epoch, values)
                 last = epoch if any(value is not None for value in values.values()) else last
             if len(final) == len(runs):
-                tracker.scalars(last, {f"test_{result['metric']}": final[number]})
+                _add_scalars(writer, last, {f"test_{result['metric']}": final[number]})
     return folder
 
 
@@ -160,13 +144,3 @@ def _by_run(rows: list[dict[str, Any]]) -> list[list[tuple[int, dict[str, float 
             reading = {name: values[number] for name, values in figures.items()}
             runs[number].append((int(row["epoch"]), reading))
     return runs
-
-
-def _writer_class() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ConfigError(
-            "--tensorboard needs TensorBoard: pip install 'specformer[track]'."
-        ) from None
-    return SummaryWriter
