@@ -15,7 +15,7 @@ from tests.attacks.same import copied, same
 from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
-from specformer.baselines.nodes.node_registry import BASELINES
+from specformer.baselines import BASELINES
 from specformer.datasets.signals import image_signal
 from specformer.graphs import read_graph, read_graph_set, read_npz
 from specformer.nn.node_model import Specformer

@@ -16,7 +16,7 @@ from tests.attacks.same import same
 from tests.attacks.scene import TRAIN, call, inside
 from tests.attacks.tally import SENTENCES, Tally
 
-from specformer.baselines.nodes.node_registry import BASELINES
+from specformer.baselines import BASELINES
 from specformer.spectrum import Spectrum
 from specformer.tasks.search import _read as read_trials
 from specformer.training.loops.nodes import NodeRuns

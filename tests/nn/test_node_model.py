@@ -17,7 +17,7 @@ from tests.spectrum.known_graphs import SMALL, graphs, hypercube
 from tests.undropped import undropped
 
 from specformer import Specformer, Spectrum, approximate, decompose, reference
-from specformer.baselines.nodes.gprgnn import GPRGNN
+from specformer.baselines.nodes.polynomial import GPRGNN
 from specformer.baselines.nodes.propagation import Propagation
 from specformer.errors import ConfigError
 from specformer.nn.conv.composition import with_neighbours

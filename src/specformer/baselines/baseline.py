@@ -3,7 +3,7 @@ r"""What all baselines share: how a model gets its arguments, checks them and re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from specformer.errors import ConfigError
@@ -51,7 +51,7 @@ class Baseline(Pretrained):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        known = {**_parameters(cls.frame), **_parameters(cls.build)}
+        known = {**_parameters(cls, "frame"), **_parameters(cls, "build")}
         taken = [known[name] for name in known if name not in cls.without]
         cls.__signature__ = inspect.Signature(sorted(taken, key=lambda each: each.kind))
 
@@ -61,8 +61,9 @@ class Baseline(Pretrained):
         bound.apply_defaults()
         self.config = given(bound.arguments)
         self._check()
-        for part in (self.frame, self.build):
-            part(**{name: self.config[name] for name in _parameters(part) if name in self.config})
+        for method in ("frame", "build"):
+            taken = [name for name in _parameters(type(self), method) if name in self.config]
+            getattr(self, method)(**{name: self.config[name] for name in taken})
 
     def frame(self, *args: Any, **options: Any) -> None:
         """Make what models of one kind have in common, before their layers."""
@@ -91,8 +92,13 @@ class Baseline(Pretrained):
                 raise ConfigError(f"{name}={there[name]} must be larger than {_BOUNDS[name]:g}.")
 
 
-def _parameters(method: Callable[..., None]) -> dict[str, inspect.Parameter]:
-    """A method's named arguments; those without a name stand for none."""
+def _parameters(kind: type, method: str) -> dict[str, inspect.Parameter]:
+    """The named arguments of a method, and of those that it passes on to with ``**``."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    every = inspect.signature(method).parameters
-    return {name: each for name, each in every.items() if name != "self" and each.kind in named}
+    methods = [vars(each)[method] for each in reversed(kind.__mro__) if method in vars(each)]
+    return {
+        name: each
+        for function in methods
+        for name, each in inspect.signature(function).parameters.items()
+        if name != "self" and each.kind in named
+    }

@@ -4,13 +4,11 @@ from specformer.baselines.graphs.cin import CIN
 from specformer.baselines.graphs.dgn import DGN
 from specformer.baselines.graphs.forest import MorganForest
 from specformer.baselines.graphs.gatedgcn import GatedGCN
-from specformer.baselines.graphs.gin import GIN
-from specformer.baselines.graphs.gin_ak import GINAK
+from specformer.baselines.graphs.gin import GIN, GINAK, GSN
 from specformer.baselines.graphs.gps import GPS
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.baselines.graphs.graph_gcn import GraphGCN
 from specformer.baselines.graphs.graph_graphormer import GraphGraphormer
-from specformer.baselines.graphs.gsn import GSN
 from specformer.baselines.graphs.pna import PNA
 from specformer.baselines.graphs.san import SAN
 from specformer.baselines.graphs.specgn import SpecGN

@@ -69,9 +69,6 @@ class DGN(GraphBaseline):
     more than one dimension the direction depends on its basis; batches must hold spectra of the
     Laplacian.
 
-    .. math::
-        h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{DGNConv}(h^{(l)}, e, F)))
-
     Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:

@@ -108,9 +108,6 @@ class PNA(GraphBaseline):
     From `"Principal Neighbourhood Aggregation for Graph Nets"
     <https://arxiv.org/abs/2004.05718>`_.
 
-    .. math::
-        h^{(l+1)} = h^{(l)} + \mathrm{ReLU}(\mathrm{BN}(\mathrm{PNAConv}(h^{(l)}, e)))
-
     Args:
         towers, average_log_degree: see :class:`PNAConv`; 1.1 is the mean of usual molecules.
 

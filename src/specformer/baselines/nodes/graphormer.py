@@ -119,13 +119,11 @@ class Graphormer(Transformer):
         torch.Size([4, 7])
     """
 
-    def build(
-        self, *, num_layers: int = 2, heads: int = 4, max_degree: int = 512, max_distance: int = 20
-    ) -> None:
-        super().build(num_layers=num_layers, heads=heads)
+    def build(self, *, max_degree: int = 512, max_distance: int = 20, **shared: Any) -> None:
+        super().build(**shared)
         self.max_degree, self.max_distance = max_degree, max_distance
         self.degree_embedding = nn.Parameter(torch.empty(max_degree + 1, self.channels[1]))
-        self.distance_bias = nn.Parameter(torch.empty(heads, max_distance + 2))
+        self.distance_bias = nn.Parameter(torch.empty(self.config["heads"], max_distance + 2))
         self._reset_encodings()
 
     def reset_parameters(self) -> None:

@@ -1,10 +1,11 @@
-r"""BernNet and ChebNetII: one non-negative polynomial, summed in the Chebyshev basis."""
+r"""GPR-GNN, BernNet and ChebNetII: a feature network, then one learned polynomial."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from itertools import pairwise
 from math import cos, pi
+from typing import Any
 
 import torch
 from numpy.polynomial import Chebyshev
@@ -12,36 +13,124 @@ from torch import Tensor, nn
 
 from specformer.baselines.nodes.mlp import FeatureMLP
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.recurrence import chebyshev
+from specformer.baselines.nodes.recurrence import Operator, Recurrence, chebyshev, monomial
 from specformer.baselines.nodes.single_graph import SingleGraphModel
+from specformer.errors import ConfigError
 from specformer.nn.layers.reset import Derived
 
 
-class NonNegativePolynomial(Derived, SingleGraphModel):
-    r"""A feature network, then a polynomial of :math:`L - I` given by K + 1 non-negative numbers.
+class PolynomialModel(SingleGraphModel):
+    r"""A feature network, then one learned polynomial of the graph's matrix M.
 
     .. math::
-        Z = \sum_{k=0}^K w_k T_k(L - I) \, \mathrm{MLP}(X), \qquad w = \mathrm{ReLU}(c) \, C
+        Z = \sum_{k=0}^K w_k P_k(M) \, \mathrm{MLP}(X)
 
-    The :math:`c_j` start at 1. The sum takes K sparse products. A model is one by its C.
+    The sum takes K sparse products.
 
     Args:
         num_layers: Affine maps of the MLP.
-        dropout: Rate of dropout before each of them.
+        order: K.
+        dropout: Rate of dropout before each map of the MLP.
         propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
     """
 
     shown = ("order",)
-    conversion: Tensor
+    polynomials: Recurrence
 
     def build(
         self, *, num_layers: int = 2, order: int = 10, propagation_dropout: float = 0.0
     ) -> None:
         self.order = order
-        self.polynomials = chebyshev(order)
         self.mlp = FeatureMLP(*self.channels, num_layers, self.dropout.p)
         self.propagation_dropout = nn.Dropout(propagation_dropout)
         self.coefficients = nn.Parameter(torch.empty(order + 1))
+
+    @abstractmethod
+    def weights(self) -> Tensor:
+        """The :math:`w_k`, [..., K + 1]."""
+
+    @abstractmethod
+    def matrix(self, propagation: Propagation) -> Operator:
+        """M, a function of the normalised adjacency."""
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        propagation.check(x)
+        h = self.propagation_dropout(self.mlp(x))
+        weights = self.weights()[..., None, None].unbind(-3)
+        return self.polynomials.combine(
+            self.matrix(propagation), [weight * h for weight in weights]
+        )
+
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The polynomial's own parameters, which may have a learning rate of their own."""
+        return [self.coefficients]
+
+
+class GPRGNN(PolynomialModel):
+    r"""Generalised PageRank network.
+
+    From `"Adaptive Universal Generalized PageRank Graph Neural
+    Network" <https://arxiv.org/abs/2006.07988>`_.
+
+    .. math::
+        Z = \sum_{k=0}^K \gamma_k \hat A^k \, \mathrm{MLP}(X)
+
+    :math:`\hat A` is the normalised adjacency, with self-loops unless ``self_loops`` is false. The
+    :math:`\gamma` are free and start as personalised PageRank with teleport probability ``alpha``:
+    :math:`\gamma_k = \alpha (1 - \alpha)^k`, and :math:`\gamma_K = (1 - \alpha)^K`.
+
+    Example:
+        >>> GPRGNN(3, 8, 2, order=2, alpha=0.5).coefficients.tolist()
+        [0.5, 0.25, 0.25]
+    """
+
+    def build(self, *, alpha: float = 0.1, self_loops: bool = True, **shared: Any) -> None:
+        super().build(**shared)
+        self.alpha, self.self_loops = alpha, self_loops
+        self.polynomials = monomial(self.order)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        stay = 1 - self.alpha
+        gamma = [self.alpha * stay**k for k in range(self.order)] + [stay**self.order]
+        with torch.no_grad():
+            self.coefficients.copy_(torch.tensor(gamma, dtype=self.coefficients.dtype))
+
+    def weights(self) -> Tensor:
+        return self.coefficients
+
+    def matrix(self, propagation: Propagation) -> Operator:
+        return propagation.adjacency_with_loops if self.self_loops else propagation.adjacency
+
+    def response(self, eigenvalues: Tensor) -> Tensor:
+        r"""The filter :math:`\sum_k \gamma_k (1 - \lambda)^k` at Laplacian eigenvalues.
+
+        [q] → [..., q, 1]. With self-loops the eigenvalues of :math:`\hat A` are no function of
+        those of the Laplacian: this raises :class:`ConfigError`.
+        """
+        if self.self_loops:
+            raise ConfigError(
+                "GPRGNN with self-loops is no filter of the Laplacian's eigenvalues; "
+                "build it with self_loops=False to see its response."
+            )
+        return self.polynomials(1 - eigenvalues) @ self.coefficients.unsqueeze(-1)
+
+
+class NonNegativePolynomial(Derived, PolynomialModel):
+    r"""A polynomial in the Chebyshev basis of :math:`L - I`, given by K + 1 non-negative numbers.
+
+    .. math::
+        w = \mathrm{ReLU}(c) \, C
+
+    The :math:`c_j` start at 1. A model is one by its C.
+    """
+
+    conversion: Tensor
+
+    def build(self, **shared: Any) -> None:
+        super().build(**shared)
+        self.polynomials = chebyshev(self.order)
         self.register_derived()
         self.reset_parameters()
 
@@ -59,24 +148,15 @@ class NonNegativePolynomial(Derived, SingleGraphModel):
         self.mlp.reset_parameters()
         nn.init.ones_(self.coefficients)
 
-    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        propagation.check(x)
-        h = self.propagation_dropout(self.mlp(x))
-        weights = self._chebyshev_weights()[..., None, None].unbind(-3)
-        return self.polynomials.combine(
-            lambda h: -propagation.adjacency(h), [weight * h for weight in weights]
-        )
+    def weights(self) -> Tensor:
+        return self.coefficients.relu() @ self.conversion.to(self.coefficients.dtype)
 
-    def filter_parameters(self) -> list[nn.Parameter]:
-        """The polynomial's own parameters, which may have a learning rate of their own."""
-        return [self.coefficients]
+    def matrix(self, propagation: Propagation) -> Operator:
+        return lambda h: -propagation.adjacency(h)
 
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""The filter at Laplacian eigenvalues: [q] → [..., q, 1]."""
-        return self.polynomials(eigenvalues - 1) @ self._chebyshev_weights().unsqueeze(-1)
-
-    def _chebyshev_weights(self) -> Tensor:
-        return self.coefficients.relu() @ self.conversion.to(self.coefficients.dtype)
+        return self.polynomials(eigenvalues - 1) @ self.weights().unsqueeze(-1)
 
 
 class BernNet(NonNegativePolynomial):
@@ -93,7 +173,7 @@ class BernNet(NonNegativePolynomial):
     at 1, where the filter is the identity. The sum is evaluated in the Chebyshev basis of
     :math:`L - I`: K sparse products instead of the formula's :math:`K(K + 3)/2`.
 
-    Arguments: see :class:`NonNegativePolynomial`.
+    Arguments: see :class:`PolynomialModel`.
 
     Example:
         >>> BernNet(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()
@@ -139,7 +219,7 @@ class ChebNetII(NonNegativePolynomial):
     identity. :math:`L - I` is the paper's scaled Laplacian with the bound 2 for
     :math:`\lambda_{\max}`.
 
-    Arguments: see :class:`NonNegativePolynomial`.
+    Arguments: see :class:`PolynomialModel`.
 
     Example:
         >>> ChebNetII(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()
