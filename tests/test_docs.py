@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 import runpy
 import shlex
@@ -13,6 +15,7 @@ import pytest
 import torch
 import typer
 
+import specformer as sf
 from benchmarks.__main__ import app as bench
 from specformer.cli import app
 
@@ -173,6 +176,31 @@ def test_tests_that_are_named_exist(page: Path) -> None:
 def test_measured_numbers_come_from_the_ledger(page: Path) -> None:
     text = RESULTS.sub("", page.read_text(encoding="utf-8"))
     assert re.findall(r"\b\d+(?:\.\d+)?(?:[eE][+-]?\d+\b|\s?×\s?10[⁻⁰¹²³⁴-⁹])", text) == []
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.ipynb")), ids=name)
+def test_links_of_notebooks_lead_somewhere(page: Path) -> None:
+    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+        for match in LINK.finditer("".join(cell["source"]) if cell["cell_type"] != "code" else ""):
+            path, _, anchor = match["target"].partition("#")
+            target = (page.parent / path).resolve()
+            assert target.exists(), match["target"]
+            assert not anchor or anchor in anchors(target), match["target"]
+
+
+def test_the_api_pages_name_what_is_there() -> None:
+    for page in ROOT.glob("docs/reference/api/*.md"):
+        for found in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.M):
+            assert pkgutil.resolve_name(found) is not None
+
+
+def test_every_public_name_has_its_place_in_the_api() -> None:
+    told = "".join(
+        page.read_text(encoding="utf-8") for page in ROOT.glob("docs/reference/api/*.md")
+    )
+    named = {found.rpartition(".")[2] for found in re.findall(r"^::: (\S+)$", told, re.M)}
+    errors = {public for public in sf.__all__ if public.endswith("Error")}  # all on one page
+    assert set(sf.__all__) - {"__version__"} - errors <= named
 
 
 def test_every_page_is_in_the_menu() -> None:

@@ -4,7 +4,8 @@
     python -m tools.notebooks docs/tutorials/own-graph.ipynb   one of them
 
 All code cells of a notebook run in one namespace, in an empty folder, without Jupyter. What a cell
-prints, the value of its last line and the pictures it drew become its outputs.
+prints, the value of its last line and the pictures it drew become its outputs. Some of the pictures
+are kept for the gallery, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
+PICTURES = FOLDER.parent / "images" / "gallery"
+#: Names of pictures in the gallery, by notebook, in the order they are drawn in; None is left out.
+GALLERY = {
+    "filter-on-an-image": ("waves", "filtered", "comb-learned", None, None),
+    "large-spectra": ("ring-waves", None, "density-checked", "heat"),
+    "molecules": ("molecules", None, "molecules-predicted", "molecules-wrong"),
+    "own-graph": ("labels-energy", "responses"),
+    "own-model": (None, None, "own-filter"),
+}
 
 
 def code_cells(notebook: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -89,12 +99,33 @@ def _drawn() -> Iterator[bytes]:
     plt.close("all")
 
 
+def pictures(notebook: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """The pictures that a notebook shows, as the ending of a file's name and its bytes."""
+    for _, cell in code_cells(notebook):
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                yield "png", base64.b64decode(data["image/png"])
+            elif "image/svg+xml" in data:
+                yield "svg", "".join(data["image/svg+xml"]).encode()
+
+
+def keep_pictures(notebook: dict[str, Any], stem: str) -> None:
+    """Write those pictures of a notebook that the gallery shows."""
+    PICTURES.mkdir(exist_ok=True)
+    for name, (ending, content) in zip(GALLERY[stem], pictures(notebook), strict=True):
+        if name:
+            (PICTURES / f"{name}.{ending}").write_bytes(content)
+
+
 def main(paths: list[str]) -> None:
     """Run the notebooks named, or all, and write their outputs."""
     os.environ["MPLBACKEND"] = "Agg"
     for path in map(Path, paths) if paths else sorted(FOLDER.glob("*.ipynb")):
         started = time.perf_counter()
-        text = json.dumps(run(path), indent=1, ensure_ascii=False)
+        notebook = run(path)
+        keep_pictures(notebook, path.stem)
+        text = json.dumps(notebook, indent=1, ensure_ascii=False)
         path.write_text(text + "\n", encoding="utf-8")
         print(f"{path.name}: {time.perf_counter() - started:.1f} s, {len(text) // 1024} KiB")
 
