@@ -37,5 +37,5 @@ def test_steps_come_in_the_order_of_their_first_calls() -> None:
 def test_any_command_can_be_walked() -> None:
     done = CliRunner().invoke(app, ["--steps", "datasets", "--json"])
     assert done.exit_code == 0, done.output
-    assert "cli/learning.py datasets" in done.stdout
+    assert "cli/inspecting.py datasets" in done.stdout
     assert "room changes" in done.stdout

@@ -54,7 +54,7 @@ def test_a_fresh_run_that_is_refused_leaves_nothing(call, here):
 
 def test_several_runs_have_one_report(call, here):
     for name in "ab":
-        write_run(here / name, *example())
+        write_run(here / name, example()[0], {})
 
     status, out, _ = call("report", "a", "b", "--json")
 

@@ -1,9 +1,14 @@
 """The same jobs as ``specformer train``'s, in scikit-learn's words."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from specformer.errors import RunError
 from specformer.estimators.base_estimator import Estimator
 from specformer.estimators.graph_estimators import GraphClassifier, GraphRegressor
-from specformer.estimators.loading import load
 from specformer.estimators.node_estimators import NodeClassifier, NodeRegressor
+from specformer.training.runs.folder import RunFolder
 
 __all__ = [
     "Estimator",
@@ -13,3 +18,29 @@ __all__ = [
     "NodeRegressor",
     "load",
 ]
+
+_KINDS: dict[tuple[str, str], type[Estimator]] = {
+    ("nodes", "classification"): NodeClassifier,
+    ("nodes", "regression"): NodeRegressor,
+    ("molecules", "classification"): GraphClassifier,
+    ("molecules", "regression"): GraphRegressor,
+}
+
+
+def load(folder: str | Path) -> Estimator:
+    """The fitted estimator of a folder that ``save`` or ``specformer train`` wrote.
+
+    Example:
+        >>> import tempfile
+        >>> from specformer.datasets import csbm
+        >>> graph = csbm(0.7, num_nodes=100)
+        >>> path = NodeClassifier("gcn", epochs=3).fit(graph).save(tempfile.mkdtemp() + "/run")
+        >>> load(path).predict(graph).shape
+        (100,)
+    """
+    run = RunFolder.open(folder)
+    result = run.result("kind")
+    kind = _KINDS.get((str(result["kind"]), str(result.get("task") or "classification")))
+    if kind is None:
+        raise RunError(f"{folder}: a run on {result['kind']} is no estimator.")
+    return kind.from_run(run)

@@ -7,21 +7,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from specformer.datasets import Split
-from specformer.errors import RunError
+from specformer.errors import GraphError, RunError
 from specformer.reports import write_report
 from specformer.tasks.job import Job, Request
 from specformer.tasks.resolve import resolve
 from specformer.tasks.source import Kind
-from specformer.tasks.train import Trained
+from specformer.tasks.train import train_on
 from specformer.tasks.workplace import Workplace
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import RunFolder
@@ -108,13 +108,35 @@ class Estimator(BaseEstimator, ABC):
         return write_report(RunFolder.open(self.save(folder)))
 
     @classmethod
-    @abstractmethod
-    def from_run(cls, run: RunFolder) -> Estimator:
+    def from_run(cls, run: RunFolder) -> Self:
         """A fitted estimator from a finished run."""
+        config = run.config()
+        own = cls(
+            config["model"],
+            recipe=config["recipe"],
+            runs=len(run.model_folders()),
+            random_state=config["seed"],
+        )
+        own.result_ = run.result("settings", "val", "task")
+        own.validation_score_ = own.result_["val"]["mean"]
+        own._name_classes()
+        own._read_models(run)
+        return own
+
+    @abstractmethod
+    def _read_models(self, run: RunFolder) -> None:
+        """Take over a run's models."""
 
     @abstractmethod
     def _write_data(self, path: Path) -> None:
         """Write what it was fitted on."""
+
+    @abstractmethod
+    def _outputs(self, data: Any) -> np.ndarray:
+        """The mean prediction of all models, one row per node or graph."""
+
+    def _name_classes(self) -> None:
+        """Take the names of classes from a run's result."""
 
     def _resolve(self) -> Job:
         """The job that the parameters mean."""
@@ -142,26 +164,12 @@ class Estimator(BaseEstimator, ABC):
         cache = None if self.cache is None else Path(self.cache)
         return Workplace(choose_device(self.device), cache=cache)
 
-    def _take(self, job: Job, trained: Trained) -> None:
-        """Keep what training gave."""
-        self._job, self._trained = job, trained
+    def _train(self, job: Job, work: Any, place: Workplace) -> None:
+        """Train, and keep what that gave."""
+        self._job, self._trained = job, (trained := train_on(job, work, place))
         self.result_ = trained.result
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
-
-    @classmethod
-    def _of_result(cls, run: RunFolder) -> Any:
-        """An unfitted estimator with the parameters that a run had."""
-        config = run.config()
-        own = cls(
-            config["model"],
-            recipe=config["recipe"],
-            runs=len(run.model_folders()),
-            random_state=config["seed"],
-        )
-        own.result_ = run.result("settings", "val", "task")
-        own.validation_score_ = own.result_["val"]["mean"]
-        return own
 
     def _parted(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
         """Splits of training nodes or graphs ``[n]``, of which some validate, one per run.
@@ -189,3 +197,100 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+class Classifier(ClassifierMixin):
+    """Classes, or several labels of 0 and 1; for an :class:`Estimator`."""
+
+    task = "classification"
+    kind: ClassVar[Kind]
+    result_: Any
+    classes_: Any
+    predict_proba: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of every node or graph ``[n]``, or its labels ``[n, labels]``."""
+        chances = self.predict_proba(X)
+        if isinstance(self.classes_, list):
+            return np.asarray(chances > 0.5).astype(np.int64)
+        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
+        return chosen
+
+    def _name_classes(self) -> None:
+        names, count = self.result_.get("classes"), len(self.result_.get("targets", ()))
+        if names is None and self.kind == "molecules" and count == 1:
+            names = (0, 1)
+        self.classes_ = zeros_and_ones(count) if names is None else as_labels(names)
+
+
+class Regressor(RegressorMixin):
+    """Numbers; for an :class:`Estimator`."""
+
+    task = "regression"
+    _outputs: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The number of every node or graph ``[n]``, or its numbers ``[n, targets]``."""
+        found: np.ndarray = self._outputs(X)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+
+def zeros_and_ones(count: int) -> list[np.ndarray]:
+    """The classes of so many labels."""
+    return [np.array([0, 1])] * count
+
+
+def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Class numbers ``[n]``, -1 where there is no label, and the labels of 0, 1, ….
+
+    None, NaN and, among whole numbers, -1 are no label.
+
+    Example:
+        >>> numbers, classes = encoded(["cat", "dog", None, "cat"])
+        >>> numbers.tolist(), classes.tolist()
+        ([0, 1, -1, 0], ['cat', 'dog'])
+    """
+    labels = np.asarray(y)
+    if labels.dtype.kind == "O":
+        known = np.array([label is not None and label == label for label in labels.tolist()])
+    elif labels.dtype.kind == "f":
+        known = ~np.isnan(labels)
+    elif labels.dtype.kind == "i":
+        known = labels != -1
+    else:
+        known = np.ones(len(labels), dtype=bool)
+    if not known.any():
+        raise GraphError("y has no label to learn")
+    classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
+    found = np.full(len(labels), -1, dtype=np.int64)
+    found[known] = numbers.reshape(-1)
+    return found, classes
+
+
+def as_labels(names: Any) -> np.ndarray:
+    """Names of classes as labels: whole numbers where all of them are.
+
+    Example:
+        >>> as_labels(["0", "1"]).tolist(), as_labels(["cat", "dog"]).tolist()
+        ([0, 1], ['cat', 'dog'])
+    """
+    try:
+        return np.array([int(name) for name in names])
+    except ValueError:
+        return np.array(names)
+
+
+def as_columns(y: Any, count: int) -> np.ndarray:
+    """Numbers or labels ``[n, targets]`` in float64, of as many rows as there are.
+
+    Example:
+        >>> as_columns([1, 2], 2).tolist()
+        [[1.0], [2.0]]
+    """
+    try:
+        values = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"y must hold numbers: {error}") from None
+    if values.ndim not in (1, 2) or len(values) != count:
+        raise GraphError(f"y must have {count} rows, not shape {list(values.shape)}")
+    return values.reshape(count, -1)

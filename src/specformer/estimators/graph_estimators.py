@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from specformer.datasets import Split
 from specformer.errors import GraphError
-from specformer.estimators.base_estimator import Estimator
-from specformer.estimators.labels import as_columns, as_labels, encoded
+from specformer.estimators.base_estimator import (
+    Classifier,
+    Estimator,
+    Regressor,
+    as_columns,
+    encoded,
+    zeros_and_ones,
+)
 from specformer.graphs import GraphSet
 from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
@@ -26,7 +30,6 @@ from specformer.tasks.graphs.predict import strange_graphs
 from specformer.tasks.graphs.recipe import built_recipe
 from specformer.tasks.graphs.task import GraphLearning
 from specformer.tasks.source import Kind
-from specformer.tasks.train import train_on
 from specformer.training.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -51,30 +54,18 @@ class GraphEstimator(Estimator):
             raise GraphError("there are no targets to learn; pass y")
         known = ~np.asarray(np.isnan(graphs.y).all(axis=1))
         job, place = self._resolve(), self._place()
-        splits = self._splits(graphs, known)
-        work = GraphLearning().work_on(job, place, graphs, splits)
-        trained = train_on(job, work, place)
-        self._take(job, trained)
+        has_classes = self.task == "classification" and graphs.num_tasks == 1
+        classes = graphs.y[:, 0] if has_classes else np.zeros(len(graphs))
+        splits = self._parted(known, np.zeros_like(known), classes)
+        self._train(job, GraphLearning().work_on(job, place, graphs, splits), place)
         self._graphs = graphs
         self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
         return self
 
-    @classmethod
-    def from_run(cls, run: RunFolder) -> Self:
-        own: Self = cls._of_result(run)
-        own.models_ = list(load_graph_models(run))
-        own._name_classes()
-        config: Any = own.models_[0].config
-        own._adopt(len(config["node_cardinalities"]) + int(config["in_channels"]))
-        return own
-
-    def _splits(self, graphs: GraphSet, known: np.ndarray) -> list[Split]:
-        assert graphs.y is not None
-        classes = graphs.y[:, 0] if self._has_classes(graphs) else np.zeros(len(graphs))
-        return self._parted(known, np.zeros_like(known), classes)
-
-    def _has_classes(self, graphs: GraphSet) -> bool:
-        return self.task == "classification" and graphs.num_tasks == 1
+    def _read_models(self, run: RunFolder) -> None:
+        self.models_ = list(load_graph_models(run))
+        config: Any = self.models_[0].config
+        self._adopt(len(config["node_cardinalities"]) + int(config["in_channels"]))
 
     def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
         """The graphs with these targets, or with their own."""
@@ -82,9 +73,6 @@ class GraphEstimator(Estimator):
             return graphs
         columns = as_columns(y, len(graphs))
         return replace(graphs, y=columns, task_names=None, class_names=None)
-
-    def _name_classes(self) -> None:
-        """Take the names of classes from a run's result."""
 
     def _adopt(self, features: int) -> None:
         settings = self.result_["settings"]
@@ -94,10 +82,9 @@ class GraphEstimator(Estimator):
     def _write_data(self, path: Path) -> None:
         write_graph_set(path, self._graphs)
 
-    def _outputs(self, X: Any) -> np.ndarray:
-        """The mean prediction of all models, ``[graphs, targets or classes]``."""
+    def _outputs(self, data: Any) -> np.ndarray:
         check_is_fitted(self)
-        graphs, place = graph_set_of(X), self._place()
+        graphs, place = graph_set_of(data), self._place()
         same_columns(graphs, self.models_[0])
         strange = strange_graphs(graphs, self.result_["seen"])
         base = np.asarray(self.result_["base"], dtype=np.float64)
@@ -117,7 +104,7 @@ class GraphEstimator(Estimator):
         return found
 
 
-class GraphClassifier(ClassifierMixin, GraphEstimator):
+class GraphClassifier(Classifier, GraphEstimator):
     """Classes of graphs, or several labels of 0 and 1.
 
     Example:
@@ -132,17 +119,6 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         (2, 2)
     """
 
-    task = "classification"
-    classes_: Any
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The class of every graph ``[graphs]``, or its labels ``[graphs, labels]``."""
-        chances = self.predict_proba(X)
-        if isinstance(self.classes_, list):
-            return (chances > 0.5).astype(np.int64)
-        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
-        return chosen
-
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities ``[graphs, classes]`` in the order of ``classes_``.
 
@@ -156,14 +132,14 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
         if y is None and graphs.y is not None and graphs.num_tasks == 1:
             names = graphs.class_names
-            y = np.where(np.isnan(graphs.y[:, 0]), np.nan, graphs.y[:, 0])
+            y = graphs.y[:, 0]
             if names is not None:
                 y = [None if np.isnan(label) else names[int(label)] for label in y]
             elif (y[~np.isnan(y)] == np.floor(y[~np.isnan(y)])).all():
                 y = [None if np.isnan(label) else int(label) for label in y]
         if y is None or np.ndim(y) == 2:
             graphs = super()._targeted(graphs, y)
-            self.classes_ = [np.array([0, 1])] * graphs.num_tasks
+            self.classes_ = zeros_and_ones(graphs.num_tasks)
             return graphs
         numbers, self.classes_ = encoded(y)
         if len(numbers) != len(graphs):
@@ -172,15 +148,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         names = tuple(map(str, self.classes_))
         return replace(graphs, y=targets, task_names=None, class_names=names)
 
-    def _name_classes(self) -> None:
-        names, count = self.result_.get("classes"), len(self.result_["targets"])
-        if names is None and count > 1:
-            self.classes_ = [np.array([0, 1])] * count
-        else:
-            self.classes_ = as_labels(names or (0, 1))
 
-
-class GraphRegressor(RegressorMixin, GraphEstimator):
+class GraphRegressor(Regressor, GraphEstimator):
     """Numbers of graphs, of molecules above all.
 
     Example:
@@ -188,13 +157,6 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
         ... # doctest: +SKIP
         >>> model.predict(["CCCC"])  # doctest: +SKIP
     """
-
-    task = "regression"
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The number of every graph ``[graphs]``, or its numbers ``[graphs, targets]``."""
-        found = self._outputs(X)
-        return found[:, 0] if found.shape[1] == 1 else found
 
 
 def graph_set_of(graphs: Any) -> GraphSet:

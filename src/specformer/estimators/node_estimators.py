@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,15 +16,22 @@ from specformer.datasets import Split
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.node_targets import with_targets
 from specformer.errors import GraphError
-from specformer.estimators.base_estimator import SOURCE, Estimator
-from specformer.estimators.labels import as_columns, as_labels, encoded
+from specformer.estimators.base_estimator import (
+    SOURCE,
+    Classifier,
+    Estimator,
+    Regressor,
+    as_columns,
+    as_labels,
+    encoded,
+    zeros_and_ones,
+)
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
 from specformer.tasks.nodes.predict import NodePredictor
 from specformer.tasks.nodes.task import NodeLearning
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.source import Kind
-from specformer.tasks.train import train_on
 from specformer.training.runs.folder import RunFolder
 
 
@@ -53,21 +59,16 @@ class NodeEstimator(Estimator):
         splits = None if mask is None else self._splits(graph, mask)
         job = self._resolve()
         work = NodeLearning().work_on(job, graph, splits)
-        trained = train_on(job, work, self._place())
-        self._take(job, trained)
+        self._train(job, work, self._place())
         self._graph = graph
         self._learned_from = np.logical_or.reduce([part.train | part.val for part in work.splits])
-        self._adopt(NodePredictor.of_outcome(trained.outcome, trained.result))
+        self._adopt(NodePredictor.of_outcome(self._trained.outcome, self.result_))
         return self
 
-    @classmethod
-    def from_run(cls, run: RunFolder) -> Self:
-        own: Self = cls._of_result(run)
+    def _read_models(self, run: RunFolder) -> None:
         predictor = NodePredictor.of_run(run)
-        own.models_ = list(predictor.models)
-        own._name_classes()
-        own._adopt(predictor)
-        return own
+        self.models_ = list(predictor.models)
+        self._adopt(predictor)
 
     @abstractmethod
     def _labelled(self, graph: Graph, y: Any) -> Graph:
@@ -88,9 +89,6 @@ class NodeEstimator(Estimator):
     def predict(self, data: Any) -> np.ndarray:
         """Predictions for every node."""
 
-    def _name_classes(self) -> None:
-        """Take the names of classes from a run's result."""
-
     def _write_data(self, path: Path) -> None:
         write_npz(path, self._graph)
 
@@ -103,7 +101,6 @@ class NodeEstimator(Estimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _outputs(self, data: Any) -> np.ndarray:
-        """The mean prediction of all models, ``[n, classes or targets]``."""
         check_is_fitted(self)
         graph = node_graph_of(data)
         if graph.x is None:
@@ -144,7 +141,7 @@ class NodeEstimator(Estimator):
         )
 
 
-class NodeClassifier(ClassifierMixin, NodeEstimator):
+class NodeClassifier(Classifier, NodeEstimator):
     """Classes of a graph's nodes, or several labels of 0 and 1.
 
     The same job as ``specformer train``: on a CPU the model is the same to the bit.
@@ -156,17 +153,6 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         >>> clf.predict(graph).shape, clf.predict_proba(graph).shape, clf.score(graph) > 0.8
         ((200,), (200, 2), True)
     """
-
-    task = "classification"
-    classes_: Any
-
-    def predict(self, data: Any) -> np.ndarray:
-        """The class of every node ``[n]``, or its labels ``[n, labels]``."""
-        chances = self.predict_proba(data)
-        if isinstance(self.classes_, list):
-            return (chances > 0.5).astype(np.int64)
-        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
-        return chosen
 
     def predict_proba(self, data: Any) -> np.ndarray:
         """Probabilities ``[n, classes]`` in the order of ``classes_``, or ``[n, labels]`` of 1."""
@@ -180,15 +166,10 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             graph = replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
         graph = with_targets(graph, "classification")
         if graph.num_targets:
-            self.classes_ = [np.array([0, 1])] * graph.num_targets
+            self.classes_ = zeros_and_ones(graph.num_targets)
         else:
             self.classes_ = as_labels(graph.class_names or range(graph.num_classes))
         return graph
-
-    def _name_classes(self) -> None:
-        names = self.result_.get("classes")
-        labels = [np.array([0, 1])] * len(self.result_.get("targets", ()))
-        self.classes_ = labels if names is None else as_labels(names)
 
     def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
         """The accuracy; of several labels, the share of nodes with all of them right.
@@ -202,7 +183,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return float(accuracy_score(*self._tested(data, y, mask)))
 
 
-class NodeRegressor(RegressorMixin, NodeEstimator):
+class NodeRegressor(Regressor, NodeEstimator):
     """Numbers of a graph's nodes.
 
     Example:
@@ -213,27 +194,13 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         (200,)
     """
 
-    task = "regression"
-
-    def predict(self, data: Any) -> np.ndarray:
-        """The number of every node ``[n]``, or its numbers ``[n, targets]``."""
-        found = self._outputs(data)
-        return found[:, 0] if found.shape[1] == 1 else found
-
     def _labelled(self, graph: Graph, y: Any) -> Graph:
         if y is None:
             return graph
         return replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
 
     def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
-        """The coefficient of determination R².
-
-        Args:
-            data: as in :meth:`fit`.
-            y: the true labels; None for those of ``data``.
-            mask: the nodes that count. By default those of the ``test_mask`` of ``data``, else, on
-                the graph fitted on, those that were not learned from, else all with a label.
-        """
+        """The coefficient of determination R²; arguments as of :meth:`NodeClassifier.score`."""
         return float(r2_score(*self._tested(data, y, mask)))
 
 

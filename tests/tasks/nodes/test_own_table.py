@@ -235,7 +235,7 @@ def test_settings_are_searched_on_raw_columns(folder):
 
 
 def test_what_is_read_and_prepared_is_said_and_shown(folder, call, here):
-    settings = ["--runs", 2, "--set", "schedule.epochs=3", "--out", "run"]
+    settings = ["--runs", 2, "--set", "schedule.epochs=3", "--set", "form=paper", "--out", "run"]
     status, _, err = call("train", folder, *settings)
     assert status == 0
     assert "column 'joined' holds dates, read as days since 1970" in err
