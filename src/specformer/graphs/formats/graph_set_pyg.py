@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,14 @@ def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
         GraphSet('graphs', graphs=1, nodes=2, edges=1)
     """
     if not is_pyg(source):
-        fields = _of_list(_each(source))
+        try:
+            each = iter(source)
+        except TypeError:
+            raise GraphError(
+                f"cannot read graphs from {type(source).__name__}; pass a PyG Batch, a list or "
+                "data set of Data, or a GraphSet, such as the graphs of Molecules"
+            ) from None
+        fields = _of_list(each)
     elif hasattr(source, "ptr"):
         fields = _of_batch(source)
     else:
@@ -85,46 +92,76 @@ def _of_batch(batch: Any) -> dict[str, Any]:
     if getattr(batch, "edge_index", None) is None:
         raise GraphError("the batch has no edge_index")
     first = as_array(batch.ptr, "ptr", of="integers")
-    edges = _ends(batch.edge_index, "edge_index").astype(np.int64)
-    last = int(first[-1]) - 1
+    count, last = len(first) - 1, int(first[-1]) - 1
+    fields = _of_one(batch, last + 1, "")
+    edges = fields["edge_index"].astype(np.int64)
     refuse((edges < 0) | (edges > last), edges, "edge_index", f"but the nodes are 0..{last}")
     graph = np.searchsorted(first, edges[0], side="right") - 1
     # A batch keeps the bonds of a graph together unless someone has shuffled them.
     order = np.argsort(graph, kind="stable")
-    attributes, y = (getattr(batch, key, None) for key in ("edge_attr", "y"))
-    count = len(first) - 1
+    fields["edge_index"] = (edges - first[graph])[:, order]
+    if "edge_feat" in fields:
+        fields["edge_feat"] = fields["edge_feat"][order]
+    if (y := fields.get("y")) is not None:  # those of shape [k] are joined
+        if y.size % count:
+            raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
+        fields["y"] = y.reshape(count, -1)
+    counts = {"num_nodes": np.diff(first), "num_edges": np.bincount(graph, minlength=count)}
+    return {**counts, **fields}
+
+
+def _of_list(source: Iterable[Any]) -> dict[str, Any]:
+    keys = ("edge_index", "node_feat", "x", "edge_feat", "y")
+    parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
+    num_nodes: list[int] = []
+    holders: dict[str, int] = {}  # a graph whose x are numbers, and one whose x are categories
+    for number, data in enumerate(source):
+        if getattr(data, "edge_index", None) is None or data.num_nodes is None:
+            raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
+        num_nodes.append(int(data.num_nodes))
+        fields = _of_one(data, num_nodes[-1], f"graph {number}: ")
+        if getattr(data, "x", None) is not None:
+            holders["numbers" if "x" in fields else "categories"] = number
+        for key, array in fields.items():
+            parts[key].append(array.reshape(1, -1) if key == "y" else array)
+    count = len(num_nodes)
+    if count == 0:
+        raise GraphError("the set has no graphs")
+    _refuse_mixed(holders)
+    names = {"node_feat": "z" if parts["x"] else "x or z", "edge_feat": "edge_attr"}
     return {
-        "num_nodes": np.diff(first),
-        "num_edges": np.bincount(graph, minlength=count),
-        "edge_index": (edges - first[graph])[:, order],
-        **_of_nodes(batch, last + 1, ""),
-        "edge_feat": None
-        if attributes is None
-        else _kinds(attributes, "edge_attr", edges.shape[1])[order],
-        "y": None if y is None else _rows(as_array(y, "y"), count),
+        "num_nodes": np.array(num_nodes),
+        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
+        **{key: _joined(column, names.get(key, key), count) for key, column in parts.items()},
     }
 
 
-def _of_nodes(data: Any, rows: int, where: str) -> dict[str, NDArray[Any]]:
-    """Return the categories of nodes, their numbers, or both, each if they are there."""
-    x, z = getattr(data, "x", None), getattr(data, "z", None)
-    found = {}
-    if x is not None:
-        array = as_array(x, f"{where}x")
-        if array.dtype.kind != "f":
-            return {"node_feat": _kinds(x, f"{where}x", rows)}
-        found["x"] = _a_row_each(array, f"{where}x", rows)
-        refuse(~np.isfinite(array), array, f"{where}x", "but features must be finite")
-    if z is not None:
-        found["node_feat"] = _kinds(z, f"{where}z", rows)
-    return found
+def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a ``Data`` or ``Batch``, each if it is there; only ``y`` is unchecked.
 
-
-def _ends(value: Any, name: str) -> NDArray[Any]:
-    edges = as_array(value, name, of="integers")
+    Nodes may have categories, numbers, or both.
+    """
+    name = f"{where}edge_index"
+    edges = as_array(data.edge_index, name, of="integers")
     if edges.ndim != 2 or len(edges) != 2:
         raise GraphError(f"{name} must have shape [2, edges], not {list(edges.shape)}")
-    return edges
+    given = {key: getattr(data, key, None) for key in ("x", "z", "edge_attr", "y")}
+    found = {"edge_index": edges}
+    kinds = "z"
+    if given["x"] is not None:
+        x = as_array(given["x"], f"{where}x")
+        if x.dtype.kind == "f":
+            found["x"] = _a_row_each(x, f"{where}x", nodes)
+            refuse(~np.isfinite(x), x, f"{where}x", "but features must be finite")
+        else:
+            kinds = "x"
+    if given[kinds] is not None:
+        found["node_feat"] = _kinds(given[kinds], f"{where}{kinds}", nodes)
+    if given["edge_attr"] is not None:
+        found["edge_feat"] = _kinds(given["edge_attr"], f"{where}edge_attr", edges.shape[1])
+    if given["y"] is not None:
+        found["y"] = as_array(given["y"], f"{where}y")
+    return found
 
 
 def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
@@ -144,57 +181,6 @@ def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
     if array.ndim == 0 or len(array) != rows:
         raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
     return array if array.ndim > 1 else array[:, None]
-
-
-def _rows(y: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return the targets of a batch, one row per graph; those of shape [k] are joined."""
-    if y.size % count:
-        raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
-    return y.reshape(count, -1)
-
-
-def _each(source: Any) -> Iterator[Any]:
-    try:
-        each: Iterator[Any] = iter(source)
-        return each
-    except TypeError:
-        raise GraphError(
-            f"cannot read graphs from {type(source).__name__}; pass a PyG Batch, a list or data "
-            f"set of Data, or a GraphSet, such as the graphs of Molecules"
-        ) from None
-
-
-def _of_list(source: Iterable[Any]) -> dict[str, Any]:
-    keys = ("edge_index", "node_feat", "x", "edge_feat", "y")
-    parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
-    num_nodes: list[int] = []
-    holders: dict[str, int] = {}  # a graph whose x are numbers, and one whose x are categories
-    for number, data in enumerate(source):
-        if getattr(data, "edge_index", None) is None or data.num_nodes is None:
-            raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
-        num_nodes.append(int(data.num_nodes))
-        edges = _ends(data.edge_index, f"graph {number}: edge_index")
-        parts["edge_index"].append(edges)
-        of_nodes = _of_nodes(data, num_nodes[-1], f"graph {number}: ")
-        if getattr(data, "x", None) is not None:
-            holders["numbers" if "x" in of_nodes else "categories"] = number
-        for key, array in of_nodes.items():
-            parts[key].append(array)
-        if (kinds := getattr(data, "edge_attr", None)) is not None:
-            name = f"graph {number}: edge_attr"
-            parts["edge_feat"].append(_kinds(kinds, name, edges.shape[1]))
-        if (y := getattr(data, "y", None)) is not None:
-            parts["y"].append(as_array(y, f"graph {number}: y").reshape(1, -1))
-    count = len(num_nodes)
-    if count == 0:
-        raise GraphError("the set has no graphs")
-    _refuse_mixed(holders)
-    names = {"node_feat": "z" if parts["x"] else "x or z", "edge_feat": "edge_attr"}
-    return {
-        "num_nodes": np.array(num_nodes),
-        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
-        **{key: _joined(column, names.get(key, key), count) for key, column in parts.items()},
-    }
 
 
 def _refuse_mixed(holders: dict[str, int]) -> None:
