@@ -41,12 +41,7 @@ class BatchShape:
     num_rings: int = 0
 
     def holds(self, sizes: np.ndarray) -> bool:
-        """Whether graphs of these sizes fit; where pairs are padded, a row must be as well.
-
-        Example:
-            >>> BatchShape(1, 2, 9, 3).holds(np.array([2])), BatchShape(1, 3, 9, 3).holds([2])
-            (False, True)
-        """
+        """Whether graphs of these sizes fit; where pairs are padded, a row must be as well."""
         sizes = np.asarray(sizes)
         nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
         fits = nodes <= self.num_nodes and pairs <= self.num_pairs

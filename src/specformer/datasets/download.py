@@ -59,15 +59,7 @@ class DownloadError(DataNotFoundError):
 
 
 def graph_from_pyg(data: Any, name: str) -> Graph:
-    """A PyG ``Data`` with its labels and masks; features are sparse if that takes less room.
-
-    Example:
-        >>> import torch
-        >>> from torch_geometric.data import Data
-        >>> data = Data(edge_index=torch.tensor([[0], [1]]), x=torch.eye(2), y=torch.tensor([0, 1]))
-        >>> graph_from_pyg(data, "pair")
-        Graph('pair', nodes=2, edges=1, features=2, classes=2)
-    """
+    """A PyG ``Data`` with its labels and masks; features are sparse if that takes less room."""
     return _compact(as_graph(data, name=name))
 
 

@@ -193,10 +193,5 @@ def _words_of(numbers: NDArray[np.float32], words: tuple[str, ...] | None) -> li
 
 
 def _as_word(number: np.float32) -> str:
-    """A number as people write it.
-
-    Example:
-        >>> _as_word(np.float32(3)), _as_word(np.float32(0.1))
-        ('3', '0.1')
-    """
+    """A number as people write it."""
     return str(int(number)) if float(number).is_integer() else str(number)

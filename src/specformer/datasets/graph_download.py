@@ -151,12 +151,7 @@ def _csv(path: Path, dtype: Any) -> np.ndarray:
 
 
 def _with_nan(text: bytes) -> bytes:
-    r"""Write ``nan`` into empty cells; whole-text replacements, since there are millions.
-
-    Example:
-        >>> _with_nan(b"1,,\n,0,,\n")
-        b'\n1,nan,nan\nnan,0,nan,nan\n'
-    """
+    """Write ``nan`` into empty cells; whole-text replacements, since there are millions."""
     text = b"\n" + text.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
     for empty, filled in ((b",,", b",nan,"), (b"\n,", b"\nnan,"), (b",\n", b",nan\n")):
         text = text.replace(empty, filled).replace(empty, filled)

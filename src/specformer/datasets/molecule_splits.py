@@ -28,11 +28,6 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
 
     Where the only target is two classes, or not more than the test part has graphs, each class is
     split by itself, and every part has one of each class that three graphs have.
-
-    Example:
-        >>> split = random_80_10_10(GraphSet(np.full(50, 3), np.zeros(50, int), []), seed=0)
-        >>> int(split.train.sum()), int(split.val.sum()), int(split.test.sum())
-        (40, 5, 5)
     """
     generator, known = np.random.default_rng(seed), _labelled(graphs)
     groups = _classes(graphs, known)
@@ -128,11 +123,6 @@ def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> s
 
     A file of one's own that tells a split is taken at its word; named sets, and files that tell
     none, are split at random.
-
-    Example:
-        >>> graphs = GraphSet([1] * 3, [0] * 3, [], train_idx=[2], valid_idx=[0], test_idx=[1])
-        >>> settled_graph_protocol(graphs, "auto", named=False)
-        'official'
     """
     if protocol != "auto":
         return protocol

@@ -55,12 +55,7 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
 
 
 def are_labels(y: NDArray[np.generic]) -> bool:
-    """Whether all known targets are 0 or 1.
-
-    Example:
-        >>> are_labels(np.array([[0.0, 1.0], [np.nan, 0.0]])), are_labels(np.array([0.5]))
-        (True, False)
-    """
+    """Whether all known targets are 0 or 1."""
     values = np.asarray(y, dtype=np.float64)
     return bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
 

@@ -193,14 +193,7 @@ class GraphStore:
         return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
 
     def exact(self, index: Any) -> PackedGraphs:
-        """The graphs of these numbers, or of a mask, without padding.
-
-        Example:
-            >>> graphs = GraphSet([2, 1, 2], [1, 0, 1], [[0, 0], [1, 1]])
-            >>> store = GraphStore.build(graphs, decompose_many(graphs))
-            >>> store.exact([2, 1]).target.tolist()
-            [0, 0, 1, 1, 2]
-        """
+        """The graphs of these numbers, or of a mask, without padding."""
         chosen = graph_numbers(index, "index", len(self))
         return self.batch(torch.from_numpy(chosen).to(self.device), **self.exact_shape(chosen))
 
@@ -273,11 +266,6 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
     """The kind of every bond ``[ΣE]``, from 1 on, and each kind's features plus one.
 
     Row 0 of the table, "no bond", is zeros.
-
-    Example:
-        >>> kind, table = bond_kinds(GraphSet([3], [2], [[0, 1], [1, 2]], edge_feat=[[2], [0]]))
-        >>> kind.tolist(), table.tolist()
-        ([2, 1], [[0], [1], [3]])
     """
     features = graphs.edge_feat.astype(np.int64)
     # A row as one number, its columns the digits: sorting numbers is far faster than rows.

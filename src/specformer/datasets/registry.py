@@ -138,12 +138,7 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
 def graph_source(
     source: str, data: str | Path | None = None, columns: Columns | None = None
 ) -> tuple[Graph, tuple[np.ndarray, ...]]:
-    """A graph by a name, a path or a grid's size, and the mirror symmetries known of it.
-
-    Example:
-        >>> graph_source("3x4")[0].num_nodes
-        12
-    """
+    """A graph by a name, a path or a grid's size, and the mirror symmetries known of it."""
     size = _GRID.fullmatch(source)
     if size is None:
         return _one_graph(source, data, columns, unknown=GraphError), ()
@@ -202,12 +197,7 @@ def _one_graph(
 
 
 def named_graph(name: str, data: str | Path | None = None) -> Graph:
-    """The graph of a named set: generated, read from its file, or downloaded first.
-
-    Example:
-        >>> named_graph("csbm")
-        Graph('csbm', nodes=1000, edges=..., features=200, classes=2)
-    """
+    """The graph of a named set: generated, read from its file, or downloaded first."""
     if name == GENERATED:
         return replace(csbm(homophily=-0.5), name=name)
     return read_graph(set_file(name, data, download))
@@ -283,10 +273,6 @@ def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
     ``"generated"``, ``"embedded"``, ``"downloads"`` when it is first used, ``"not found"``), and
     sizes, of its file, else as they are known: ``nodes`` and ``edges``, and of a single graph
     ``features`` and ``classes``, of many ``graphs``, of images ``signals``.
-
-    Example:
-        >>> {row["name"]: row["state"] for row in survey()}["csbm"]
-        'generated'
     """
 
     def row(

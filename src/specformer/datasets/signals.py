@@ -105,12 +105,7 @@ def _path(length: int) -> sp.csr_array:
 
 
 def named_signals(name: str, data: str | Path | None = None) -> SignalSet:
-    """The signals of that name of ``SIGNAL_SETS``; ``data`` is a folder searched first.
-
-    Example:
-        >>> len(named_signals("photographs").signals)
-        4
-    """
+    """The signals of that name of ``SIGNAL_SETS``; ``data`` is a folder searched first."""
     return photographs() if name == EMBEDDED else paper_images(data)
 
 

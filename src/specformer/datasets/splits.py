@@ -87,12 +87,7 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
 
 
 def fold_count(protocol: str) -> int | None:
-    """How many folds a protocol has; None if it is no cross-validation.
-
-    Example:
-        >>> fold_count("kfold-5"), fold_count("official")
-        (5, None)
-    """
+    """How many folds a protocol has; None if it is no cross-validation."""
     found = _FOLDS.fullmatch(protocol)
     if found is None:
         return None
@@ -111,11 +106,6 @@ def fold_splits(
 
     Split i tests on fold i, validates on the next, and trains on the others. ``groups`` are the
     numbers of what is split, class by class; each class is spread over all folds.
-
-    Example:
-        >>> first, *_ = fold_splits([np.arange(6), np.arange(6, 9)], 9, 3, 3, 0, "mine")
-        >>> [int(part.sum()) for part in (first.train, first.val, first.test)]
-        [3, 3, 3]
     """
     known = sum(map(len, groups))
     if known < folds:
@@ -135,11 +125,6 @@ def settled_protocol(graph: Graph, protocol: str) -> str:
 
     A file of one's own that says which nodes train, validate and test is taken at its word; named
     sets, and files that say nothing, are split at random.
-
-    Example:
-        >>> from specformer.datasets import csbm
-        >>> settled_protocol(csbm(0.5), "auto")
-        'random-60-20-20'
     """
     if protocol != "auto":
         return protocol

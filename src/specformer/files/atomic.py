@@ -186,25 +186,19 @@ def locked(folder: Path) -> Iterator[bool]:
     if sys.platform == "win32":  # no such locks
         yield True
         return
-    handle = os.open(folder, os.O_RDONLY)
+    import fcntl  # not on every system
+
+    handle, free = os.open(folder, os.O_RDONLY), True
     try:
-        free = True
-        with suppress(OSError):
-            free = _taken(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        except OSError:
+            pass
         yield free
     finally:
         os.close(handle)
-
-
-def _taken(handle: int) -> bool:
-    """Take an open folder; False where another process has."""
-    import fcntl  # not on every system
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def user_cache(kind: str) -> Path:

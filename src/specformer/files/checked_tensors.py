@@ -41,12 +41,8 @@ def write_tensors(
 ) -> None:
     """Write tensors and words atomically, with a checksum of both.
 
-    Args:
-        path: the file.
-        tensors: what to keep; they are copied to the CPU where they are not there.
-        form: what the file is, its header's ``format``.
-        words: further entries of its header.
-        beside: what the checksum covers too, and another file holds.
+    ``form`` is the header's ``format``, ``words`` are further entries of it. The checksum covers
+    ``beside`` too, which another file holds.
     """
     words = dict(words or {})
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -66,18 +62,12 @@ def read_tensors(
     verify: bool = True,
     mapped: bool = True,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the words.
+    """The tensors of these names, or all, and the words.
 
-    Args:
-        path: the file.
-        what: how it is called where it is refused.
-        form: its header's ``format``.
-        refused: the error of a file that is missing, of another form, damaged or altered.
-        names: of the tensors; None for all.
-        beside: as it was written with.
-        verify: whether to compare the checksum, which reads everything once.
-        mapped: whether to map the file into memory and copy nothing. Not what is copied anyway:
-            safetensors 0.8 keeps 64 bytes of each tensor that it maps, for good.
+    A file that is missing, of another form, damaged or altered is ``refused`` and called ``what``.
+    To ``verify`` the checksum reads everything once. A file that is ``mapped`` into memory is not
+    copied; do not map what is copied anyway: safetensors 0.8 keeps 64 bytes of each such tensor for
+    good.
     """
     if not path.is_file():
         raise refused(f"{path}: no such {what}.")
@@ -141,13 +131,7 @@ def _joined(words: Mapping[str, str]) -> str:
 
 
 def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """SHA-256 of named tensors on the CPU and of a text: of every bit, type and shape.
-
-    Example:
-        >>> one = torch.ones(2)
-        >>> checksum({"a": one}) == checksum({"a": one.clone()}), checksum({"b": one})[:8]
-        (True, 'f8c993a8')
-    """
+    """SHA-256 of named tensors on the CPU and of a text: of every bit, type and shape."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -18,16 +18,12 @@ _FILES = {
 
 def free_bytes() -> int:
     """Memory free now, at most what a scheduler or a container grants to this process."""
-    return min(_machine_bytes(), granted_bytes())
-
-
-def _machine_bytes() -> int:
-    """Free memory of the machine."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
+        free = int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        return _installed_bytes()
+        free = _installed_bytes()
+    return min(free, granted_bytes())
 
 
 def _installed_bytes() -> int:
@@ -52,11 +48,7 @@ def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
     """Memory left in the control groups of this process; no limit if it is in no group.
 
     Groups above its own have limits too; the smallest remainder counts. Cached files count as
-    free: the kernel drops them first.
-
-    Args:
-        own: which groups the process is in.
-        mount: where groups are.
+    free: the kernel drops them first. ``own`` lists the groups the process is in.
     """
     try:
         lines = own.read_text(encoding="utf-8").splitlines()

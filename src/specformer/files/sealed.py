@@ -60,18 +60,7 @@ State = Literal["intact", "altered", "missing"]
 
 
 class Manifest:
-    """SHA-256 of some of a folder's files by name, so that readers can ask whether one is whole.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "a.txt").write_text("as it was")
-        >>> manifest = Manifest(folder / "checksums.json")
-        >>> manifest.write({"a.txt": None})
-        >>> _ = (folder / "a.txt").write_text("as it is")
-        >>> manifest.states()
-        {'a.txt': 'altered'}
-    """
+    """SHA-256 of some of a folder's files by name, so that readers can ask whether one is whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

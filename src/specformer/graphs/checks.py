@@ -28,12 +28,7 @@ _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
 def as_array(
     value: Any, name: str, of: Literal["numbers", "integers", "booleans"] = "numbers"
 ) -> NDArray[Any]:
-    """Return an array, a tensor on any device or a nested list as a NumPy array.
-
-    Example:
-        >>> as_array([[0, 1], [1, 2]], "edge_index", of="integers").shape
-        (2, 2)
-    """
+    """Return an array, a tensor on any device or a nested list as a NumPy array."""
     try:
         array = np.asarray(as_host(value))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -70,13 +65,7 @@ def refuse(
 
 
 def check_room(nodes: int, edges: int) -> None:
-    """Refuse a graph, or many in one, that memory does not hold: a file may claim any number.
-
-    Example:
-        >>> check_room(10**12, 5)
-        Traceback (most recent call last):
-        specformer.errors.GraphError: 1,000,000,000,000 nodes need about 93132.3 GiB of memory, ...
-    """
+    """Refuse a graph, or many in one, that memory does not hold: a file may claim any number."""
     need = nodes * _NODE_BYTES + edges * _EDGE_BYTES
     if need > _ALWAYS and need > (free := free_bytes()):
         raise GraphError(
@@ -94,12 +83,7 @@ def check_index(value: Any, name: str, count: int) -> NDArray[np.int64]:
 
 
 def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
-    """Return the numbers of some of ``count`` graphs, given as numbers or as a mask.
-
-    Example:
-        >>> graph_numbers([False, True, True], "train", 3).tolist()
-        [1, 2]
-    """
+    """Return the numbers of some of ``count`` graphs, given as numbers or as a mask."""
     array = as_array(part, name)
     if array.dtype == np.bool_ and array.shape == (count,):
         return np.flatnonzero(array)
@@ -278,14 +262,7 @@ def as_host(value: Any) -> Any:
 
 
 def as_scipy(value: Any) -> Any:
-    """A sparse tensor of any layout as SciPy's coordinates; anything else as it is.
-
-    Example:
-        >>> import torch
-        >>> as_scipy(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse_csr()).toarray()
-        array([[0., 2.],
-               [0., 0.]], dtype=float32)
-    """
+    """A sparse tensor of any layout as SciPy's coordinates; anything else as it is."""
     if not str(getattr(value, "layout", "")).startswith("torch.sparse"):
         return value
     entries = value.detach().cpu().to_sparse_coo().coalesce()

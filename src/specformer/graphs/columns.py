@@ -121,10 +121,5 @@ def plain_name(name: str) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in quotes, with commas.
-
-    Example:
-        >>> quoted(["a", "b"])
-        "'a', 'b'"
-    """
+    """Names in quotes, with commas."""
     return ", ".join(map(repr, names))

@@ -94,12 +94,6 @@ def signed_adjacency(
 
     Positive and negative weights are symmetrised by themselves; a pair of nodes that has both is
     refused.
-
-    Example:
-        >>> signed_adjacency([[0, 1], [1, 2]], edge_weight=[2.0, -1.0]).toarray()
-        array([[ 0.,  2.,  0.],
-               [ 2.,  0., -1.],
-               [ 0., -1.,  0.]])
     """
     ends, count, weight = _edges(source, num_nodes, edge_weight, least=-math.inf)
     matrix: Any = ends.tocsr() if issparse(ends) else None  # type: ignore[attr-defined]

@@ -22,18 +22,9 @@ from specformer.graphs.checks import as_array, check_room, check_weights, refuse
 def adjacency_from_edges(
     edge_index: Any, num_nodes: int | None = None, edge_weight: Any = None
 ) -> csr_array[np.float64]:
-    """Return the symmetric adjacency matrix [n, n] of ``edge_index`` [2, E].
+    """Return the symmetric adjacency matrix [n, n] of ``edge_index`` [2, E], weights [E] or 1.
 
-    Args:
-        edge_index: source and target of each edge, integers in 0..n-1.
-        num_nodes: n; one more than the largest index if not given.
-        edge_weight: weights [E], finite and not negative; all 1 if not given.
-
-    Example:
-        >>> adjacency_from_edges([[0, 1, 0], [1, 0, 2]]).toarray()
-        array([[0., 1., 1.],
-               [1., 0., 0.],
-               [1., 0., 0.]])
+    Without ``num_nodes``, n is one more than the largest index.
     """
     _refuse_dense(edge_index)
     edges = as_array(edge_index, "edge_index", of="integers")
@@ -52,13 +43,7 @@ def adjacency_from_edges(
 
 
 def symmetrised(matrix: Any) -> csr_array[np.float64]:
-    """Return max(A, Aᵀ) of a sparse matrix A, entry by entry; True counts as 1.
-
-    Example:
-        >>> symmetrised(csr_array(np.array([[0.0, 2.0], [5.0, 1.0]]))).toarray()
-        array([[0., 5.],
-               [5., 1.]])
-    """
+    """Return max(A, Aᵀ) of a sparse matrix A, entry by entry; True counts as 1."""
     weights = check_weights(matrix)
     return weights.maximum(weights.T.tocsr())
 

@@ -10,22 +10,12 @@ from numpy.typing import NDArray
 
 
 def starts(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where each of the pieces of these lengths starts, and the end of the last.
-
-    Example:
-        >>> starts(np.array([2, 0, 3])).tolist()
-        [0, 2, 2, 5]
-    """
+    """Return where each of the pieces of these lengths starts, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return first[0], first[0]+1, …, then those of first[1], …: ``counts`` of each.
-
-    Example:
-        >>> ragged(np.array([5, 0]), np.array([2, 3])).tolist()
-        [5, 6, 0, 1, 2]
-    """
+    """Return first[0], first[0]+1, …, then those of first[1], …: ``counts`` of each."""
     begin = starts(counts)
     return np.repeat(first - begin[:-1], counts) + np.arange(begin[-1])
 
@@ -36,10 +26,6 @@ def runs_within(
     """Cut a row into runs of at most ``limit`` in all, or of one entry that is heavier.
 
     ``longest``: most entries of a run.
-
-    Example:
-        >>> list(runs_within(np.array([1, 1, 1, 9, 2]), 4, longest=2))
-        [(0, 2), (2, 3), (3, 4), (4, 5)]
     """
     end = np.cumsum(weights)
     first = 0

@@ -146,13 +146,6 @@ class GraphSet:
         """Return the adjacency matrix of these graphs taken as one graph of many components.
 
         Node i of the g-th of them has the row ``starts(num_nodes[numbers])[g] + i``.
-
-        Example:
-            >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
-            >>> pair_and_atom.joined(np.array([1, 0])).toarray()
-            array([[0., 0., 0.],
-                   [0., 0., 1.],
-                   [0., 1., 0.]])
         """
         sizes, bonds = self.num_nodes[numbers], self.num_edges[numbers]
         ends = self.edge_index[:, ragged(self.edge_start[numbers], bonds)]

@@ -63,13 +63,7 @@ def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_ar
 
 
 def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float64]:
-    r"""Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that needs no check.
-
-    Example:
-        >>> normalised_adjacency(csr_array(np.array([[0.0, 2.0], [2.0, 0.0]]))).toarray()
-        array([[0., 1.],
-               [1., 0.]])
-    """
+    """Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that needs no check."""
     scaled = adjacency.tocoo()
     row, column = scaled.coords
     root = np.sqrt(abs(adjacency).sum(axis=1))

@@ -86,15 +86,7 @@ def read_csv_folder(
 
 
 def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
-    r"""Read the graph of a single file of edges: a table, or text with a header or without.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "k.csv"
-        >>> _ = path.write_text("from,to\nann,bob\nbob,cy\n")
-        >>> read_edge_list(path, Columns())
-        Graph('k', nodes=3, edges=2)
-    """
+    """Read the graph of a single file of edges: a table, or text with a header or without."""
     edges, told = (_read_edges if is_table(path) else _read_text)(path, columns)
     return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
 
@@ -115,12 +107,7 @@ def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _last_word(name: str) -> str:
-    """The last word of a file's name, in small letters.
-
-    Example:
-        >>> _last_word("my-graph [Edges]"), _last_word("knowledge")
-        ('edges', 'knowledge')
-    """
+    """The last word of a file's name, in small letters."""
     words = re.findall("[a-z0-9]+", name.casefold())
     return words[-1] if words else ""
 

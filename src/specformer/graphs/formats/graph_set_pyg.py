@@ -1,4 +1,4 @@
-"""Many graphs from PyTorch Geometric's objects, and back."""
+"""Many graphs from PyTorch Geometric's objects and files, and back."""
 
 from __future__ import annotations
 
@@ -228,7 +228,11 @@ def read_pyg_graphs(path: Path) -> GraphSet:
 
 
 def _load(path: Path) -> Any:
-    """Return what a file holds: something that :func:`as_graph` takes, or a list of ``Data``."""
+    """Return what ``torch.save`` wrote: something that :func:`as_graph` takes, or several ``Data``.
+
+    ``torch.load`` with ``weights_only`` builds tensors and the few classes of PyG that hold them,
+    and refuses all else that a pickle may ask for: no code is run.
+    """
     import torch
     from torch_geometric.data import Data
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr

@@ -39,12 +39,7 @@ _HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --t
 
 
 def is_of_molecules(path: str | Path) -> bool:
-    """Whether a file's name is one that holds molecules: a table, ``.smi`` or ``.sdf``.
-
-    Example:
-        >>> is_of_molecules("mine.csv"), is_of_molecules("mine.smi"), is_of_molecules("mine.npz")
-        (True, True, False)
-    """
+    """Whether a file's name is one that holds molecules: a table, ``.smi`` or ``.sdf``."""
     return is_table(path) or str(path).lower().endswith(MOLECULE_FILES)
 
 

@@ -154,12 +154,7 @@ def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -
 
 
 def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
-    """Return a row of strings as a tuple.
-
-    Example:
-        >>> texts(np.array(["a", "b"]), "names")
-        ('a', 'b')
-    """
+    """Return a row of strings as a tuple."""
     if array.ndim != 1 or array.dtype.kind != "U":
         raise GraphError(f"{name} must be a row of strings, not {array.dtype} {list(array.shape)}")
     return tuple(array.tolist())

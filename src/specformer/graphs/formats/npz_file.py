@@ -1,17 +1,18 @@
-"""One graph in one ``.npz`` file, read without pickle.
+"""One graph, or many, in one ``.npz`` file, read without pickle.
 
-Keys: ``edge_index`` [2, E] and ``num_nodes``; and, each if there is such a thing, ``edge_weight``
-[E], features dense as ``x`` [n, features] (NaN is a missing value) or in CSR form as ``x_indptr``,
-``x_indices``, ``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no label),
-``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``, ``class_names``,
-``feature_names``, and ``feature_words`` [words, 2] of columns that hold words: the column's name
-and a word, in the order of their numbers. ``directed`` says whether edges were directed in their
-source; they are symmetrised either way, by the rule of :mod:`specformer.graphs.edges`. Other keys
-are left alone.
+Keys of one graph: ``edge_index`` [2, E] and ``num_nodes``; and, each if there is such a thing,
+``edge_weight`` [E], features dense as ``x`` [n, features] (NaN is a missing value) or in CSR form
+as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no
+label), ``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``,
+``class_names``, ``feature_names``, and ``feature_words`` [words, 2] of columns that hold words: the
+column's name and a word, in the order of their numbers. ``directed`` says whether edges were
+directed in their source; they are symmetrised either way, by the rule of
+:mod:`specformer.graphs.edges`. Other keys are left alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from specformer.errors import GraphError
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.formats.npz_archive import naming, read_arrays, texts, write_arrays
-from specformer.graphs.graph import Graph
+from specformer.graphs.graph import MASKS, Graph
 from specformer.graphs.graph_set import SPLITS, GraphSet
 
 _REQUIRED = ("edge_index", "num_nodes")
 _CSR = ("x_indptr", "x_indices", "x_shape")
-_AS_STORED = ("y", "train_mask", "val_mask", "test_mask")
+_AS_STORED = ("y", *MASKS)
 _NAMES = ("node_ids", "class_names", "feature_names")
 _KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, "edge_weight", "x", "x_values", "feature_words"}
 
@@ -81,10 +82,7 @@ def write_npz(path: str | Path, graph: Graph) -> None:
             arrays["x_values"] = graph.x.data
     elif graph.x is not None:
         arrays["x"] = graph.x
-    for key in (*_AS_STORED, *_NAMES):
-        value = getattr(graph, key)
-        if value is not None:
-            arrays[key] = np.array(value, dtype=str if key in _NAMES else None)
+    arrays |= _stored(graph, _AS_STORED, _NAMES)
     if graph.feature_words is not None:
         arrays["feature_words"] = np.array(
             [(name, word) for name, words in graph.feature_words.items() for word in words], str
@@ -137,6 +135,14 @@ _SET_KNOWN = {*_SET_REQUIRED, *_SET_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
 def read_graph_set(path: str | Path) -> GraphSet:
     """Read the graphs that an ``.npz`` file holds; the set's name is the file's.
 
+    Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
+    [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat``
+    [ΣN, ·], ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·], targets as ``y``
+    [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles``,
+    ``task_names`` and ``class_names``. Binary targets may instead be packed, eight a byte, as
+    ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed once or in
+    both directions; either way a :class:`GraphSet` holds them once. Other keys are left alone.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "two.npz"
@@ -174,15 +180,19 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
         "node_feat": graphs.node_feat,
         "edge_feat": graphs.edge_feat,
     }
-    arrays |= {
-        key: getattr(graphs, key) for key in ("x", *SPLITS) if getattr(graphs, key) is not None
-    }
-    for key in _TEXTS:
-        if getattr(graphs, key) is not None:
-            arrays[key] = np.array(getattr(graphs, key), dtype=str)
+    arrays |= _stored(graphs, ("x", *SPLITS), _TEXTS)
     if graphs.y is not None:
         arrays |= _packed(graphs.y)
     write_arrays(path, arrays)
+
+
+def _stored(held: Any, keys: Sequence[str], of_texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the fields that are there, as arrays."""
+    found = {key: getattr(held, key) for key in (*keys, *of_texts)}
+    kinds = {**dict.fromkeys(keys), **dict.fromkeys(of_texts, str)}
+    return {
+        key: np.array(each, dtype=kinds[key]) for key, each in found.items() if each is not None
+    }
 
 
 def _packed(y: NDArray[np.float32]) -> dict[str, Any]:

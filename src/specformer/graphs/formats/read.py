@@ -37,12 +37,7 @@ GRAPH_FILES = (*NETWORKX, *EDGE_TEXT, *_ARRAYS)
 
 
 def file_ending(path: Path) -> str:
-    """A file's ending in small letters, without that of compression.
-
-    Example:
-        >>> file_ending(Path("a.GraphML.gz")), file_ending(Path("folder/a"))
-        ('.graphml', '')
-    """
+    """A file's ending in small letters, without that of compression."""
     inner = Path(path.stem) if path.suffix.lower() == ".gz" else path
     return inner.suffix.lower()
 

@@ -212,12 +212,6 @@ def morgan_counts(graphs: GraphSet, size: int) -> NDArray[np.uint8]:
     """Counts of the surroundings of up to two bonds, hashed to ``size`` columns, ``[G, size]``.
 
     More than 255 count as 255. Chirality is left out, as RDKit does.
-
-    Example:
-        >>> from specformer.graphs.formats.smiles import read_smiles
-        >>> found = read_smiles(["CCO", "OCC"]).graphs  # doctest: +SKIP
-        >>> morgan_counts(found, 64).sum(axis=1)  # doctest: +SKIP
-        array([6, 6], dtype=uint64)
     """
     if graphs.smiles is None:
         raise ConfigError(

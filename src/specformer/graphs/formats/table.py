@@ -34,12 +34,7 @@ _PARTS = {
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that its value is not known.
-
-    Example:
-        >>> is_missing(""), is_missing("NA"), is_missing("0")
-        (True, True, False)
-    """
+    """Whether a cell says that its value is not known."""
     return cell.casefold() in _MISSING
 
 
@@ -300,12 +295,7 @@ def reads(read: Callable[[str], float], cell: str) -> bool:
 
 
 def _days(cell: str) -> float:
-    """Days since 1970 at a date and time in ISO 8601; without a zone it is UTC.
-
-    Example:
-        >>> _days("1970-01-02T12:00")
-        1.5
-    """
+    """Days since 1970 at a date and time in ISO 8601; without a zone it is UTC."""
     moment = datetime.fromisoformat(cell)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH).total_seconds() / _DAY

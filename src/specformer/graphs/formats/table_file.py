@@ -40,22 +40,12 @@ _WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file's name is that of a table: CSV, perhaps with tabs or compressed, or Parquet.
-
-    Example:
-        >>> is_table("mine.CSV"), is_table("mine.csv.gz"), is_table("a.parquet"), is_table("a.npz")
-        (True, True, True, False)
-    """
+    """Whether a file's name is that of a table: CSV, with tabs or compressed too, or Parquet."""
     return str(path).lower().endswith(TABLES)
 
 
 def bare_name(path: Path) -> str:
-    """The file's name without its ending.
-
-    Example:
-        >>> bare_name(Path("folder/mine.csv.gz")), bare_name(Path("mine.graphml"))
-        ('mine', 'mine')
-    """
+    """The file's name without its ending."""
     stem = Path(path.stem) if path.suffix.lower() == ".gz" else path
     return stem.stem if stem.suffix else stem.name
 
@@ -185,10 +175,6 @@ def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
     """Whether numbers are written as 0,5: some are so and none has a point.
 
     Where commas part the columns they are nothing else.
-
-    Example:
-        >>> _writes_decimal_commas(";", ["0,5", "7"]), _writes_decimal_commas(";", ["0,5", "1.5"])
-        (True, False)
     """
     if parted_by == ",":
         return False
