@@ -46,7 +46,7 @@ class Inspected(SpectralModel):
         """Whether a node's output depends on the others through one filter of the input alone.
 
         Such a model takes nodes in batches of their T_k(L − I) x
-        (:class:`specformer.spectrum.polynomial.ChebyshevRows`).
+        (:class:`specformer.spectrum.implicit.polynomial.ChebyshevRows`).
         """
         if self.config["space"] != "input" or self.config["bases"] != "linear":
             return False

@@ -46,6 +46,13 @@ Stored = TypeVar("Stored")
 _VERSION = "specformer.spectrum-cache/2"
 
 
+#: 2: the Laplacians are those of single graphs to the last bit.
+MANY_FORMAT = "specformer.many-spectra/2"
+_NAMES = ("eigenvalues", "eigenvectors", "sizes")
+#: Bytes before the arrays: far more than what is written there can take.
+_HEADER = 2048
+
+
 def content(adjacency: sp.csr_array) -> str:
     """A hash of a graph's edges and weights."""
     digest = hashlib.sha256()
@@ -105,13 +112,6 @@ def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
         logger.warning("%s: the spectrum is not kept there (%s).", folder, error.strerror or error)
         return None
     return path
-
-
-#: 2: the Laplacians are those of single graphs to the last bit.
-MANY_FORMAT = "specformer.many-spectra/2"
-_NAMES = ("eigenvalues", "eigenvectors", "sizes")
-#: Bytes before the arrays: far more than what is written there can take.
-_HEADER = 2048
 
 
 def key_of_set(graphs: GraphSet, matrix: str, isolated: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,11 +29,14 @@ from specformer.spectrum.eigenpairs import (
     max_orthogonality_error,
     max_residual,
 )
-from specformer.spectrum.magnetic import MagneticSpectrum, checked_spectrum, solve_magnetic
+from specformer.spectrum.magnetic import solve_magnetic
 from specformer.spectrum.signal_checks import check_precision
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum
+
+#: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
+_SHARE = 0.5
 
 
 def decompose(
@@ -108,20 +112,17 @@ def decompose(
             named = given[0] if given else f"solver={solver!r}"
             raise SpectrumError(f"{named} is not for directed graphs (charge={charge}).")
         laplacian = magnetic_laplacian(source, charge, num_nodes, edge_weight, isolated)
-        return _solve_magnetic(laplacian, k, at_cut, usable_device(device), dtype)
+        ends = _requested(k, laplacian.shape[0])
+        whole = partial(_whole_groups, lowest=ends[0], highest=ends[1], at_cut=at_cut)
+        return solve_magnetic(laplacian, whole, usable_device(device), dtype)
     adjacency = signed_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
     graph = spectrum_cache.content(adjacency)
     names: list[str] = []
     if cache is not None:
-        options = {
-            "lowest": lowest,
-            "highest": highest,
-            "at_cut": at_cut,
-            "isolated": isolated,
-            "dtype": str(dtype),
-        }
+        options: dict[str, object] = {"lowest": lowest, "highest": highest, "at_cut": at_cut}
+        options |= {"isolated": isolated, "dtype": str(dtype)}
         # All solvers pass the same checks, so "auto" takes any of their results.
         whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
         names = [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
@@ -148,24 +149,6 @@ def decompose(
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
     return spectrum
-
-
-def _solve_magnetic(
-    laplacian: sp.csr_array,
-    k: int | tuple[int, int] | None,
-    at_cut: str,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> MagneticSpectrum:
-    started = time.perf_counter()
-    lowest, highest = _requested(k, laplacian.shape[0])
-    values, vectors = solve_magnetic(laplacian, device)
-    keep = _whole_groups(values, lowest, highest, at_cut, EQUAL_TOLERANCE)
-    components, _ = connected_components(abs(laplacian), directed=False)
-    seconds = time.perf_counter() - started
-    report = SolveReport("dense", "a Hermitian matrix", seconds, 0.0, 0.0, components)
-    kept = vectors[:, torch.as_tensor(keep, device=device)]
-    return checked_spectrum(laplacian, values[keep], kept, dtype, report)
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
@@ -220,7 +203,7 @@ def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:
 
 
 def _whole_groups(
-    values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float
+    values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float = EQUAL_TOLERANCE
 ) -> np.ndarray:
     """Positions to keep so that no group of equal eigenvalues is cut."""
     count = len(values)
@@ -238,10 +221,6 @@ def _whole_groups(
             "use at_cut='include' or a larger k."
         )
     return keep
-
-
-#: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
-_SHARE = 0.5
 
 
 def vectors_fit(

@@ -7,6 +7,8 @@ import torch
 from specformer.errors import SpectrumError
 from specformer.files.host_memory import free_bytes, gib
 
+__all__ = ["available_bytes", "gib", "usable_device"]
+
 
 def usable_device(device: torch.device | str | None) -> torch.device:
     """The device asked for, the CPU for None; refused if PyTorch does not have it.
@@ -27,9 +29,6 @@ def usable_device(device: torch.device | str | None) -> torch.device:
         seen = f"{count} CUDA devices" if count else "no CUDA device"
         raise SpectrumError(f"device={str(target)!r}: PyTorch sees {seen} here.")
     return target
-
-
-__all__ = ["available_bytes", "gib"]
 
 
 def available_bytes(device: torch.device) -> int:

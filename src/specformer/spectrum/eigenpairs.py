@@ -23,6 +23,14 @@ from specformer.spectrum.sparse import to_torch
 SLAB = 2**24
 
 
+#: Largest accepted residual norm and orthogonality error of a solve.
+TOLERANCE = 1e-4
+#: Entries this close to an eigenvector's largest count as equally large.
+_TIE = 1e-4
+#: Columns that are worked on at once.
+_BLOCK = 2048
+
+
 def slabs(num_rows: int, width: int) -> Iterator[slice]:
     """Ranges of rows of a block this wide, small enough to be held in float64."""
     height = max(1024, SLAB // max(width, 1))
@@ -44,14 +52,6 @@ def gram(one: Tensor, other: Tensor | None = None) -> Tensor:
         left = one[rows].double()
         total.addmm_(left.mT, left if other is None else right[rows].double())
     return total
-
-
-#: Largest accepted residual norm and orthogonality error of a solve.
-TOLERANCE = 1e-4
-#: Entries this close to an eigenvector's largest count as equally large.
-_TIE = 1e-4
-#: Columns that are worked on at once.
-_BLOCK = 2048
 
 
 def canonical_signs(vectors: Tensor) -> Tensor:
@@ -98,8 +98,8 @@ def max_residual(
     for part, own in zip(_blocks(vectors, width), _blocks(values, width), strict=True):
         block = part.double().contiguous()
         difference = matrix @ block - block * own.unsqueeze(-2)
-        worst = _larger(worst, float(difference.norm(dim=-2).max()))
-    return worst
+        worst = np.maximum(worst, float(difference.norm(dim=-2).max()))  # which keeps a NaN
+    return float(worst)
 
 
 def max_orthogonality_error(eigenvectors: Tensor) -> float:
@@ -110,8 +110,8 @@ def max_orthogonality_error(eigenvectors: Tensor) -> float:
         # The upper triangle suffices.
         products = gram(block, vectors[..., number * _BLOCK :])
         products.diagonal(dim1=-2, dim2=-1).sub_(1.0)
-        worst = _larger(worst, float(products.abs().max()))
-    return worst
+        worst = np.maximum(worst, float(products.abs().max()))
+    return float(worst)
 
 
 def check_eigenpairs(who: str, residual: float, orthogonality: float) -> None:
@@ -143,8 +143,3 @@ def _as_tensor(operator: sp.csr_array | Tensor, device: torch.device) -> Tensor:
 def _blocks(columns: Tensor, width: int | None = None) -> Iterator[Tensor]:
     """Views of a few columns at a time, along the last axis; none of an empty matrix."""
     return iter(columns.split(width or _BLOCK, dim=-1) if columns.numel() else ())
-
-
-def _larger(one: float, other: float) -> float:
-    """The larger, or NaN if either is: Python's own ``max(0.0, nan)`` is 0.0."""
-    return float(np.maximum(one, other))

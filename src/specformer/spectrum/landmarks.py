@@ -17,6 +17,11 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum.distinct import Tokens
 
+#: Chebyshev points of a piece, both its ends included.
+_ORDER = 16
+#: Matrix products on a GPU are slow where rows do not begin at multiples of so many numbers.
+_ALIGNED = 8
+
 
 class Landmarks(NamedTuple):
     """Keys of attention and, perhaps, the points at which to compute it.
@@ -30,11 +35,6 @@ class Landmarks(NamedTuple):
     points: Tensor | None = None
     interpolation: Tensor | None = None
 
-
-#: Chebyshev points of a piece, both its ends included.
-_ORDER = 16
-#: Matrix products on a GPU are slow where rows do not begin at multiples of so many numbers.
-_ALIGNED = 8
 
 #: What attention may look at: every token, or landmarks.
 Keys = Tokens | Landmarks

@@ -8,12 +8,15 @@ side. Phases of eigenvectors do not matter, as signs do not matter to a real spe
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.errors import SpectrumError
@@ -136,30 +139,31 @@ def _apart(signal: Tensor, channels: int) -> Tensor:
     return torch.cat([signal.real, signal.imag], dim=-1)[..., :channels]
 
 
-def solve_magnetic(laplacian: sp.csr_array, device: torch.device) -> tuple[np.ndarray, Tensor]:
-    """All eigenvalues ``[n]`` ascending and eigenvectors ``[n, n]``, in double precision."""
+def solve_magnetic(
+    laplacian: sp.csr_array,
+    kept: Callable[[np.ndarray], np.ndarray],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> MagneticSpectrum:
+    """Solve densely in double precision, keep the pairs at the positions ``kept``, and check."""
     reason = dense.refusal(laplacian.shape[0], device, torch.complex128)
     if reason:
         raise SpectrumError(f"{reason}; a directed graph is decomposed densely.")
-    values, vectors = torch.linalg.eigh(torch.as_tensor(laplacian.toarray()).to(device))
+    started = time.perf_counter()
+    matrix = torch.as_tensor(laplacian.toarray()).to(device)
+    values, vectors = torch.linalg.eigh(matrix)
     size = vectors.abs()
     first = (size >= size.amax(dim=0) * (1.0 - 1e-4)).to(torch.uint8).argmax(dim=0, keepdim=True)
-    return values.cpu().numpy(), vectors * vectors.gather(0, first).sgn().conj()
-
-
-def checked_spectrum(
-    laplacian: sp.csr_array,
-    values: np.ndarray,
-    vectors: Tensor,
-    dtype: torch.dtype,
-    report: SolveReport,
-) -> MagneticSpectrum:
-    """The pairs in this precision, after the checks that every solve goes through."""
-    snapped = torch.as_tensor(snap(values, EQUAL_TOLERANCE)).to(vectors.device)
-    matrix = torch.as_tensor(laplacian.toarray()).to(vectors.device)
+    vectors = vectors * vectors.gather(0, first).sgn().conj()
+    keep = kept(values.cpu().numpy())
+    vectors = vectors[:, torch.as_tensor(keep, device=device)]
+    components, _ = connected_components(abs(laplacian), directed=False)
+    seconds = time.perf_counter() - started
+    snapped = torch.as_tensor(snap(values.cpu().numpy()[keep], EQUAL_TOLERANCE)).to(device)
     residual = float((matrix @ vectors - vectors * snapped).norm(dim=0).max())
     gram = vectors.mH @ vectors
     orthogonality = float((gram - torch.eye(len(gram), device=gram.device)).abs().max())
     check_eigenpairs("the dense solver", residual, orthogonality)
-    report = replace(report, max_residual=residual, max_orthogonality_error=orthogonality)
+    why = "a Hermitian matrix"
+    report = SolveReport("dense", why, seconds, residual, orthogonality, components)
     return MagneticSpectrum(snapped.to(dtype), vectors.to(_COMPLEX[dtype]), report)

@@ -20,6 +20,15 @@ from specformer.kernels import runs_on
 CHUNK = 2**27
 
 
+#: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
+Product = Callable[[Tensor, bool], Tensor]
+#: Entries of U from which bfloat16 pays: fewer lie in a GPU's cache, whatever their precision.
+_MANY = 2**24
+#: Entries of U and columns of a signal that kernels of our own are made for; with fewer entries
+#: any product takes as long as its launch.
+_ENOUGH, _FEW = 2**20, 32
+
+
 def rows_at_once(matrix: Tensor) -> int:
     """How many rows make a chunk, at least one."""
     width = matrix[:1].numel() * matrix.element_size()
@@ -107,16 +116,6 @@ def _taken(matrix: Tensor, place: slice | Tensor, out: Tensor | None = None) -> 
     room = out[: len(place)]
     torch.index_select(matrix, 0, place, out=room)
     return room
-
-
-#: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
-Product = Callable[[Tensor, bool], Tensor]
-
-#: Entries of U from which bfloat16 pays: fewer lie in a GPU's cache, whatever their precision.
-_MANY = 2**24
-#: Entries of U and columns of a signal that kernels of our own are made for; with fewer entries
-#: any product takes as long as its launch.
-_ENOUGH, _FEW = 2**20, 32
 
 
 class ResidentProduct:

@@ -95,21 +95,22 @@ class Spectrum:
                 "eigenvectors are constants without a gradient: pass eigenvectors.detach()."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
-        # Solvers give columns, files hold rows, and a product of either rounds in its own way.
-        vectors = _by_rows(self.eigenvectors)
-        object.__setattr__(self, "eigenvectors", vectors)
-        values = self.eigenvalues
-        rows = self.rows
+        # Solvers give columns, files hold rows, and a product of either rounds in its own way. Rows
+        # may be further apart than they are long.
+        values, vectors, rows = self.eigenvalues, self.eigenvectors, self.rows
+        vectors = vectors if vectors.stride(1) == 1 else vectors.contiguous()
         if rows is None and values.device != vectors.device:
             rows = rows_at_once(vectors)
-        if rows is not None:
-            if rows < 1:
-                raise SpectrumError(f"rows={rows} must be at least 1.")
-            object.__setattr__(self, "rows", rows)
-            stream = RowStream(vectors, values.device, values.dtype, rows)
-            object.__setattr__(self, "_product", StreamedProduct(stream))
+        product: Product
+        if rows is None:
+            product = ResidentProduct(vectors, values.dtype)
+        elif rows < 1:
+            raise SpectrumError(f"rows={rows} must be at least 1.")
         else:
-            object.__setattr__(self, "_product", ResidentProduct(vectors, values.dtype))
+            product = StreamedProduct(RowStream(vectors, values.device, values.dtype, rows))
+        made = {"eigenvectors": vectors, "rows": rows, "_product": product}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         part = "complete" if self.is_complete else "truncated"
@@ -291,13 +292,9 @@ class Spectrum:
 
     def summary(self) -> dict[str, Any]:
         """Size, solver and checks, ready for JSON."""
+        size = {"num_nodes": self.num_nodes, "num_eigenpairs": self.num_eigenpairs}
         solved = asdict(self.report) if self.report else {}
-        return {
-            "num_nodes": self.num_nodes,
-            "num_eigenpairs": self.num_eigenpairs,
-            "distinct_eigenvalues": len(self.distinct.values),
-            **solved,
-        }
+        return size | {"distinct_eigenvalues": len(self.distinct.values)} | solved
 
     def _repr_html_(self) -> str:
         part = "complete" if self.is_complete else "truncated"
@@ -339,11 +336,6 @@ class Spectrum:
             raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
         check_finite(path, tensors)
         return cls(tensors["eigenvalues"], tensors["eigenvectors"], told)
-
-
-def _by_rows(vectors: Tensor) -> Tensor:
-    """The same numbers with each row in one piece; rows may be further apart than they are long."""
-    return vectors if vectors.stride(1) == 1 else vectors.contiguous()
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:

@@ -1,4 +1,9 @@
-r"""The spectrum as a PyG transform."""
+r"""The spectrum as a PyG transform, stored as plain tensors that PyG treats as any other.
+
+``eigenvalues`` ``[q]``, ``eigenvectors`` ``[n * q]`` row by row, and ``num_eigenpairs`` ``[1]``.
+PyG joins all three end to end, whatever the sizes of the graphs, and takes them apart again.
+Importing this module gives ``Data`` the property ``spectrum``, which reads them.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +70,9 @@ Data.spectrum = property(spectrum_of)
 class AddSpectrum(BaseTransform):
     r"""Add ``data.spectrum``; takes the keyword arguments of :func:`specformer.decompose`.
 
-    What is stored are plain tensors: ``eigenvalues`` ``[q]``, ``eigenvectors`` ``[n * q]`` row by
-    row and ``num_eigenpairs`` ``[1]``. So it serves as ``transform`` or ``pre_transform`` of any
-    data set, and batches of PyG's loaders carry the spectra to :class:`specformer.GraphSpecformer`.
+    What is stored are plain tensors (:mod:`specformer.spectrum.transform`). So it serves as
+    ``transform`` or ``pre_transform`` of any data set, and batches of PyG's loaders carry the
+    spectra to :class:`specformer.GraphSpecformer`.
 
     Example:
         >>> import torch

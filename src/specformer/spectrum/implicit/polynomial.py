@@ -195,12 +195,8 @@ def _room(
             "a cache folder on a larger disk."
         )
     logger.info("terms of %s kept in a file in %s", gib(need), folder)
-    return _mapped(shape, storage, Path(folder))
-
-
-def _mapped(shape: tuple[int, int, int], dtype: torch.dtype, folder: Path) -> Tensor:
-    """A mapped file, already unlinked: it disappears with the process."""
-    count = shape[0] * shape[1] * shape[2]
+    count = nodes * orders * channels
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
-        reserve(file, count * dtype.itemsize)
-        return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
+        reserve(file, count * storage.itemsize)
+        # The mapping outlives the file's name: it disappears with the process.
+        return torch.from_file(file.name, shared=True, size=count, dtype=storage).view(shape)

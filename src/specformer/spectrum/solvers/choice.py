@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -140,33 +140,26 @@ def _announce(name: str, reason: str, problem: Problem) -> None:
 
 def _ask(name: str, problem: Problem) -> tuple[np.ndarray, Tensor]:
     """Eigenvalues ascending and eigenvectors, at least those wanted."""
+    if name == "dense":
+        return dense.solve(problem.laplacian, problem.device, problem.mirrors, problem.dense_dtype)
+    wanted = (problem.laplacian, problem.lowest, problem.highest)
     if name == "lanczos":
-        values, columns = lanczos.solve(problem.laplacian, problem.lowest, problem.highest)
+        values, columns = lanczos.solve(*wanted)
         return values, torch.as_tensor(np.ascontiguousarray(columns))
+    told: dict[str, Any] = {"degrees": problem.degrees, "progress": problem.progress}
     if name == "slepc":
         values, columns = slepc.solve(
-            problem.laplacian,
-            problem.lowest,
-            problem.highest,
-            degrees=problem.degrees,
-            ranks=problem.ranks,
-            hostfile=problem.hostfile,
-            progress=problem.progress,
+            *wanted, ranks=problem.ranks, hostfile=problem.hostfile, **told
         )
         return values, torch.as_tensor(columns)
-    if name == "chebyshev":
-        return chebyshev.solve(
-            problem.laplacian,
-            problem.lowest,
-            problem.highest,
-            problem.device,
-            dtype=problem.working_dtype,
-            degrees=problem.degrees,
-            start=problem.start,
-            progress=problem.progress,
-            state=problem.state,
-        )
-    return dense.solve(problem.laplacian, problem.device, problem.mirrors, problem.dense_dtype)
+    return chebyshev.solve(
+        *wanted,
+        problem.device,
+        dtype=problem.working_dtype,
+        start=problem.start,
+        state=problem.state,
+        **told,
+    )
 
 
 def _fallback(name: str, problem: Problem) -> str | None:

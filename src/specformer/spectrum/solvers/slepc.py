@@ -34,6 +34,20 @@ from specformer.spectrum.solvers.exact import known_vectors
 _ROWS = 1_000
 
 
+logger = logging.getLogger(__name__)
+
+#: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
+PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
+#: Where Debian and Ubuntu keep the builds for real numbers, newest last.
+_DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/*-real"}
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_PROBE = "import slepc4py, petsc4py, numpy"
+_MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+_SECONDS_TO_END = 5.0
+#: Number of mpirun's own lines that are kept: its reason for stopping comes first.
+_LINES = 50
+
+
 def solve(
     laplacian: sp.csr_array,
     lowest: int,
@@ -120,20 +134,6 @@ def _default_ranks(num_nodes: int) -> int:
     else:
         cores = os.cpu_count() or 1
     return max(1, min(cores, num_nodes // _ROWS))
-
-
-logger = logging.getLogger(__name__)
-
-#: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
-PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
-#: Where Debian and Ubuntu keep the builds for real numbers, newest last.
-_DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/*-real"}
-_SYSTEM_PYTHON = "/usr/bin/python3"
-_PROBE = "import slepc4py, petsc4py, numpy"
-_MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
-_SECONDS_TO_END = 5.0
-#: Number of mpirun's own lines that are kept: its reason for stopping comes first.
-_LINES = 50
 
 
 @dataclass(frozen=True)

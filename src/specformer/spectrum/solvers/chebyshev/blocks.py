@@ -1,4 +1,4 @@
-r"""Blocks of vectors for a solve: how wide, whether there is room for them, random columns."""
+r"""Blocks of vectors: how wide, whether there is room, random and orthonormal columns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from specformer.spectrum.solvers.chebyshev.filtering import Operator
 
 #: Columns handled at once where the product is used for sums only, or thrown away.
 WIDE = 1024
+
+
+logger = logging.getLogger(__name__)
+
+#: By precision of the block: the largest accepted entry of |XᵀX − I|.
+ORTHONORMAL = {torch.float32: 1e-6, torch.float64: 1e-13}
+_PASSES = 6
 
 
 def block_width(count: int) -> int:
@@ -42,13 +49,6 @@ def fill_randomly(block: Tensor, generator: torch.Generator) -> None:
     for part in block.split(WIDE, dim=1):
         drawn = torch.randn(part.shape, generator=generator, dtype=part.dtype, device=part.device)
         part.copy_(drawn / math.sqrt(part.shape[0]))
-
-
-logger = logging.getLogger(__name__)
-
-#: By precision of the block: the largest accepted entry of |XᵀX − I|.
-ORTHONORMAL = {torch.float32: 1e-6, torch.float64: 1e-13}
-_PASSES = 6
 
 
 def rotate(block: Tensor, matrix: Tensor) -> None:

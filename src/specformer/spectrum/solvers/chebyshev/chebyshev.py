@@ -1,6 +1,6 @@
 r"""Thousands of eigenpairs at either end by Chebyshev-filtered subspace iteration, CPU or GPU.
 
-A seeded block of vectors is filtered (:mod:`.filtering`), made orthonormal (:mod:`.orthogonal`) and
+A seeded block of vectors is filtered (:mod:`.filtering`), made orthonormal (:mod:`.blocks`) and
 rotated to Ritz vectors, over and over; pairs that have converged are locked and only projected out
 from then on. Null spaces are known beforehand (:mod:`~specformer.spectrum.solvers.exact`). A block
 meets every copy of a repeated eigenvalue, and grows if the group at the cut does not end within it.

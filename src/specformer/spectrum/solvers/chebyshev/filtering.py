@@ -3,6 +3,16 @@ r"""Chebyshev filters of a normalised adjacency S = I − L, or of −S: make it
 A polynomial of degree d that stays below 1 on [−1, c] and grows as fast as any beyond,
 :math:`T_d((S - e) / h)` with e = (c − 1)/2 and h = (c + 1)/2, damps every eigenvector below the
 edge c against those above it.
+
+How far may a column be filtered, and how well must a pair be known to be locked? A pair (v, θ)
+locked with residual r is an eigenvector u only up to about r / gap. A column kept orthogonal to v
+still holds that much of u. A filter lifts u above the column by :math:`e^{d (g(θ) - g(x))}`, degree
+d and growth g, and taking out v in place of u leaves
+
+.. math:: e^{d (g(θ) - g(x))} \, r^2 / \mathrm{gap}
+
+in the column: a floor under its residual, however often the step is repeated. So outer pairs are
+locked only when they are well known, and the residuals of those locked limit degrees.
 """
 
 from __future__ import annotations
@@ -22,6 +32,19 @@ from specformer.spectrum.sparse import to_torch
 COLUMNS = {"cpu": 128, "cuda": 256}
 #: Random vectors that eigenvalues are estimated from, and Lanczos steps of each.
 _PROBES, _STEPS = 16, 60
+
+
+#: How much more a filter may lift the top than a Ritz vector at the edge. Rounding brings the top
+#: into every column; taking it out again leaves ε² times this as noise.
+LIFT = {torch.float32: 3e8, torch.float64: 1e15}
+#: By precision: the smallest residual that is asked of any pair, a few roundings.
+_FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
+#: A lift this small never needs a limit.
+_HARMLESS = 1e3
+#: Number of locked pairs, the strictest at the cut, that limit degrees.
+_WORST = 64
+#: A step makes progress if residuals fall by this power of e on average.
+_PROGRESS = 0.05
 
 
 class Operator:
@@ -150,19 +173,6 @@ def estimate_values(
     wanted = torch.tensor(ranks, dtype=torch.float64)
     above = torch.searchsorted(weights[place].cumsum(0), wanted)
     return [float(value) for value in ordered[above.clamp(max=len(ordered) - 1)]]
-
-
-#: How much more a filter may lift the top than a Ritz vector at the edge. Rounding brings the top
-#: into every column; taking it out again leaves ε² times this as noise.
-LIFT = {torch.float32: 3e8, torch.float64: 1e15}
-#: By precision: the smallest residual that is asked of any pair, a few roundings.
-_FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
-#: A lift this small never needs a limit.
-_HARMLESS = 1e3
-#: Number of locked pairs, the strictest at the cut, that limit degrees.
-_WORST = 64
-#: A step makes progress if residuals fall by this power of e on average.
-_PROGRESS = 0.05
 
 
 def group_end(values: np.ndarray, count: int, equal: float) -> tuple[int, float]:

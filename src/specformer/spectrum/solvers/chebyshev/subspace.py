@@ -44,6 +44,20 @@ logger = logging.getLogger(__name__)
 FORMAT = "specformer.subspace/1"
 
 
+#: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
+RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
+#: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
+_FIRST_LIFT = 1e6
+_MIN_DEGREE, _MAX_DEGREE = 6, 400
+_MAX_STEPS = 100
+#: Of the random columns: the same solve gives the same numbers.
+_SEED = 0
+#: Number of attempts to help a stalled solve before it gives up.
+_MAX_STALLS = 4
+#: In the first steps random probes set the edge, not the Ritz values.
+_TRUSTING = 2
+
+
 class StateFile:
     """An unfinished search for one end, on disk; without a path nothing is ever written."""
 
@@ -86,20 +100,6 @@ class StateFile:
     def remove(self) -> None:
         if self.path is not None:
             self.path.unlink(missing_ok=True)
-
-
-#: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
-RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
-#: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
-_FIRST_LIFT = 1e6
-_MIN_DEGREE, _MAX_DEGREE = 6, 400
-_MAX_STEPS = 100
-#: Of the random columns: the same solve gives the same numbers.
-_SEED = 0
-#: Number of attempts to help a stalled solve before it gives up.
-_MAX_STALLS = 4
-#: In the first steps random probes set the edge, not the Ritz values.
-_TRUSTING = 2
 
 
 class SubspaceSearch:
