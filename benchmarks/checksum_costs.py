@@ -21,10 +21,9 @@ from specformer.datasets import csbm
 from specformer.files import checked_tensors, sealed
 from specformer.graphs import write_npz
 from specformer.spectrum import Spectrum
-from specformer.tasks.job import Request
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
 

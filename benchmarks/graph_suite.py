@@ -27,8 +27,8 @@ from benchmarks.plain_loop import step_plainly
 from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
 from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.models import cardinalities, graph_model
-from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe
+from specformer.tasks.graphs.graph_models import cardinalities, graph_model
+from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graphs import Work

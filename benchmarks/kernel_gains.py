@@ -40,10 +40,10 @@ from specformer.datasets import (
 )
 from specformer.graphs import GraphSet
 from specformer.spectrum import Spectrum, decompose_many
-from specformer.tasks.graphs.models import cardinalities, graph_model
-from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.nodes.recipe import node_recipe
-from specformer.tasks.nodes.work import (
+from specformer.tasks.graphs.graph_models import cardinalities, graph_model
+from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.nodes.node_work import (
     fresh_models,
     kept_spectrum,
     node_landmarks,

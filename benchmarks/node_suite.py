@@ -27,8 +27,8 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
-from specformer.tasks.nodes.recipe import NodeRecipe, node_recipe
-from specformer.tasks.nodes.work import (
+from specformer.tasks.nodes.node_recipe import NodeRecipe, node_recipe
+from specformer.tasks.nodes.node_work import (
     fresh_models,
     kept_spectrum,
     node_landmarks,

@@ -37,7 +37,7 @@ from specformer.graphs import Graph, GraphSet
 from specformer.graphs.flat_arrays import starts
 from specformer.paper.published import OVERHEAD
 from specformer.spectrum import ManySpectra, Spectrum, decompose, decompose_many
-from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.tasks.graphs.graph_recipe import graph_recipe
 
 DATASETS = ("squirrel", NAME, "zinc-2k")
 PEERS = ("gprgnn", "bernnet")

@@ -19,10 +19,9 @@ from sklearn.ensemble import RandomForestClassifier
 import specformer as sf
 from specformer.datasets import make_splits
 from specformer.graphs import Graph, write_npz
-from specformer.tasks.job import Request
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
 
 NODES, CLASSES = 600, 3
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 2

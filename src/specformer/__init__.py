@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from specformer.spectrum import decompose as decompose
     from specformer.spectrum.transform import AddSpectrum as AddSpectrum
     from specformer.tasks.compare import compare as compare
-    from specformer.tasks.comparison import Comparison as Comparison
+    from specformer.tasks.contest import Comparison as Comparison
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AddSpectrum": "specformer.spectrum.transform",
-    "Comparison": "specformer.tasks.comparison",
+    "Comparison": "specformer.tasks.contest",
     "ConfigError": "specformer.errors",
     "DataNotFoundError": "specformer.errors",
     "EigenvalueEncoding": "specformer.nn",

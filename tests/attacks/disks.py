@@ -15,7 +15,7 @@ from tests.attacks.scene import call, inside
 from tests.attacks.tally import SENTENCES, Tally
 
 from specformer.spectrum import Spectrum
-from specformer.tasks.search import _read as read_trials
+from specformer.tasks.tune import read_trials
 from specformer.training.runs.folder import RunFolder
 
 

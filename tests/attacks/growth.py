@@ -12,11 +12,10 @@ import torch
 from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
-from specformer.tasks.job import Request
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.resolve import TASKS, resolve
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import RunFolder
 
 #: What a process may have grown by when all is well: its allocator keeps some pages.

@@ -18,7 +18,7 @@ from tests.attacks.tally import SENTENCES, Tally
 
 from specformer.baselines import BASELINES
 from specformer.spectrum import Spectrum
-from specformer.tasks.search import _read as read_trials
+from specformer.tasks.tune import read_trials
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.folder import RunFolder
 

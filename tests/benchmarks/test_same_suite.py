@@ -23,8 +23,8 @@ from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
 from specformer.spectrum import decompose
-from specformer.tasks.nodes.recipe import NodeModel, NodeRecipe
-from specformer.tasks.nodes.work import fresh_models
+from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe
+from specformer.tasks.nodes.node_work import fresh_models
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.progress import Silent

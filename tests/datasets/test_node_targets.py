@@ -11,7 +11,7 @@ from specformer.datasets import csbm
 from specformer.datasets.node_targets import with_targets
 from specformer.errors import GraphError
 from specformer.graphs import Graph
-from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.nodes.node_recipe import NodeRecipe
 
 NODES = 60
 BASE = csbm(0.5, num_nodes=NODES)

@@ -18,7 +18,7 @@ from specformer.paper.table2 import DATASETS, table2
 from specformer.paper.table_rows import contestant_name, interval
 from specformer.reports import render_report
 from specformer.reports.looks import look
-from specformer.tasks.nodes.recipe import NODE_MODELS
+from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 

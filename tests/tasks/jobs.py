@@ -11,18 +11,17 @@ import torch
 from specformer.datasets import FeaturePreparation, Split
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum
-from specformer.tasks.graphs.fit import learn_graphs
-from specformer.tasks.graphs.work import GraphWork
-from specformer.tasks.job import Request
-from specformer.tasks.nodes.fit import learn_nodes
-from specformer.tasks.nodes.recipe import NodeRecipe
-from specformer.tasks.nodes.work import NodeWork
+from specformer.tasks.graphs.graph_fit import learn_graphs
+from specformer.tasks.graphs.graph_work import GraphWork
+from specformer.tasks.job import Request, Workplace
+from specformer.tasks.nodes.node_fit import learn_nodes
+from specformer.tasks.nodes.node_recipe import NodeRecipe
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.resolve import TASKS, resolve
 from specformer.tasks.task import Outcome
 from specformer.tasks.train import Trained, train
 from specformer.tasks.tune import SearchPlan, tune
-from specformer.tasks.workplace import Workplace
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 CPU = torch.device("cpu")

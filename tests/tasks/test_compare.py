@@ -20,7 +20,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import write_npz
 from specformer.tasks.compare import compare
-from specformer.tasks.comparison import Comparison
+from specformer.tasks.contest import Comparison
 from specformer.tasks.resolve import read_job
 from specformer.training.runs.folder import RunFolder
 

@@ -11,9 +11,9 @@ from specformer.datasets import csbm
 from specformer.spectrum.solvers.dense import required_bytes
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate, in_words
-from specformer.tasks.graphs.recipe import graph_recipe
+from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.inspect_source import inspect_source
-from specformer.tasks.nodes.recipe import node_recipe
+from specformer.tasks.nodes.node_recipe import node_recipe
 
 CPU = torch.device("cpu")
 

@@ -12,10 +12,9 @@ from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import write_graph_set
-from specformer.tasks.job import Request
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import TASKS, read_job, resolve
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
 from specformer.training.engine.distributed import Workers
 from specformer.training.runs.folder import RunFolder
 

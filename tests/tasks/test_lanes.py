@@ -18,8 +18,8 @@ from tests.tasks.jobs import learn
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.work import GraphWork, graph_splits
+from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.graphs.graph_work import GraphWork, graph_splits
 from specformer.tasks.lanes import check_lanes
 from specformer.tasks.task import Outcome
 from specformer.training.engine.distributed import Workers

@@ -9,9 +9,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from specformer.graphs import Graph, GraphSet, write_npz
-from specformer.tasks.graphs.recipe import GraphRecipe
+from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.inspect_source import inspect_source
-from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
 
 #: A triangle, an edge and a node alone.

@@ -16,9 +16,9 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.files.sealed import unsealed
 from specformer.graphs import read_graph, write_npz
-from specformer.tasks.nodes.recipe import NODE_MODELS, node_model, node_recipe
-from specformer.tasks.nodes.work import node_spectrum
-from specformer.tasks.search import search_space
+from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe
+from specformer.tasks.nodes.node_work import node_spectrum
+from specformer.tasks.trials import search_space
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

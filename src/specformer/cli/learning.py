@@ -185,8 +185,8 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
     import torch
 
     from specformer.cli.progress_display import progress_bars
+    from specformer.tasks.job import Workplace
     from specformer.tasks.train import train as train_job
-    from specformer.tasks.workplace import Workplace
     from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.engine.precision import one_thread
     from specformer.training.runs.folder import REPORT
@@ -262,9 +262,9 @@ def predict(
     """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
     shared.begin(f"Reading {run}.")
     from specformer.errors import check_known
+    from specformer.tasks.job import Workplace
     from specformer.tasks.predictions import PredictionRequest
     from specformer.tasks.resolve import TASKS, refuse_foreign
-    from specformer.tasks.workplace import Workplace
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)

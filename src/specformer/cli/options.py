@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from specformer.graphs import Columns
-    from specformer.tasks.job import Request
-    from specformer.tasks.workplace import Workplace
+    from specformer.tasks.job import Request, Workplace
 
 _COLUMN = "_column"
 
@@ -173,7 +172,7 @@ class Shared:
     def workplace(self, told: bool = True, **more: Any) -> Iterator[Workplace]:
         """Where the work is done, with its progress shown and what is read ``told``."""
         from specformer.cli.progress_display import progress_bars
-        from specformer.tasks.workplace import Workplace
+        from specformer.tasks.job import Workplace
 
         with progress_bars(self.silent) as progress, reading_told(self.silent or not told):
             yield Workplace(self.target, self.data, self.spectra, progress, **more)

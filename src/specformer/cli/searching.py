@@ -65,9 +65,8 @@ def tune(
     shared.begin(f"Reading {source}.")
     from specformer.paper.table_rows import plain_interval
     from specformer.tasks.resolve import resolve
-    from specformer.tasks.search import TRIALS
     from specformer.tasks.source import source_name
-    from specformer.tasks.tune import SearchPlan
+    from specformer.tasks.tune import TRIALS, SearchPlan
     from specformer.tasks.tune import tune as search
 
     folder = out or Path("runs") / f"tune-{source_name(source)}-{shared.model}"

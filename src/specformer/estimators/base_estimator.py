@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from specformer.datasets import Split
 from specformer.errors import GraphError, RunError
 from specformer.reports import write_report
-from specformer.tasks.job import Job, Request
+from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.source import Kind
 from specformer.tasks.train import train_on
-from specformer.tasks.workplace import Workplace
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import RunFolder
 

@@ -24,11 +24,11 @@ from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
-from specformer.tasks.graphs.fit import predict_graphs
-from specformer.tasks.graphs.models import load_graph_models, same_columns
-from specformer.tasks.graphs.predict import strange_graphs
-from specformer.tasks.graphs.recipe import built_recipe
-from specformer.tasks.graphs.task import GraphLearning
+from specformer.tasks.graphs.graph_fit import predict_graphs
+from specformer.tasks.graphs.graph_learning import GraphLearning
+from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
+from specformer.tasks.graphs.graph_predict import strange_graphs
+from specformer.tasks.graphs.graph_recipe import built_recipe
 from specformer.tasks.source import Kind
 from specformer.training.runs.folder import RunFolder
 

@@ -28,8 +28,8 @@ from specformer.estimators.base_estimator import (
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
-from specformer.tasks.nodes.predict import NodePredictor
-from specformer.tasks.nodes.task import NodeLearning
+from specformer.tasks.nodes.node_learning import NodeLearning
+from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.source import Kind
 from specformer.training.runs.folder import RunFolder

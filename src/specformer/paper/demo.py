@@ -9,14 +9,14 @@ import numpy as np
 
 from specformer.datasets import csbm, make_splits, photographs
 from specformer.spectrum import decompose
-from specformer.tasks.nodes.fit import learn_nodes
-from specformer.tasks.nodes.recipe import NodeRecipe
-from specformer.tasks.nodes.work import NodeWork, node_spectrum
+from specformer.tasks.job import Workplace
+from specformer.tasks.nodes.node_fit import learn_nodes
+from specformer.tasks.nodes.node_recipe import NodeRecipe
+from specformer.tasks.nodes.node_work import NodeWork, node_spectrum
 from specformer.tasks.recipes.book import shipped
 from specformer.tasks.recipes.settings import build
-from specformer.tasks.signals.fit import Contestant, Study, learn_filters
-from specformer.tasks.signals.recipe import SignalRecipe
-from specformer.tasks.workplace import Workplace
+from specformer.tasks.signals.signal_fit import Contestant, Study, learn_filters
+from specformer.tasks.signals.signal_recipe import SignalRecipe
 
 
 def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

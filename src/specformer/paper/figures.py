@@ -21,10 +21,9 @@ from specformer.paper.table2 import table2
 from specformer.reports.plots import spectral_plots
 from specformer.reports.variants import Arrays, Rows
 from specformer.spectrum import decompose
-from specformer.tasks.job import Request
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
 
 #: What a run gives: its result, and the arrays that reports draw.
 Ran = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]

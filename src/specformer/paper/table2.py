@@ -16,18 +16,17 @@ from specformer.paper.published import TABLE_2
 from specformer.paper.table_rows import by_itself, table_row
 from specformer.reports.variants import array_name
 from specformer.spectrum import AnySpectrum
-from specformer.tasks.nodes.fit import learn_nodes
-from specformer.tasks.nodes.forms import with_best_form
-from specformer.tasks.nodes.recipe import (
+from specformer.tasks.job import Workplace
+from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
+from specformer.tasks.nodes.node_recipe import (
     NODE_MODELS,
     NodeRecipe,
     node_model,
     node_recipe,
     recipes_for,
 )
-from specformer.tasks.nodes.work import NodeWork, node_spectrum
+from specformer.tasks.nodes.node_work import NodeWork, node_spectrum
 from specformer.tasks.recipes.book import contests
-from specformer.tasks.workplace import Workplace
 
 #: The paper's small data sets, heterophilic ones first; its two large ones run when asked for.
 DATASETS = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")

@@ -16,14 +16,13 @@ from specformer.paper.published import PCQM4MV2, TABLE_3
 from specformer.paper.table_rows import at_end, by_itself, table_row
 from specformer.reports.variants import array_name
 from specformer.spectrum import ManySpectra
-from specformer.tasks.graphs.first_training import check_start, first_work
-from specformer.tasks.graphs.models import GRAPH_MODELS
-from specformer.tasks.graphs.recipe import GraphRecipe, graph_recipe, graph_recipes_for
-from specformer.tasks.graphs.task import GraphLearning
-from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.graphs.graph_learning import GraphLearning, check_start, first_work
+from specformer.tasks.graphs.graph_models import GRAPH_MODELS
+from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
+from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.job import Workplace
 from specformer.tasks.lanes import check_lanes
 from specformer.tasks.recipes.book import START, contests
-from specformer.tasks.workplace import Workplace
 
 #: Those of the table; the paper has a table of its own for PCQM4Mv2, which runs when asked for.
 DATASETS = tuple(TABLE_3["specformer"])

@@ -15,7 +15,7 @@ from specformer.paper.table2 import table2
 from specformer.paper.table3 import table3
 from specformer.paper.table_rows import VARIANT_NAMES
 from specformer.reports.variants import array_name
-from specformer.tasks.workplace import Workplace
+from specformer.tasks.job import Workplace
 
 #: What a variant changes in the recipe ``paper``.
 VARIANTS: dict[str, tuple[str, ...]] = {

@@ -19,16 +19,22 @@ from specformer.files import user_cache
 from specformer.graphs import Columns, as_graph, write_npz
 from specformer.reports import write_report
 from specformer.reports.variants import array_name
-from specformer.tasks.comparison import Comparison
-from specformer.tasks.contest import Contest, check_folder, check_kept, contest, folder_name, go_on
+from specformer.tasks.contest import (
+    Comparison,
+    Contest,
+    check_folder,
+    check_kept,
+    contest,
+    folder_name,
+    go_on,
+)
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job, Request
+from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import source_name
-from specformer.tasks.timed_search import searched, spent
 from specformer.tasks.train import train
-from specformer.tasks.workplace import Workplace
+from specformer.tasks.tune import searched, spent
 from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences

@@ -1,14 +1,16 @@
-r"""Who is compared: several models on one source, each a job of its own, in one folder."""
+r"""Who is compared, in which folder, and what a comparison found."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from specformer.errors import ConfigError, RunError
+from specformer.reports.standings import comparison_lines, verdict
 from specformer.tasks.job import Job, Request
 from specformer.tasks.resolve import TASKS, full_changes, resolve
 from specformer.tasks.source import Kind, source_kind
@@ -165,3 +167,46 @@ def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:
         raise RunError(
             f"{run.path}: holds a run of other settings; move it away, or choose another --out."
         )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found: ``result.json`` of its folder, where its report is, too.
+
+    Args:
+        result: ``rows``, the best model first; ``differences`` of all pairs; ``failures``; ….
+        run_dir: the folder, with the run folder of every model in it.
+        report: the HTML page.
+    """
+
+    result: Mapping[str, Any]
+    run_dir: Path
+    report: Path
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One per model, the best first."""
+        return list(self.result["rows"])
+
+    @property
+    def differences(self) -> list[dict[str, Any]]:
+        """One per pair of models, see :func:`.paired_differences`."""
+        return list(self.result["differences"])
+
+    def __str__(self) -> str:
+        header, lines = comparison_lines(self.result)
+        widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in (header, *lines)
+        ]
+        return "\n".join([*table, verdict(self.result)])
+
+    def _repr_html_(self) -> str:
+        header, lines = comparison_lines(self.result)
+        head, *body = (
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+            for tag, line in (("th", header), *(("td", line) for line in lines))
+        )
+        rows = "".join(f"<tr>{row}</tr>" for row in (head, *body))
+        return f"<table>{rows}</table><p>{escape(verdict(self.result))}</p>"

@@ -16,8 +16,8 @@ import torch
 from specformer.graphs import Graph, GraphSet
 from specformer.spectrum.decompose import vector_bytes
 from specformer.spectrum.solvers import dense
-from specformer.tasks.graphs.recipe import GraphRecipe
-from specformer.tasks.nodes.recipe import TRIED_SPLITS, NodeRecipe
+from specformer.tasks.graphs.graph_recipe import GraphRecipe
+from specformer.tasks.nodes.node_recipe import TRIED_SPLITS, NodeRecipe
 
 #: Of Python, PyTorch and what they load.
 _PROCESS = 2**29

@@ -14,15 +14,14 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.graphs.fit import check_parts
-from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.work import graph_splits
-from specformer.tasks.nodes.fit import check_parts as check_node_parts
-from specformer.tasks.nodes.recipe import node_recipe
-from specformer.tasks.nodes.work import node_features
+from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.graphs.graph_work import graph_splits
+from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.nodes.node_work import node_features
 from specformer.tasks.overview import of_graphs, of_nodes, of_signals, warnings_of
-from specformer.tasks.signals.task import signal_source
+from specformer.tasks.signals.signal_learning import signal_source
 from specformer.tasks.source import source_kind
+from specformer.tasks.task import check_parts
 from specformer.training.runs.environment import choose_device
 
 
@@ -50,7 +49,7 @@ def inspect_source(
             graph = with_targets(graph, source=source)
             nodes = nodes.settled(graph)
             splits = make_splits(graph, nodes.split, None, seed)
-            check_node_parts(graph, nodes, splits)
+            check_parts(graph.name, graph.y, nodes.metric, splits, "nodes")
             featured = graph if graph.x is not None else with_structural_features(graph)
             prepared = node_features(featured, splits[:1], nodes)[0]
         except (ConfigError, GraphError) as error:
@@ -63,7 +62,7 @@ def inspect_source(
     try:
         recipe = recipe.settled(graphs)
         parts = graph_splits(graphs, recipe, 1, seed)
-        check_parts(graphs, recipe, parts)
+        check_parts(graphs.name, graphs.y, recipe.metric, parts, "graphs")
     except ConfigError as error:
         return {**of_graphs(graphs, recipe, []), "problem": str(error)}
     needs = estimate.of_graphs(graphs, recipe, 1, device)

@@ -1,4 +1,4 @@
-r"""What a person asks for, resolved once: every command takes it from there.
+r"""What a person asks for, resolved once, and where it is done: every command starts from these.
 
 ``config.yaml`` of a run folder is a :class:`Job` and nothing else. A stopped run goes on from it
 alone, whatever recipes have become since.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from specformer.errors import RunError, brief
 from specformer.graphs import Columns
 from specformer.tasks.source import Kind
+from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.runs.progress import Progress, Silent
 
 #: What only some jobs have, and what it is where nothing is said.
 OPTIONAL: dict[str, Any] = {
@@ -121,3 +126,38 @@ def read_columns(config: Mapping[str, Any], where: str) -> Columns:
         if not isinstance(value, known.get(key, ())):
             raise RunError(f"{where}: damaged (columns: {key} is {brief(value)}).")
     return Columns.of(said)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What surrounds a job and does not change its outcome, beyond a device's rounding.
+
+    Args:
+        device: where to train.
+        data: the folder with data files; None for the usual places.
+        cache: the folder that keeps spectra; None for none.
+        progress: who is told how far the work is.
+        workers: the processes that share the work of every batch.
+        lanes: how many runs on many graphs train at the same time.
+    """
+
+    device: torch.device
+    data: Path | None = None
+    cache: Path | None = None
+    progress: Progress = field(default_factory=Silent)
+    workers: Workers = ALONE
+    lanes: int = 1
+
+
+#: More than there are runs under one seed.
+_APART = 100_003
+
+
+def run_seed(seed: int, run: int) -> int:
+    """That of one of the runs under a seed; runs under another seed have others.
+
+    Example:
+        >>> run_seed(0, 7), run_seed(1, 0)
+        (7, 100003)
+    """
+    return _APART * seed + run

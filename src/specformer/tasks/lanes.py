@@ -20,7 +20,7 @@ import torch
 from torch import multiprocessing  # sends tensors in shared memory
 
 from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
-from specformer.tasks.graphs.work import GraphWork
+from specformer.tasks.graphs.graph_work import GraphWork
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.runs.progress import Update
 

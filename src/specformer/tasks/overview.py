@@ -11,10 +11,9 @@ from specformer.datasets import SignalSet, Split
 from specformer.graphs import Graph, GraphSet
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.graphs.fit import target_names
-from specformer.tasks.graphs.recipe import GraphRecipe
-from specformer.tasks.nodes.fit import target_names as node_targets
-from specformer.tasks.nodes.recipe import NodeRecipe
+from specformer.tasks.graphs.graph_recipe import GraphRecipe
+from specformer.tasks.nodes.node_recipe import NodeRecipe
+from specformer.tasks.task import target_names
 from specformer.training.evaluation.summaries import wilson95
 
 #: Classes, and targets, that are named one by one.
@@ -40,7 +39,7 @@ def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[
     }
     if graph.y is not None and graph.num_targets:
         task = recipe.task or "regression"
-        columns = zip(node_targets(graph), graph.y.T, strict=True)
+        columns = zip(target_names(graph.class_names, graph.num_targets), graph.y.T, strict=True)
         found["targets"] = {
             name: _of_target(column[~np.isnan(column)], None, task) for name, column in columns
         }
@@ -73,7 +72,7 @@ def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) ->
         "targets": {},
     }
     if graphs.y is not None:
-        columns = zip(target_names(graphs), graphs.y.T, strict=True)
+        columns = zip(target_names(graphs.task_names, graphs.num_tasks), graphs.y.T, strict=True)
         found["targets"] = {
             name: _of_target(column[~np.isnan(column)], graphs.class_names, recipe.task)
             for name, column in columns

@@ -12,17 +12,23 @@ import numpy as np
 import torch
 from torch import nn
 
+from specformer.datasets import Split
+from specformer.errors import ConfigError
+from specformer.tasks.job import Workplace
 from specformer.tasks.source import Kind
-from specformer.tasks.workplace import Workplace
+from specformer.training.evaluation.graph_metrics import metric_named
 
 if TYPE_CHECKING:
     from specformer.tasks.estimate import Estimate
     from specformer.tasks.job import Job, Request
     from specformer.tasks.predictions import PredictionRequest, Predictions
-    from specformer.tasks.search import Trials
+    from specformer.tasks.trials import Trials
     from specformer.training.runs.folder import RunFolder
 
 Work = TypeVar("Work")
+
+#: Targets whose predictions a report shows.
+SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -123,3 +129,26 @@ class Task(ABC, Generic[Work]):
     @abstractmethod
     def trials(self, job: Job, place: Workplace) -> Trials:
         """The job as a search tries its settings; refused where nothing validates them."""
+
+
+def check_parts(
+    name: str, y: np.ndarray | None, metric: str | None, splits: Sequence[Split], things: str
+) -> None:
+    """Refuse, before anything is trained, parts that the metric says nothing about.
+
+    ``y`` has a row for each of the ``things``, nodes or graphs.
+    """
+    assert y is not None
+    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    judge = metric_named(metric or "accuracy")
+    for split in splits:
+        for part in (split.val, split.test):
+            try:
+                judge.check(columns[part], things)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from error
+
+
+def target_names(names: Sequence[str] | None, count: int) -> list[str]:
+    """What targets are called: as in their file, or by number."""
+    return list(names or (f"target {number}" for number in range(count)))

@@ -11,12 +11,11 @@ from typing import Any
 
 from specformer.errors import ConfigError
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job
+from specformer.tasks.job import Job, Workplace
 from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
-from specformer.tasks.workplace import Workplace
 from specformer.training.engine.precision import one_thread
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
 

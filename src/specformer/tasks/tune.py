@@ -1,22 +1,41 @@
-r"""Search for the settings of a model on nodes or on many graphs: ``specformer tune``."""
+r"""Search for the settings of a model: ``specformer tune``, and the searches of ``compare``."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specformer.errors import ConfigError, SpecformerError
-from specformer.files.documents import write_yaml
-from specformer.files.sealed import sealed
-from specformer.tasks.job import Job
+import numpy as np
+
+from specformer.errors import ConfigError, RunError, SpecformerError
+from specformer.files import write_text
+from specformer.files.documents import read_json_lines, write_yaml
+from specformer.files.sealed import sealed, unsealed
+from specformer.tasks.graphs.graph_learning import GraphTrials
+from specformer.tasks.job import Job, Workplace
+from specformer.tasks.nodes.node_learning import NodeTrials
+from specformer.tasks.recipes.settings import read_settings
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.search import BEST, TRIALS, Search
-from specformer.tasks.workplace import Workplace
+from specformer.tasks.trials import Trials
+from specformer.training.engine.capture import release_memory
 from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.progress import Progress, Silent, Update
+
+#: Files of a search in its folder.
+TRIALS, BEST = "trials.jsonl", "best.yaml"
+#: How many of the best trials may be started from; which share of their settings is drawn anew.
+_PARENTS, _CHANGED = 3, 0.25
+#: Draws of one trial before it is given up: some widths no number of heads divides.
+_DRAWS = 100
+#: Of searches that only have seconds: more trials than there is time for, and splits of each.
+_ENDLESS = 10_000
+_TRIAL_SPLITS = {"nodes": NodeTrials.splits, "molecules": GraphTrials.splits}
 
 
 @dataclass(frozen=True)
@@ -60,13 +79,13 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
     # A file may hold fewer splits than a task asks for.
     runs = max(subject.runs, splits) if plan.runs is None else plan.runs
     started = time.perf_counter()
-    seconds = math.inf if plan.seconds is None else plan.seconds
     path = folder / BEST
     with RunFolder(folder).held():  # trials of two searches would overwrite each other
         try:
             search = Search(
                 subject, folder, seed=job.seed, explore=plan.explore, parameters=plan.parameters
             )
+            seconds = math.inf if plan.seconds is None else plan.seconds
             finalists = min(plan.finalists, plan.trials)
             winner = search.run(plan.trials, splits, finalists, runs, place.progress, seconds)
         except SpecformerError:
@@ -80,11 +99,236 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         "metric": subject.metric,
         "trials": len({number for number, _ in search.done}),
         "winner": winner["trial"],
-        "set": winner["set"],
-        "score": winner["score"],
-        "val": winner["val"],
+        **{key: winner[key] for key in ("set", "score", "val")},
         "seconds": time.perf_counter() - started,
         "splits": winner["splits"],
         "trials_file": str(folder / TRIALS),
         "recipe_file": str(path),
     }
+
+
+class Search:
+    """Trials of one subject, kept in ``trials.jsonl`` of a folder and never run twice.
+
+    Trial 0 is the recipe as it is. The others draw one value of each list of the subject's space;
+    after the first ``explore``, every second one changes a quarter of the settings of one of the
+    three best so far instead. What no model can have is drawn again. Generators are seeded with a
+    trial's number, so that a stopped search goes on where it was.
+    """
+
+    def __init__(
+        self,
+        subject: Trials,
+        folder: Path,
+        *,
+        seed: int = 0,
+        explore: int = 20,
+        parameters: int | None = None,
+    ) -> None:
+        self.subject, self.seed = subject, seed
+        self.explore, self.parameters = explore, parameters
+        self.path = folder / TRIALS
+        #: What trials have to share for their scores to compare, beside their settings.
+        self.of = {
+            "source": subject.source,
+            "model": subject.model,
+            "seed": seed,
+            "parameters": parameters,
+            "from": subject.begun_from,
+        }
+        self.done = read_trials(self.path)
+        self._refuse_others()
+
+    def run(
+        self,
+        trials: int,
+        splits: int,
+        finalists: int,
+        runs: int,
+        progress: Progress,
+        seconds: float = math.inf,
+    ) -> dict[str, Any]:
+        """All trials over ``splits`` splits, the best few over ``runs``; returns the winner.
+
+        No trial but the first begins once ``seconds`` have passed.
+        """
+        self._stage("trials", range(trials), splits, progress, time.perf_counter() + seconds)
+        chosen = self._ranked(splits)[:finalists]
+        self._stage("finalists", chosen, runs, progress, math.inf)
+        scores = self._scores(runs)
+        finished = [number for number in chosen if number in scores]
+        if not finished:
+            raise RunError(
+                f"{self.subject.name}: training diverged in every trial that counts; set a lower "
+                "schedule.learning_rate."
+            )
+        return self.done[min(finished, key=lambda number: self._loss(scores[number])), runs]
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder with trials of another search: no score of theirs may win this one."""
+        given = self.subject.assignments
+        for (number, _), trial in self.done.items():
+            shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
+            other = [f"{key}={shared[key]}" for key in self.of if shared[key] != self.of[key]]
+            if given != (trial["set"] if number == 0 else trial["set"][: len(given)]):
+                other += trial["set"]
+            elif number == 0 and not other and trial.get("recipe") != self._start:
+                other += ["another recipe"]
+            if other:
+                raise RunError(
+                    f"{self.path}: its trials had other settings ({', '.join(other)}), so their "
+                    "scores do not compare; name another folder with --out."
+                )
+
+    @property
+    def _start(self) -> Any:
+        """The recipe of trial 0 as a file holds it."""
+        return json.loads(json.dumps(asdict(self.subject.recipe(self.subject.assignments))))
+
+    def _stage(
+        self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float
+    ) -> None:
+        # Scores over other splits are other figures: each says over how many.
+        counted = "1 split" if splits == 1 else f"{splits} splits"
+        title, unit = f"{self.subject.name}: {label}", f"best {self.subject.metric} on {counted}"
+        with progress.stage(title, len(numbers), unit) as update:
+            for place, number in enumerate(numbers):
+                if place and time.perf_counter() > end:
+                    break
+                if (number, splits) not in self.done:
+                    self._trial(number, splits)
+                scores = self._scores(splits).values()
+                update(place + 1, min(scores, key=self._loss, default=math.nan))
+
+    def _trial(self, number: int, splits: int) -> None:
+        changes = self._changes(number, splits)
+        recipe = self.subject.recipe(changes)
+        started = time.perf_counter()
+        measured = self.subject.measure(recipe, splits)
+        self.done[number, splits] = {
+            "trial": number,
+            "splits": splits,
+            "of": self.of,
+            "set": changes,
+            **asdict(measured),
+            "seconds": time.perf_counter() - started,
+            "recipe": asdict(recipe),
+        }
+        lines = [json.dumps(sealed(entry), allow_nan=False) for entry in self.done.values()]
+        write_text(self.path, "\n".join(lines) + "\n")
+        release_memory()
+
+    def _changes(self, number: int, splits: int) -> list[str]:
+        """All of a trial's changes; a finalist keeps those it had on fewer splits."""
+        for (earlier, _), trial in self.done.items():
+            if earlier == number:
+                changes: list[str] = trial["set"]
+                return changes
+        if number == 0:
+            self._check(self.subject.assignments)
+            return self.subject.assignments
+        generator = np.random.default_rng([self.seed, number])
+        for _ in range(_DRAWS):
+            changes = [*self.subject.assignments, *self._drawn(generator, number, splits)]
+            try:
+                self._check(changes)
+            except ConfigError as error:
+                refused = error
+            else:
+                return changes
+        raise ConfigError(
+            f"No valid setting in {_DRAWS} draws; the last error was: {refused}"
+        ) from refused
+
+    def _check(self, changes: Sequence[str]) -> None:
+        size = self.subject.size(self.subject.recipe(changes))
+        if self.parameters is not None and size > self.parameters:
+            raise ConfigError(
+                f"the model has {size:,} parameters, more than --parameters {self.parameters}; "
+                "make it smaller with --set."
+            )
+
+    def _drawn(self, generator: np.random.Generator, number: int, splits: int) -> list[str]:
+        """Settings drawn afresh, or those of one of the best with some drawn afresh."""
+        drawn = [
+            f"{key}={json.dumps(choices[generator.integers(len(choices))])}"
+            for key, choices in self.subject.space.items()
+        ]
+        best = [earlier for earlier in self._ranked(splits) if earlier < number][:_PARENTS]
+        if number <= self.explore or number % 2 or not best:
+            return drawn
+        parent = self.done[best[generator.integers(len(best))], splits]["set"]
+        kept = parent[len(self.subject.assignments) :]
+        return [*kept, *(change for change in drawn if generator.random() < _CHANGED)]
+
+    def _ranked(self, splits: int) -> list[int]:
+        """Trials over that many splits, the best first; those that diverged are left out."""
+        scores = self._scores(splits)
+        return sorted(scores, key=lambda number: (self._loss(scores[number]), number))
+
+    def _scores(self, splits: int) -> dict[int, float]:
+        return {
+            number: trial["score"]
+            for (number, count), trial in self.done.items()
+            if count == splits and trial["score"] is not None
+        }
+
+    def _loss(self, score: float) -> float:
+        """The score so that less is better."""
+        return score if self.subject.lower else -score
+
+
+def read_trials(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
+    """Trials done before, by number and splits."""
+    if not path.is_file():
+        return {}
+    try:
+        found = [unsealed(line, needed=True) for line in read_json_lines(path)]
+        whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
+        return {(trial["trial"], trial["splits"]): trial for trial in whole}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: damaged ({error}); remove it to start anew.") from error
+
+
+def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace) -> Job:
+    """The job with the settings that a search of so many seconds finds.
+
+    What its folder holds counts.
+    """
+    best = folder / BEST
+    if not best.exists():
+        splits = min(runs, _TRIAL_SPLITS[job.kind])
+        left = max(0.0, seconds - spent(folder)["seconds"])
+        plan = SearchPlan(_ENDLESS, splits, finalists=1, runs=splits, seconds=left)
+        shown = _Timed(place.progress, job.model, left)
+        tune(job, plan, folder, replace(place, progress=shown))
+    settings = TASKS[job.kind].read_recipe(job.model, read_settings(best), str(best))
+    return replace(job, settings=settings, recipe=f"{job.recipe}, tuned")
+
+
+def spent(folder: Path) -> dict[str, Any]:
+    """The trials of a search so far, and the time they took."""
+    path = folder / TRIALS
+    trials = read_json_lines(path) if path.is_file() else []
+    return {"trials": len(trials), "seconds": sum(trial["seconds"] for trial in trials)}
+
+
+class _Timed:
+    """Shows a model's search by the seconds that it has, not by trials it will not come to."""
+
+    def __init__(self, shown: Progress, model: str, seconds: float) -> None:
+        self._shown, self._model, self._seconds = shown, model, seconds
+
+    @contextmanager
+    def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
+        started, most = time.perf_counter(), max(1, round(self._seconds))
+        shown = Silent() if total == 1 else self._shown  # the only finalist is trained already
+        with shown.stage(f"{label} of {self._model}, seconds", most, unit) as update:
+
+            def timed(done: int, figure: float, **others: float) -> None:  # noqa: ARG001
+                update(min(most, round(time.perf_counter() - started)), figure, **others)
+
+            yield timed
+
+    def say(self, text: str) -> None:
+        self._shown.say(text)

@@ -17,8 +17,8 @@ from specformer.errors import ConfigError
 from specformer.graphs import read_graph_set, write_graph_set
 from specformer.paper.published import TABLE_3
 from specformer.paper.table3 import table3
-from specformer.tasks.graphs.models import graph_model
-from specformer.tasks.graphs.recipe import BaselineRecipe, graph_recipe
+from specformer.tasks.graphs.graph_models import graph_model
+from specformer.tasks.graphs.graph_recipe import BaselineRecipe, graph_recipe
 from specformer.training.runs.progress import Silent
 
 #: On ZINC, where the benchmark asks for about half a million.

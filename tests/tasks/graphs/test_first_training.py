@@ -22,12 +22,11 @@ from specformer.graphs.formats.smiles import read_smiles
 from specformer.paper.table3 import table3
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.variants import Rows
-from specformer.tasks.graphs import recipe as recipes
-from specformer.tasks.graphs.first_training import first_work, trained_first
-from specformer.tasks.graphs.recipe import graph_recipe
-from specformer.tasks.graphs.task import GraphLearning
-from specformer.tasks.graphs.work import GraphWork, graph_spectra, graph_splits
-from specformer.tasks.workplace import Workplace
+from specformer.tasks.graphs import graph_recipe as recipes
+from specformer.tasks.graphs.graph_learning import GraphLearning, first_work, trained_first
+from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.job import Workplace
 from specformer.training.loops.graphs import fit_graphs
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

@@ -12,8 +12,9 @@ from tests.tasks.jobs import train_source
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_npz
-from specformer.tasks.nodes import forms, recipe
-from specformer.tasks.nodes.recipe import node_recipe
+from specformer.tasks.nodes import node_fit
+from specformer.tasks.nodes import node_recipe as recipes
+from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.training.runs.folder import RunFolder
 
 QUICK = ("schedule.epochs=3", "schedule.patience=3", "model.hidden_channels=8")
@@ -53,7 +54,7 @@ def test_a_form_by_name() -> None:
 def every_form(here, monkeypatch) -> None:
     """A small graph, and all forms of the model for it, as on a GPU."""
     write_npz(here / "mine.npz", csbm(0.7, num_nodes=150, num_features=6))
-    monkeypatch.setattr(recipe, "_MOST_ON_CPU", 2**30)
+    monkeypatch.setattr(recipes, "_MOST_ON_CPU", 2**30)
 
 
 def result_of(*more: str, runs: int = 2, folder: Path | None = None) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def test_the_form_that_validates_best_trains() -> None:
 
 
 def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) -> None:
-    monkeypatch.setattr(recipe, "_MOST_ON_CPU", 10)
+    monkeypatch.setattr(recipes, "_MOST_ON_CPU", 10)
     row = result_of(runs=1)["nodes"][0]
     assert row["form"] == "paper"
     assert "forms_tried" not in row
@@ -86,7 +87,7 @@ def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) ->
 def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
     """Stopped between the second form and the third, then resumed: the first two are known."""
     tried: list[str] = []
-    validated = forms._validated
+    validated = node_fit._validated
 
     def stopping(work, place, checkpoint, name):
         tried.append(name)
@@ -94,7 +95,7 @@ def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
             raise KeyboardInterrupt
         return validated(work, place, checkpoint, name)
 
-    monkeypatch.setattr(forms, "_validated", stopping)
+    monkeypatch.setattr(node_fit, "_validated", stopping)
     with pytest.raises(KeyboardInterrupt):
         result_of(runs=1, folder=tmp_path)
     resumed = result_of(runs=1, folder=tmp_path)

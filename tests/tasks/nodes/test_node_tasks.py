@@ -18,7 +18,7 @@ from specformer.datasets import csbm, make_splits, node_graph
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, write_npz
 from specformer.spectrum import decompose
-from specformer.tasks.nodes.recipe import NODE_MODELS
+from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 

@@ -13,9 +13,9 @@ import specformer as sf
 from specformer.datasets import csbm
 from specformer.graphs import Graph, read_graph
 from specformer.spectrum import approximate, decompose
-from specformer.tasks.nodes.spectral_distance import quantiles, spread, wasserstein
+from specformer.tasks.nodes.node_predict import quantiles, spread, wasserstein
 
-LOGGER = "specformer.tasks.nodes.spectral_distance"
+LOGGER = "specformer.tasks.nodes.node_predict"
 #: One form, where the recipe tries several.
 PAPER = {"device": "cpu", "settings": {"form": "paper"}}
 

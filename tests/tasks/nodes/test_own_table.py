@@ -18,9 +18,9 @@ from specformer.datasets import make_splits, node_graph
 from specformer.errors import ConfigError, GraphError, RunError
 from specformer.graphs import Graph, write_npz
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.tasks.nodes.predict import load_features
-from specformer.tasks.nodes.recipe import NODE_MODELS, node_recipe
-from specformer.tasks.nodes.work import fresh_models, node_task
+from specformer.tasks.nodes.node_predict import load_features
+from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_recipe
+from specformer.tasks.nodes.node_work import fresh_models, node_task
 from specformer.training.engine.stacking import stack
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

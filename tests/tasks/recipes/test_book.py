@@ -17,11 +17,11 @@ from specformer.nn import Specformer
 from specformer.paper.table2 import table2
 from specformer.paper.table3 import table3
 from specformer.paper.table_rows import table_grid
-from specformer.tasks.graphs import recipe as many_recipes
-from specformer.tasks.graphs.models import GRAPH_MODELS, graph_model
-from specformer.tasks.graphs.recipe import graph_recipe, graph_recipes_for
-from specformer.tasks.nodes import recipe as recipes
-from specformer.tasks.nodes.recipe import (
+from specformer.tasks.graphs import graph_recipe as many_recipes
+from specformer.tasks.graphs.graph_models import GRAPH_MODELS, graph_model
+from specformer.tasks.graphs.graph_recipe import graph_recipe, graph_recipes_for
+from specformer.tasks.nodes import node_recipe as recipes
+from specformer.tasks.nodes.node_recipe import (
     NODE_MODELS,
     NodeModel,
     node_model,

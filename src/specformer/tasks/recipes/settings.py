@@ -92,7 +92,7 @@ def full_keys(kind: type, assignments: Iterable[str], unused: Iterable[str] = ()
     refused. Groups that are ``unused`` do not count.
 
     Example:
-        >>> from specformer.tasks.nodes.recipe import NodeRecipe
+        >>> from specformer.tasks.nodes.node_recipe import NodeRecipe
         >>> full_keys(NodeRecipe, ["epochs=3", "monitor=loss"])
         ['schedule.epochs=3', 'monitor=loss']
     """

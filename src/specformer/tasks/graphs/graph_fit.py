@@ -1,0 +1,285 @@
+r"""Learn from one set of graphs with one model, in one run or several."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.datasets import Split
+from specformer.datasets.molecule_splits import has_secret_test
+from specformer.graphs import GraphSet
+from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights, ordered_outputs
+from specformer.tasks.graphs.graph_models import num_outputs, packed_for
+from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
+from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra
+from specformer.tasks.job import Workplace
+from specformer.tasks.lanes import train_in_lanes
+from specformer.tasks.task import SHOWN, Outcome, check_parts, target_names
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.graphs import GraphMonitor, Work
+from specformer.training.evaluation.summaries import confusion, spread_bins, summary
+from specformer.training.loops.graphs import GraphFit
+from specformer.training.optim.early_stopping import warn_of_divergence
+from specformer.training.runs.checkpoint import numbered
+from specformer.training.runs.progress import Silent
+
+logger = logging.getLogger(__name__)
+
+
+def learn_graphs(
+    work: GraphWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
+) -> Outcome:
+    """Train one model per split.
+
+    Args:
+        work: what to train on what.
+        place: where.
+        checkpoint: the path of the state's files; the run's number and an ending are appended.
+        label: the name its arrays are kept under, if not the model's.
+    """
+    started = time.perf_counter()
+    graphs, splits, recipe = work.graphs, work.splits, work.recipe
+    assert work.spectra is not None
+    label = label or work.model
+    _warn_of_parts(work)
+    check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
+    stage = f"{graphs.name}: {label}"
+    fits, before = _fits(work, place, checkpoint, stage)
+    warn_of_divergence(stage, [fit.curves[:, 0] for fit in fits])
+    first = work.start.seconds if work.start else 0.0
+    row = {
+        "dataset": graphs.name,
+        "description": _describe(graphs, recipe, splits[0]),
+        "model": work.model,
+        **({"start": work.start.origin} if work.start else {}),
+        "runs": len(splits),
+        "metric": recipe.metric,
+        "targets": list(graphs.task_names or ())[:SHOWN],
+        **_classes(graphs, recipe),
+        "splits": [split.fingerprint for split in splits],
+        "matrix": recipe.matrix,
+        **_figures(fits, splits, recipe),
+        **_by_target(fits, recipe, target_names(graphs.task_names, graphs.num_tasks)),
+        "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
+        "epochs": float(recipe.schedule.epochs),
+        "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
+        "seconds": time.perf_counter() - started + before + first,
+    }
+    model, tested = fits[0].model, np.flatnonzero(splits[0].test)
+    arrays = {
+        "curve": np.stack([fit.curves for fit in fits], axis=1),
+        **_tested(fits, recipe),
+        **_calibration(fits, splits, recipe),
+        **filter_pictures(model, work.spectra, tested, recipe.matrix),
+        **graph_insights(graphs, tested, model, recipe, place.device),
+    }
+    named = {f"molecules/{graphs.name}/{label}/{name}": array for name, array in arrays.items()}
+    return Outcome(row, named, [fit.model for fit in fits], before)
+
+
+def _fits(
+    work: GraphWork, place: Workplace, checkpoint: Path | None, stage: str
+) -> tuple[list[GraphFit], float]:
+    """All runs, and the seconds that went into epochs which checkpoints held already."""
+    recipe, runs, progress = work.recipe, len(work.splits), place.progress
+    assert recipe.metric is not None
+    # A forest's trees grow side by side, in threads.
+    lanes = 1 if work.model == FOREST else min(place.lanes, runs)
+    with _files(checkpoint, runs, wanted=lanes > 1) as files:
+        if lanes > 1:
+            told, epochs = f"{stage}, {runs} runs in {lanes} lanes", runs * recipe.schedule.epochs
+            with progress.stage(told, epochs, recipe.metric) as update:
+                before = train_in_lanes(work, [file for file in files if file], lanes, update)
+            progress = Silent()  # what remains is to read what they wrote
+        store, fits = work.store(), []
+        for run, file in enumerate(files):
+            told = stage + (f", run {run + 1}" if runs > 1 else "")
+            with progress.stage(told, recipe.schedule.epochs, recipe.metric) as update:
+                fits.append(
+                    work.fit(store, run, workers=place.workers, checkpoint=file, on_epoch=update)
+                )
+    return fits, before if lanes > 1 else sum(fit.seconds_before for fit in fits)
+
+
+@contextmanager
+def _files(checkpoint: Path | None, runs: int, *, wanted: bool) -> Iterator[list[Path | None]]:
+    """The checkpoints of all runs, in a folder that goes again where they are only ``wanted``."""
+    with TemporaryDirectory() if wanted and checkpoint is None else nullcontext() as folder:
+        stem = Path(folder) / "run" if folder else checkpoint
+        yield [stem and numbered(stem, run) for run in range(runs)]
+
+
+def predict_graphs(
+    models: Sequence[nn.Module],
+    graphs: GraphSet,
+    recipe: GraphRecipe,
+    device: torch.device,
+    cache: str | Path | None = None,
+) -> Tensor:
+    """Predictions of each model ``[models, G, tasks]``; of classes, the probability of 1.
+
+    Of one target with several classes, the probability of each ``[models, G, classes]``.
+    """
+    spectra = graph_spectra(graphs, recipe, device, cache)
+    store = packed_for(models[0], graphs, spectra).placed(device)
+    works = (Work(model.to(device), recipe.precision, device) for model in models)
+    return torch.stack([_in_words(ordered_outputs(work, store), recipe) for work in works])
+
+
+def _in_words(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
+    """A model's outputs as people read them: numbers as they are, logits as probabilities."""
+    if recipe.loss == "ce":
+        return outputs.softmax(dim=-1)
+    return outputs.sigmoid() if recipe.loss == "bce" else outputs
+
+
+def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
+    """Predictions for the test graphs of all runs and their targets, ``[2, graphs, tasks]``.
+
+    Of one target with several classes, graphs by true and predicted class, ``[classes, classes]``.
+    """
+    predicted = np.concatenate([fit.predicted for fit in fits])
+    measured = np.concatenate([fit.measured for fit in fits])
+    if recipe.loss == "ce":
+        known = ~np.isnan(measured[:, 0])
+        true, taken_for = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
+        return {"confusion": confusion(true, taken_for, predicted.shape[1])}
+    shown = _in_words(torch.from_numpy(predicted[:, :SHOWN].astype(np.float32)), recipe)
+    return {"tested": np.stack([shown.numpy(), measured[:, :SHOWN].astype(np.float32)])}
+
+
+def _figures(
+    fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
+) -> dict[str, Any]:
+    """Test and validation figures at the epoch kept, and the test's by every rule.
+
+    Where all runs have one split, ``test_together`` is the test figure of the mean of their
+    predictions, which is what ``predict`` tells.
+    """
+
+    def tested(rule: GraphMonitor) -> dict[str, Any]:
+        return summary([fit.chosen[rule].test for fit in fits])
+
+    kept = [fit.chosen[recipe.monitor] for fit in fits]
+    figures: dict[str, Any] = {
+        "test": tested(recipe.monitor),
+        "val": summary([each.val for each in kept]),
+        "best_epochs": [each.epoch for each in kept],
+        "test_by_loss": tested("loss"),
+        "test_by_metric": tested("metric"),
+        # A run may have diverged after its best epoch.
+        "test_at_end": tested("last") if all("last" in fit.chosen for fit in fits) else None,
+    }
+    if _judge_the_same(splits):
+        assert recipe.metric is not None
+        outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
+        mean = _in_words(outputs, recipe).mean(dim=0)
+        if recipe.loss == "bce":
+            mean -= 0.5  # as a logit, above 0 where the class is 1
+        metric = metric_named(recipe.metric)
+        figures["test_together"] = metric(mean.numpy(), fits[0].measured)
+    return figures
+
+
+def _judge_the_same(splits: Sequence[Split]) -> bool:
+    """Whether there are several runs, with one split."""
+    return len(splits) > 1 and len({split.fingerprint for split in splits}) == 1
+
+
+def _calibration(
+    fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
+) -> dict[str, np.ndarray]:
+    """Errors beside the spread over runs on their common test part, of the first target.
+
+    Only of numbers. Where each run has its own split, the others have learned from what it tests.
+    """
+    if recipe.task != "regression" or not _judge_the_same(splits):
+        return {}
+    predicted = np.stack([fit.predicted[:, 0] for fit in fits]).astype(np.float64)
+    return {"calibration": spread_bins(predicted, fits[0].measured[:, 0])}
+
+
+def _by_target(
+    fits: Sequence[GraphFit], recipe: GraphRecipe, names: Sequence[str]
+) -> dict[str, dict[str, dict[str, Any] | None]]:
+    """The test figures of each of several targets, None where no run has one."""
+    if len(names) == 1:
+        return {}
+    assert recipe.metric is not None
+    metric = metric_named(recipe.metric)
+    runs = [metric.each(fit.predicted, fit.measured) for fit in fits]
+    found = {}
+    for name, figures in zip(names, zip(*runs, strict=True), strict=True):
+        known = [figure for figure in figures if figure is not None]
+        found[name] = summary(known) if known else None
+    return {"test_by_target": found}
+
+
+def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
+    """What the classes of the only target are called, where they have names or are several."""
+    if graphs.class_names is not None:
+        return {"classes": list(graphs.class_names)}
+    if recipe.loss != "ce":
+        return {}
+    return {"classes": [str(number) for number in range(num_outputs(graphs, recipe))]}
+
+
+def base_prediction(work: GraphWork) -> list[float]:
+    """What a model says that knows the training targets and no graph: means, or shares."""
+    assert work.graphs.y is not None
+    y = work.graphs.y[work.splits[0].train].astype(np.float64)
+    if work.recipe.loss == "ce":
+        known = y[~np.isnan(y[:, 0]), 0].astype(np.int64)
+        counts = np.bincount(known, minlength=num_outputs(work.graphs, work.recipe))
+        return [float(share) for share in counts / max(1, counts.sum())]
+    counted = np.maximum(1, (~np.isnan(y)).sum(axis=0))
+    return [float(mean) for mean in np.nan_to_num(y).sum(axis=0) / counted]
+
+
+def _warn_of_parts(work: GraphWork) -> None:
+    """Say where another part is tested on, and which targets nobody can learn."""
+    graphs = work.graphs
+    assert graphs.y is not None
+    if work.recipe.split == "official" and has_secret_test(graphs):
+        logger.warning(
+            "%s: the test part has no targets; the validation part is tested on, and %s graphs of "
+            "the training part validate.",
+            graphs.name,
+            f"{int(work.splits[0].val.sum()):,}",
+        )
+    missing = np.isnan(graphs.y)
+    unknown = np.any([missing[split.train].all(axis=0) for split in work.splits], axis=0)
+    if unknown.any():
+        names = np.array(target_names(graphs.task_names, graphs.num_tasks))
+        logger.warning(
+            "%s: no graph to learn from has a known %s; predictions of it mean nothing.",
+            graphs.name,
+            " or ".join(names[unknown]),
+        )
+
+
+def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
+    targets = ""
+    if graphs.num_tasks > 1:
+        targets = f"; {graphs.num_tasks} targets, figures are means over them"
+        if graphs.num_tasks > SHOWN:
+            targets += f", predictions of the first {SHOWN} are drawn"
+    elif graphs.task_names:
+        targets = f"; the target is {graphs.task_names[0]}"
+    if recipe.loss == "ce":
+        targets += f"; {num_outputs(graphs, recipe)} classes"
+    protocol = recipe.split if split.is_tested else "its own"
+    return (
+        f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
+        f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
+        f"{int(graphs.num_nodes.max())} nodes; {split.in_words} ({protocol}){targets}"
+    )

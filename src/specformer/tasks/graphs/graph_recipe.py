@@ -1,0 +1,367 @@
+r"""Settings of learning from many small graphs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from specformer.baselines.graphs import GRAPH_BASELINES
+from specformer.datasets import GRAPH_SETS
+from specformer.datasets.molecule_splits import settled_graph_protocol
+from specformer.datasets.node_targets import TargetKind
+from specformer.errors import ConfigError, check_known
+from specformer.graphs import GraphSet
+from specformer.nn.argument_checks import check_counts
+from specformer.tasks.recipes.book import START, RecipeBook
+from specformer.tasks.recipes.settings import build, merged, override
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
+from specformer.training.evaluation.losses import Loss
+from specformer.training.optim.graph_schedule import GraphSchedule
+
+logger = logging.getLogger(__name__)
+
+_BOOK = RecipeBook("molecules.yaml")
+#: The name of :class:`~specformer.baselines.graphs.MorganForest`, no model of the paper's.
+FOREST = "forest"
+#: Targets that a notice names.
+_NAMED = 8
+
+
+class _Targets(NamedTuple):
+    """What targets are, the losses that go with them, the usual one first, and the usual metric."""
+
+    told: str
+    losses: tuple[Loss, ...]
+    metric: str
+
+
+_NUMBERS = _Targets("regression", ("l1", "mse"), "rmse")
+_TWO_CLASSES = _Targets("classification into two", ("bce",), "rocauc")
+_CLASSES = _Targets("classification into more than two", ("ce",), "accuracy")
+
+
+@dataclass(frozen=True)
+class GraphModel:
+    """Specformer's settings, see :class:`specformer.GraphSpecformer`."""
+
+    hidden_channels: int = 64
+    num_layers: int = 4
+    num_heads: int = 4
+    sharing: Literal["small", "medium", "large"] = "small"
+    pooling: Literal["mean", "sum", "max"] = "mean"
+    num_blocks: int = 1
+    decoder: Literal["joint", "heads"] = "joint"
+    epsilon: float = 100.0
+    encoding: bool = True
+    attention: bool = True
+    bases_norm: Literal["batch"] | None = None
+    bases_activation: Literal["relu", "gelu", "tanh"] | None = None
+    normalise_bases: Literal["softmax"] | None = None
+    transformer_dropout: float = 0.0
+    feature_dropout: float = 0.0
+    propagation_dropout: float = 0.0
+    init_std: float | None = None
+
+
+@dataclass(frozen=True)
+class BaselineModel:
+    """A baseline's settings, see :mod:`specformer.baselines.graphs`; None for its own."""
+
+    hidden_channels: int = 64
+    num_layers: int = 4
+    dropout: float = 0.0
+    pooling: Literal["mean", "sum", "max"] | None = None
+    num_heads: int | None = None
+    attention_dropout: float | None = None
+    towers: int | None = None
+    average_log_degree: float | None = None
+    walk_steps: int | None = None
+    walk_channels: int | None = None
+    gamma: float | None = None
+    max_ring: int | None = None
+    order: int | None = None
+    exponent: float | None = None
+    bases_norm: Literal["batch"] | None = None
+    normalise_bases: Literal["softmax"] | None = None
+
+
+@dataclass(frozen=True)
+class ForestModel:
+    """A forest's settings, see :meth:`specformer.baselines.graphs.MorganForest.grown`."""
+
+    num_trees: int = 200
+    max_features: float | None = None
+    min_samples_leaf: int = 1
+    fingerprint: int = 2048
+
+    def __post_init__(self) -> None:
+        check_counts(asdict(self), "num_trees", "min_samples_leaf", "fingerprint")
+        share = self.max_features
+        if share is not None and not 0 < share <= 1:
+            raise ConfigError(f"max_features={share} must be above 0 and at most 1.")
+
+
+@dataclass(frozen=True)
+class GraphRecipe:
+    """How to learn from many graphs.
+
+    Args:
+        description: one sentence for tables and reports.
+        model: Specformer's settings.
+        schedule: epochs, batches, rates.
+        task: None for a named set's own, else classification where all targets are 0 or 1, or
+            words.
+        loss: None for L1 in regression, binary cross-entropy for targets of 0 and 1, and
+            cross-entropy for a target of more classes.
+        metric: None for a named set's own, else RMSE, ROC-AUC or, of more classes, accuracy.
+        standardise: learn targets of mean 0 and variance 1; regression only.
+        monitor: ``"metric"`` or ``"loss"``: which validation figure picks the epoch that is kept;
+            ``"last"`` keeps the last.
+        precision: of products on a GPU: ``"highest"``, ``"high"`` (TF32) or ``"bf16"``.
+        matrix: whose eigenpairs, see :func:`specformer.spectrum.decompose_many`.
+        split: a protocol of :mod:`specformer.datasets.molecule_splits`; ``"auto"`` takes the one in
+            a file of one's own, and else draws it.
+        targets: names of the columns to learn, where a file has more; None for all.
+        atoms: how many values each column of the atoms may take; None for what the data need.
+        start: a named set on which models are trained first, by its recipe ``start``; None for
+            fresh models.
+    """
+
+    description: str = ""
+    model: GraphModel = field(default_factory=GraphModel)
+    schedule: GraphSchedule = field(default_factory=GraphSchedule)
+    task: TargetKind | None = None
+    loss: Loss | None = None
+    metric: str | None = None
+    standardise: bool = False
+    monitor: GraphMonitor = "metric"
+    precision: GraphPrecision = "highest"
+    matrix: Literal["laplacian", "adjacency-with-loops"] = "laplacian"
+    split: str = "random-80-10-10"
+    targets: list[str] | None = None
+    atoms: list[int] | None = None
+    start: str | None = None
+
+    def settled(self, graphs: GraphSet) -> GraphRecipe:
+        """The recipe with task, loss, metric and split chosen for these graphs, and checked.
+
+        Example:
+            >>> graphs = GraphSet([1, 1], [0, 0], [], y=[[0.0], [1.0]])
+            >>> GraphRecipe().settled(graphs).metric
+            'rocauc'
+        """
+        if graphs.y is None:
+            raise ConfigError(
+                f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
+                "classes are written 0 and 1, and a column of words is named by --set targets=[…]."
+            )
+        binary, words = _is_binary(graphs, graphs.y), graphs.class_names is not None
+        _check_varied(graphs.name, graphs.y)
+        named = GRAPH_SETS.get(graphs.name)
+        told: TargetKind = "classification" if binary or words else "regression"
+        task = self.task or (named.task if named else told)
+        if words and task == "regression":
+            raise ConfigError(f"{graphs.name}: the target is text; use `--task classification`.")
+        kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
+        if kind is _CLASSES and not words:
+            _check_classes(graphs.name, graphs.y)
+        metric = self.metric or (named.metric if named and named.task == task else kind.metric)
+        if (of := metric_named(metric).task) != task:
+            raise ConfigError(f"metric={metric} is for {of}; the task is {task}.")
+        if kind is _CLASSES and not metric_named(metric).several:
+            raise ConfigError(f"metric={metric} does not go with {kind.told}; accuracy does.")
+        loss = self.loss or kind.losses[0]
+        if loss not in kind.losses:
+            raise ConfigError(f"loss={loss} does not go with {kind.told}.")
+        standardise = self.standardise and task == "regression"
+        split = settled_graph_protocol(graphs, self.split, named=named is not None)
+        return replace(
+            self, task=task, metric=metric, loss=loss, standardise=standardise, split=split
+        )
+
+
+@dataclass(frozen=True)
+class BaselineRecipe(GraphRecipe):
+    """The same with a baseline's settings: Specformer's own recipes stay as they are recorded."""
+
+    model: BaselineModel = field(default_factory=BaselineModel)  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class ForestRecipe(GraphRecipe):
+    """The same with a forest's settings. It is grown once: all that makes epochs is idle."""
+
+    model: ForestModel = field(default_factory=ForestModel)  # type: ignore[assignment]
+    schedule: GraphSchedule = field(default_factory=lambda: GraphSchedule(epochs=1, warmup=0))
+
+
+#: Settings of a recipe that a forest does not look at.
+IDLE_IN_FORESTS = (
+    "schedule", "loss", "standardise", "monitor", "precision", "matrix", "atoms", "start",
+)  # fmt: skip
+
+
+def recipe_kind(model: str | None) -> type[GraphRecipe]:
+    """The data class of a model's recipes."""
+    if model == FOREST:
+        return ForestRecipe
+    return BaselineRecipe if model in GRAPH_BASELINES else GraphRecipe
+
+
+def _is_binary(graphs: GraphSet, targets: np.ndarray) -> bool:
+    """Whether targets are 0 and 1: all that are known or, where classes have names, those two."""
+    names = graphs.class_names
+    if names is None:
+        return bool(np.isin(targets[~np.isnan(targets)], (0.0, 1.0)).all())
+    if len(names) < 2:
+        told = f"the only class is {names[0]!r}" if names else "no graph has a class"
+        raise ConfigError(f"{graphs.name}: {told}; there is nothing to tell apart.")
+    return len(names) == 2
+
+
+def _check_varied(name: str, targets: np.ndarray) -> None:
+    """Refuse targets that are the same for every graph; of too few graphs the split will tell."""
+    known = ~np.isnan(targets)
+    same = all(
+        len(np.unique(column[there])) < 2 for column, there in zip(targets.T, known.T, strict=True)
+    )
+    if same and known.any(axis=1).sum() > 2:
+        raise ConfigError(f"{name}: no target varies; there is nothing to learn.")
+
+
+def _check_classes(name: str, targets: np.ndarray) -> None:
+    """Refuse what is not one target whose classes are numbered from 0."""
+    if targets.shape[1] > 1:
+        raise ConfigError(
+            f"{name}: classes of several targets are 0 and 1; choose one with --set targets=[…], "
+            "or use --task regression."
+        )
+    found = np.unique(targets[~np.isnan(targets)])
+    expected = np.arange(len(found))
+    if not np.array_equal(found, expected):
+        place = int((found != expected).argmax())
+        strange = found[place]
+        none = f" and none is {place}" if strange > place and strange.is_integer() else ""
+        raise ConfigError(
+            f"{name}: classes are numbered 0, 1, 2, … without a gap, and a target is {strange:g}"
+            f"{none}; use --task regression for numbers."
+        )
+
+
+def graph_recipe(
+    name: str | None,
+    dataset: str,
+    assignments: Sequence[str] = (),
+    model: str = "specformer",
+    given: Mapping[str, Any] | None = None,
+) -> tuple[str, GraphRecipe]:
+    """The recipe's name and itself, with what is given and then with ``key=value`` changes.
+
+    A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
+    sets the paper has, else ``default``, which baselines have for each of those sets. Where models
+    learn from another set first, they are as they are there.
+
+    Example:
+        >>> graph_recipe(None, "zinc")[1].schedule.epochs
+        1000
+        >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
+        16
+    """
+    chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
+    settings = merged(settings, given or {})
+    start = override(settings, assignments).get("start")
+    if isinstance(start, str):
+        settings = merged(settings, _first_models(start, model))
+    return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
+
+
+def _first_models(start: str, model: str) -> dict[str, Any]:
+    """The settings that make the models which are trained on another set first."""
+    check_known("data set", GRAPH_SETS, start)
+    if start not in _BOOK.written[START].get(model, {}):
+        raise ConfigError(f"start={start}: there is no recipe {START} of {model} for it.")
+    return of_models(graph_recipe(START, start, (), model)[1])
+
+
+def of_models(recipe: GraphRecipe) -> dict[str, Any]:
+    """What of a recipe makes its models: the matrix, and all settings of a model but dropouts.
+
+    Example:
+        >>> sorted(of_models(graph_recipe(None, "zinc")[1]))
+        ['matrix', 'model']
+    """
+    settings = {
+        name: value for name, value in asdict(recipe.model).items() if not name.endswith("dropout")
+    }
+    return {"model": settings, "matrix": recipe.matrix}
+
+
+def built_recipe(model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:
+    """A model's recipe from plain settings, checked."""
+    return build(recipe_kind(model), settings, where)
+
+
+def _default(dataset: str, model: str) -> dict[str, Any]:
+    """The settings that a model's recipes start from."""
+    written = _BOOK.written
+    default: dict[str, Any] = written["default"]
+    if model == FOREST:
+        split = written["baselines"]["sets"].get(dataset, default)["split"]
+        return {**written[FOREST], "split": split}
+    if model not in GRAPH_BASELINES:
+        return default
+    baselines = written["baselines"]
+    shared = {**default, "description": baselines["description"], "model": {}}
+    of_set = merged(shared, baselines["sets"].get(dataset, {}))
+    return merged(of_set, baselines["models"][model].get(dataset, {}))
+
+
+def graph_recipes_for(dataset: str, model: str) -> list[str]:
+    """The named recipes of a model on a data set, or ``default`` where it has none.
+
+    Example:
+        >>> graph_recipes_for("zinc", "specformer")
+        ['paper']
+    """
+    return _BOOK.names(dataset, model)
+
+
+def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
+    """The graphs with the targets of these names alone, or as they are.
+
+    Where nobody chose among the columns of a user's file, those that are learned are logged.
+
+    Example:
+        >>> graphs = GraphSet([1], [0], [], y=[[1.0, 2.0]], task_names=("a", "b"))
+        >>> chosen_targets(graphs, ["b"]).y.tolist()
+        [[2.0]]
+    """
+    if names is not None and not names:
+        raise ConfigError("targets=[]: name at least one.")
+    if names is None or graphs.y is None:
+        _say_targets(graphs)
+        return graphs
+    known = graphs.task_names or ()
+    for name in names:
+        if name not in known:
+            choices = ", ".join(map(repr, known)) or "unnamed ones"
+            raise ConfigError(f"{graphs.name}: no target {name!r}, only {choices}.")
+    columns = [known.index(name) for name in names]
+    return replace(graphs, y=graphs.y[:, columns], task_names=tuple(names))
+
+
+def _say_targets(graphs: GraphSet) -> None:
+    """Name the targets, if there are several: a column of numbers need not be meant as one."""
+    names = graphs.task_names or ()
+    if len(names) < 2 or graphs.name in GRAPH_SETS:
+        return
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    logger.warning(
+        "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
+        graphs.name, len(names), ", ".join(map(repr, names[:_NAMED])), more,
+    )  # fmt: skip

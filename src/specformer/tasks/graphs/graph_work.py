@@ -1,0 +1,201 @@
+r"""All runs of one model on one set of graphs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from specformer.baselines.graphs.forest import Leaves, MorganForest
+from specformer.datasets import GraphStore, Split, graph_set, graph_split
+from specformer.datasets.molecule_splits import graph_folds
+from specformer.datasets.splits import fold_count
+from specformer.graphs import GraphSet
+from specformer.spectrum import ManySpectra, decompose_many
+from specformer.spectrum.cache import fetch_or_solve
+from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, model_for, num_outputs
+from specformer.tasks.graphs.graph_recipe import ForestModel, GraphRecipe, chosen_targets
+from specformer.tasks.job import Job, Workplace, run_seed
+from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.graphs import GraphMonitor
+from specformer.training.evaluation.losses import Loss, mean_error
+from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, fit_graphs
+from specformer.training.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class GraphWork:
+    """What to train on what.
+
+    Args:
+        graphs: the set.
+        splits: one per run.
+        model: its name.
+        recipe: settings, :meth:`~GraphRecipe.settled` for the set.
+        seed: of the first run.
+        device: where to train.
+        spectra: the eigenpairs; None until they are computed.
+        start: models to start from; None for fresh ones.
+        first: what the models learn first, on another set; None where they start afresh.
+    """
+
+    graphs: GraphSet
+    splits: Sequence[Split]
+    model: str
+    recipe: GraphRecipe
+    seed: int
+    device: torch.device
+    spectra: ManySpectra | None = None
+    start: StartingPoint | None = None
+    first: GraphWork | None = None
+
+    def store(self) -> GraphStore:
+        """The graphs packed, on the device if they fit."""
+        assert self.spectra is not None
+        store = GraphStore.build(
+            self.graphs,
+            self.spectra,
+            max_ring=largest_ring(self.model, self.recipe),
+            fingerprint=getattr(self.recipe.model, "fingerprint", None),
+        )
+        return store.placed(self.device)
+
+    def first_model(self, run: int = 0) -> nn.Module:
+        """What a run begins with: a model of ``start``, or a fresh one."""
+        if self.start:
+            return self.start.model_for(self.graphs, self.recipe, run)
+        return model_for(self.graphs, self.model, self.recipe)
+
+    def fit(
+        self,
+        store: GraphStore,
+        run: int,
+        *,
+        workers: Workers = ALONE,
+        checkpoint: Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> GraphFit:
+        """Train one of the runs. Its seed follows from ``seed`` and the run's number.
+
+        ``store`` holds the graphs packed for the device.
+        """
+        recipe, split = self.recipe, self.splits[run]
+        assert recipe.loss is not None
+        assert recipe.metric is not None
+        seed = run_seed(self.seed, run)
+        task = GraphTask(
+            store,
+            split.train,
+            split.val,
+            split.test,
+            recipe.loss,
+            recipe.metric,
+            recipe.standardise,
+        )
+        if isinstance(recipe.model, ForestModel):
+            return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
+        torch.manual_seed(seed)
+        state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
+        return fit_graphs(
+            self.first_model(run).to(self.device),
+            task,
+            recipe.schedule,
+            seed=seed,
+            monitor=recipe.monitor,
+            precision=recipe.precision,
+            keep_inputs=self.start is not None,
+            workers=workers,
+            checkpoint=state,
+            on_epoch=on_epoch,
+        )
+
+    def _purpose(self, split: Split, seed: int) -> str:
+        """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
+        began = [self.start.fingerprint] if self.start else []
+        of = [self.model, asdict(self.recipe), self.graphs.fingerprint, split.fingerprint, seed]
+        return json.dumps([*of, *began])
+
+
+def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> GraphSet:
+    """The graphs of a job with the targets of these names, or all of them."""
+    named = None if targets is None else tuple(targets)
+    graphs = graph_set(job.source, place.data, replace(job.columns, targets=named))
+    return chosen_targets(graphs, targets)
+
+
+def graph_spectra(
+    graphs: GraphSet, recipe: GraphRecipe, device: torch.device, cache: str | Path | None
+) -> ManySpectra:
+    """The eigenpairs a recipe asks for, solved on a device.
+
+    With a cache they stay in its file, and go where the graphs go if they fit there.
+    """
+    if cache is None:
+        return decompose_many(graphs, matrix=recipe.matrix, device=device)
+    return fetch_or_solve(
+        Path(cache), graphs, matrix=recipe.matrix, isolated="one", device=device, solve_in=None
+    )
+
+
+def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
+    """One split per run; a fixed one serves all."""
+    folds = fold_count(recipe.split)
+    if folds is not None:
+        return graph_folds(graphs, folds, runs, seed)
+    return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]
+
+
+_LEAVES: dict[Loss, Leaves] = {"l1": "numbers", "mse": "numbers", "bce": "ones", "ce": "classes"}
+_RULES: tuple[GraphMonitor, ...] = ("metric", "loss", "last")
+
+
+def grow_forest(
+    task: GraphTask,
+    settings: ForestModel,
+    outputs: int,
+    seed: int,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> GraphFit:
+    """A forest grown on the training part; as if it had been trained for one epoch.
+
+    Args:
+        task: graphs with fingerprints, their targets and parts.
+        settings: of the forest.
+        outputs: targets, or classes of one target.
+        seed: of what is drawn.
+        on_epoch: told when it is grown, with the validation metric.
+    """
+    assert task.store.fingerprints is not None
+    assert task.store.y is not None
+    started = time.perf_counter()
+    counts, y = task.store.fingerprints.cpu(), task.store.y.double().cpu()
+    options = asdict(settings)
+    del options["fingerprint"]
+    forest = MorganForest.grown(
+        counts[task.train].numpy(),
+        y[task.train].numpy(),
+        _LEAVES[task.loss],
+        outputs,
+        seed=seed,
+        threads=torch.get_num_threads(),
+        **options,
+    )
+    metric = metric_named(task.metric)
+    parts = [(forest.outputs(counts[part]), y[part]) for part in (task.train, task.val, task.test)]
+    losses = [mean_error(task.loss, *part) for part in parts]
+    val, test = (metric(found.numpy(), known.numpy()) for found, known in parts[1:])
+    if on_epoch:
+        on_epoch(1, val)
+    chosen = {rule: Chosen(val, test, 0) for rule in _RULES}
+    curves = np.array([[losses[0], losses[1], val if math.isfinite(val) else math.nan]])
+    seconds = time.perf_counter() - started
+    predicted, measured = parts[2]
+    return GraphFit(forest, chosen, curves, seconds, 0.0, predicted.numpy(), measured.numpy())

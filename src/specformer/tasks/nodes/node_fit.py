@@ -1,0 +1,373 @@
+r"""Learn on the nodes of one graph with one model, every split a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines import Propagation
+from specformer.datasets import FeaturePreparation, Split
+from specformer.datasets.features import say_preparation
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
+from specformer.tasks.job import Workplace
+from specformer.tasks.nodes.node_insights import node_insights
+from specformer.tasks.nodes.node_recipe import TRIED_SPLITS, NodeRecipe
+from specformer.tasks.nodes.node_work import (
+    NodeWork,
+    fit_task,
+    fresh_models,
+    kept_epochs,
+    node_features,
+    node_landmarks,
+    node_operator,
+    node_task,
+)
+from specformer.tasks.task import SHOWN, Outcome, target_names
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.engine.stacking import unstack
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.evaluation.summaries import confusion, summary
+from specformer.training.loops.nodes import NodeFit, NodeTask
+from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
+from specformer.training.runs.checkpoint import Checkpoint, numbered
+from specformer.training.runs.folder import FEATURES, TARGETS
+
+logger = logging.getLogger(__name__)
+
+#: Above this much relative error a model's interpolated filters are not its own any more.
+_LARGE_ERROR = 0.05
+#: Eigenvalues drawn in pictures of a spectrum that was not decomposed.
+_DRAWN = 2000
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Trained models as one, and what they were trained on."""
+
+    fit: NodeFit
+    fresh: Sequence[nn.Module]
+    task: NodeTask
+    operator: AnySpectrum | Propagation
+    landmarks: Keys | None
+
+
+def fit_nodes_of(work: NodeWork, place: Workplace, checkpoint: Path | None, label: str) -> Fitted:
+    """Train one model per split, all at once; arguments as of :func:`learn_nodes`."""
+    graph, splits, model, recipe = work.graph, work.splits, work.model, work.recipe
+    device = place.device
+    task = node_task(graph, splits, recipe, device, model, work.prepared)
+    fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels)
+    operator = node_operator(model, graph, work.spectrum, device)
+    landmarks = node_landmarks(operator, recipe)
+    state = None
+    if checkpoint:
+        # Nothing of this may differ when a run goes on.
+        purpose = [model, asdict(recipe), work.drawn, work.seed, graph.fingerprint]
+        state = Checkpoint(checkpoint.with_suffix(".safetensors"), json.dumps(purpose))
+    with (
+        matmul_precision(recipe.precision, device),
+        place.progress.stage(
+            f"{graph.name}: {label}", recipe.schedule.epochs, task.metric
+        ) as update,
+    ):
+        fit = fit_task(
+            fresh,
+            task,
+            operator,
+            recipe,
+            landmarks=landmarks,
+            cache=place.cache,
+            checkpoint=state,
+            on_progress=update,
+        )
+    return Fitted(fit, fresh, task, operator, landmarks)
+
+
+def learn_nodes(
+    work: NodeWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
+) -> Outcome:
+    """Train one model per split, all at once, and look at what they learned.
+
+    Args:
+        work: what to train on what.
+        place: where; its cache also holds what batches of nodes are made of, where memory has no
+            room for it.
+        checkpoint: the path, without its ending, of a file to write the state to now and then, and
+            to go on from if it exists.
+        label: the name its arrays are kept under, if not the model's.
+    """
+    started, label = time.perf_counter(), label or work.model
+    graph, splits, recipe = work.graph, work.splits, work.recipe
+    prepared = work.prepared or node_features(graph, splits, recipe)
+    say_preparation(graph.name, prepared[0])
+    fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
+    fit, fresh, task = fitted.fit, fitted.fresh, fitted.task
+    operator, landmarks = fitted.operator, fitted.landmarks
+    _check_divergence(fit, f"{graph.name}: {label}")
+    with matmul_precision(recipe.precision, place.device):
+        tested = {} if recipe.batch_size else _tested(fit.model, task, operator, landmarks)
+    models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
+    row = {
+        "dataset": graph.name,
+        "description": _describe(graph, recipe, splits[0]),
+        "model": work.model,
+        "metric": task.metric,
+        **_names(graph),
+        "runs": task.runs,
+        "splits": work.drawn,
+        "test": summary(fit.by_loss.test.tolist()),
+        "val": summary(fit.by_loss.val.tolist()),
+        f"test_by_{task.metric}": summary(fit.by_metric.test.tolist()),
+        f"val_by_{task.metric}": summary(fit.by_metric.val.tolist()),
+        "epochs": float(fit.epochs.double().mean()),
+        "epochs_each": fit.epochs.tolist(),
+        "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
+        "seconds": time.perf_counter() - started + fit.seconds_before,
+    }
+    arrays = {"curve": fit.curves.cpu().numpy(), **tested}
+    if not isinstance(operator, Propagation):
+        arrays |= _pictures(models[0], operator)
+    if not recipe.batch_size:
+        seen, row["worst"] = node_insights(graph, task, fit.model, models, operator, landmarks)
+        arrays |= seen
+    if isinstance(operator, ImplicitSpectrum):
+        row["interpolation_error"] = interpolation_error(models, operator)
+    if isinstance(operator, Spectrum) and landmarks is not None:
+        row["landmark_error"] = landmark_error(models, operator, landmarks)
+    if prepared[0].scaling == "columns":
+        row["features"] = prepared[0].told()
+    beside = [{FEATURES: own.to_json()} for own in prepared]
+    if scale := task.objective.scale:
+        for run, documents in enumerate(beside):
+            mean, std = (part[run, 0].tolist() for part in scale)
+            documents[TARGETS] = {"mean": mean, "std": std}
+    named = {f"nodes/{graph.name}/{label}/{name}": array for name, array in arrays.items()}
+    return Outcome(row, named, models, fit.seconds_before, beside=beside)
+
+
+def _names(graph: Graph) -> dict[str, list[str]]:
+    """What classes are called, or targets where there are several or they have a name."""
+    if graph.num_targets:
+        return {"targets": target_names(graph.class_names, graph.num_targets)}
+    return {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
+
+
+def _check_divergence(fit: NodeFit, what: str) -> None:
+    """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
+    losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
+    refuse_lost(losses, fit.is_lost.cpu().numpy())
+    epochs = fit.epochs.tolist()
+    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)])
+
+
+@torch.no_grad()
+def _tested(
+    model: nn.Module, task: NodeTask, operator: object, landmarks: Keys | None
+) -> dict[str, np.ndarray]:
+    """What a report shows of the test nodes of all runs.
+
+    Of classes, how often each was taken for each, ``[classes, classes]``. Of labels, numbers and
+    two classes that are ranked, predictions and targets ``[2, nodes, targets]``.
+    """
+    points = () if landmarks is None else (landmarks,)
+    outputs: Tensor = model.eval()(task.x, operator, *points)
+    told = task.objective.predictions(outputs)
+    true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
+    shown = {}
+    if task.loss == "ce":
+        taken_for = outputs.argmax(dim=-1)[task.test]
+        counts = confusion(true.cpu().numpy(), taken_for.cpu().numpy(), outputs.shape[-1])
+        shown["confusion"] = counts
+        told, true = told[..., 1:], true.unsqueeze(-1)
+    if task.loss != "ce" or task.metric in ("rocauc", "ap"):
+        both = torch.stack([told[task.test].float(), true.float()])[..., :SHOWN]
+        shown["tested"] = both.cpu().numpy()
+    return shown
+
+
+@torch.no_grad()
+def landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: Keys) -> float:
+    """How far the trained filters are from exact attention's, relative to their largest value."""
+    errors = []
+    for model in models:
+        assert isinstance(model, Specformer)
+        model = model.to(spectrum.device).eval()
+        exact, near = (torch.stack(model.responses(spectrum, k)) for k in (None, landmarks))
+        errors.append(float((near - exact).abs().max() / exact.abs().max().clamp_min(1e-12)))
+    return max(errors)
+
+
+@torch.no_grad()
+def each_prediction(
+    models: Sequence[nn.Module],
+    graph: Graph,
+    operator: AnySpectrum | Propagation,
+    prepared: Sequence[FeaturePreparation],
+    device: torch.device,
+    loss: Loss = "ce",
+    scales: Sequence[Scale] = (),
+) -> Tensor:
+    """Predictions of every model, ``[models, n, classes or targets]``.
+
+    Classes and labels have probabilities, numbers are in their own units: ``scales`` has mean and
+    standard deviation of each run's. ``prepared`` says how each model's run prepared the features.
+    """
+    if isinstance(operator, ImplicitSpectrum):
+        interpolation_error(models, operator)
+    found = []
+    known: FeaturePreparation | None = None
+    for run, (model, own) in enumerate(zip(models, prepared, strict=True)):
+        if own != known:
+            known, x = own, torch.as_tensor(own.dense(graph)).to(device)
+        outputs = model.to(device).eval()(x, operator)
+        if loss == "ce":
+            outputs = outputs.softmax(dim=-1)
+        elif loss == "bce":
+            outputs = outputs.sigmoid()
+        else:
+            outputs = scales[run].original(outputs)
+        found.append(outputs)
+    return torch.stack(found).cpu()
+
+
+def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum) -> float:
+    """The largest of the models' interpolation errors, with a warning where it is large."""
+    error = max(
+        model.to(spectrum.device).eval().interpolation_error(spectrum)
+        for model in models
+        if isinstance(model, Specformer)
+    )
+    level = logging.WARNING if error > _LARGE_ERROR else logging.INFO
+    logger.log(
+        level, "filters of degree %d are %.1f%% off the model's own", spectrum.degree, 100 * error
+    )
+    return error
+
+
+@torch.no_grad()
+def _pictures(model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
+    assert isinstance(model, Specformer)
+    model = model.to(spectrum.device)
+    response = model.responses(spectrum)[0]
+    if isinstance(spectrum, Spectrum):
+        eigenvalues = spectrum.eigenvalues
+    else:
+        eigenvalues = spectrum.quantiles(min(_DRAWN, spectrum.num_nodes))
+        response = spectrum.interpolate(response, eigenvalues)
+    return {
+        "eigenvalues": eigenvalues.cpu().numpy(),
+        "response": response.cpu().numpy(),
+        "attention": model.condensed_attention(spectrum)[0].cpu().numpy(),
+    }
+
+
+def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
+    assert graph.y is not None
+    protocol = recipe.split if split.is_tested else "its own"
+    parts = f"{split.in_words.replace(' train', ' nodes train', 1)} ({protocol})"
+    counted = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges"
+    if graph.num_targets > 1:
+        return f"{counted}; {parts}; {graph.num_targets} targets, figures are means over them"
+    if graph.num_targets:
+        return f"{counted}; {parts}"
+    rows, columns = graph.adjacency.nonzero()
+    known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
+    if known.any():
+        same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]]))
+        counted += f", {same:.0%} of them between nodes of one class"
+    return f"{counted}; {parts}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The form that was taken, and the mean validation figure of every form that was tried."""
+
+    taken: str
+    tried: Mapping[str, float | None]
+
+    def told(self, metric: str) -> str:
+        """The choice in a sentence.
+
+        Example:
+            >>> Choice("deep-3", {"paper": 0.81, "deep-3": 0.84}).told("accuracy")
+            'takes the form deep-3: accuracy on validation nodes paper 0.8100, deep-3 0.8400'
+        """
+        figures = (
+            f"{name} {'diverged' if value is None else f'{value:.4f}'}"
+            for name, value in self.tried.items()
+        )
+        return f"takes the form {self.taken}: {metric} on validation nodes {', '.join(figures)}"
+
+
+def with_best_form(
+    work: NodeWork, place: Workplace, checkpoint: Path | None
+) -> tuple[NodeWork, Choice | None]:
+    """The work with the form that validates best on its first splits, where there is a choice.
+
+    Test nodes are not looked at. What was tried is kept beside the checkpoints, so that a resumed
+    run takes the same form.
+    """
+    recipes = {name: work.recipe.taking(name) for name in _tried(work, place)}
+    if not recipes:
+        return work, None
+    if len(recipes) == 1:
+        return replace(work, recipe=next(iter(recipes.values()))), None
+    prepared = work.prepared and work.prepared[:TRIED_SPLITS]
+    few = replace(work, splits=work.splits[:TRIED_SPLITS], prepared=prepared)
+    figures = torch.full((len(recipes),), math.nan, dtype=torch.float64)
+    kept = None
+    if checkpoint:
+        told = {name: asdict(recipe) for name, recipe in recipes.items()}
+        purpose = json.dumps([told, few.drawn, work.seed, work.graph.fingerprint])
+        kept = Checkpoint(numbered(checkpoint, "forms"), purpose)
+        kept.restore({"figures": figures})
+    for number, (name, recipe) in enumerate(recipes.items()):
+        if figures[number].isnan():
+            own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
+            figures[number] = _validated(replace(few, recipe=recipe), place, own, name)
+            if kept:
+                kept.save({"figures": figures})
+    if kept and not figures.isfinite().any():
+        kept.path.unlink()  # nothing to go on from
+    metric = metric_named(work.recipe.metric or "accuracy")
+    tried = {
+        name: figure if math.isfinite(figure) else None
+        for name, figure in zip(recipes, figures.tolist(), strict=True)
+    }
+    taken = min(tried, key=lambda name: math.inf if (v := tried[name]) is None else metric.score(v))
+    choice = Choice(taken, tried)
+    place.progress.say(f"{work.graph.name}: {choice.told(metric.label)}")
+    return replace(work, recipe=recipes[taken]), choice
+
+
+def _tried(work: NodeWork, place: Workplace) -> list[str]:
+    """The forms to try; those that are left out are named."""
+    spectrum = work.spectrum
+    entries = spectrum.eigenvectors.numel() if isinstance(spectrum, Spectrum) else 0
+    names = work.recipe.affordable(entries, place.device)
+    if slow := [name for name in work.recipe.forms if name not in names]:
+        logger.warning(
+            "%s: %s not tried, which take long on a CPU for %d nodes; take one by --set form=%s",
+            work.graph.name, ", ".join(slow), work.graph.num_nodes, slow[0],
+        )  # fmt: skip
+    return names
+
+
+def _validated(work: NodeWork, place: Workplace, checkpoint: Path | None, name: str) -> float:
+    """The mean validation figure of a form's models; infinite if one diverged."""
+    fit = fit_nodes_of(work, place, checkpoint, f"form {name}").fit
+    if bool(fit.is_lost.any()):
+        return math.inf
+    return float(kept_epochs(fit, work.recipe).val.double().mean())

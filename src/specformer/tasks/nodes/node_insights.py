@@ -1,0 +1,310 @@
+r"""What a model learned of one graph, and where it fails, as arrays that a report draws."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.nn.conv.composition import convolve
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.inspection import attention_matrix
+from specformer.spectrum import Keys, Spectrum
+from specformer.training.evaluation.losses import Scale
+from specformer.training.loops.nodes import NodeTask
+
+#: Bins of energy over the spectrum, and its range.
+_BINS, _RANGE = 64, (0.0, 2.0)
+#: Runs whose filters are kept, and eigenvalues they are kept at.
+_RUNS, _KEPT = 10, 400
+#: Eigenvalues whose attention is kept.
+_SEEN = 80
+#: Nodes whose impulse responses are kept, and heads.
+_CENTRES, _HEADS = 4, 4
+
+
+@torch.no_grad()
+def node_insights(
+    graph: Graph,
+    task: NodeTask,
+    together: nn.Module,
+    models: Sequence[nn.Module],
+    operator: object,
+    landmarks: Keys | None,
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Arrays by name, and the first run's worst-predicted test nodes, where they have classes.
+
+    Args:
+        graph: with labels.
+        task: its features and splits.
+        together: the model of all runs.
+        models: those of each run.
+        operator: what the models take beside features.
+        landmarks: what their attention looks at, if not at all.
+    """
+    if task.loss != "ce":
+        return _spectral(graph, task, models, operator), []
+    points = () if landmarks is None else (landmarks,)
+    scores: Tensor = together.eval()(task.x, operator, *points)
+    chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.test.cpu().numpy()
+    worst = worst_nodes(graph, chances[0], tested[0])
+    nodes = drawn_part(graph, [each["node"] for each in worst])
+    arrays = failures(graph, chances, tested) | drawing(graph, nodes, chances[0], tested[0])
+    arrays |= _spectral(graph, task, models, operator)
+    if isinstance(operator, Spectrum):
+        assert isinstance(models[0], Specformer)
+        arrays |= _impulses(models[0], operator, nodes, _centres(graph, nodes, worst))
+    return arrays, worst
+
+
+def _spectral(
+    graph: Graph, task: NodeTask, models: Sequence[nn.Module], operator: object
+) -> dict[str, np.ndarray]:
+    """What Specformer's filters are, and the energies before and after them."""
+    first = models[0]
+    if not isinstance(operator, Spectrum):
+        return {}
+    assert isinstance(first, Specformer)
+    x = task.x[0] if isinstance(task.x, Tensor) and task.x.dim() == 3 else task.x
+    energy = {"energy": _energies(first, x, graph, operator)}
+    return _filters(models, operator) | _attention(first, operator) | energy
+
+
+def _filters(models: Sequence[nn.Module], spectrum: Spectrum) -> dict[str, np.ndarray]:
+    """New eigenvalues of every run, filter and head, ``[runs, filters, p, heads]``, at ``[p]``."""
+    values = spectrum.eigenvalues
+    index = torch.linspace(0, len(values) - 1, min(_KEPT, len(values)), device=values.device)
+    index = index.round().long().unique()
+    found = []
+    for model in models[:_RUNS]:
+        assert isinstance(model, Specformer)
+        every = model.to(spectrum.device).responses(spectrum)
+        found.append(torch.stack([response[index] for response in every]))
+    return {
+        "filters": torch.stack(found).cpu().numpy(),
+        "filters_at": values[index].cpu().numpy(),
+    }
+
+
+def _attention(model: Specformer, spectrum: Spectrum) -> dict[str, np.ndarray]:
+    """The first block's attention between some eigenvalues ``[m]``, ``[heads, m, m]``.
+
+    What one gives to those that are left out counts for the nearest that is not.
+    """
+    tokens = spectrum.distinct.tokens
+    encoder = cast(SpectralFilter, model.filters[0]).encoder
+    block: Any = encoder.blocks[0] if len(encoder.blocks) else None
+    if block is None or block.attention is None:
+        return {}
+    count = len(tokens.values)
+    index = torch.linspace(0, count - 1, min(_SEEN, count), device=spectrum.device).round().long()
+    hidden = block.attention_norm(encoder.embedding(encoder.encoding(tokens.values)))
+    rows = attention_matrix(block.attention, hidden[index], hidden, tokens.weights)
+    ranks = torch.arange(count, device=spectrum.device)
+    nearest = torch.bucketize(ranks, (index[1:] + index[:-1]) / 2)
+    summed = rows.new_zeros(*rows.shape[:-1], len(index)).index_add(-1, nearest, rows)
+    return {
+        "attention_full": summed.float().cpu().numpy(),
+        "attention_at": tokens.values[index].cpu().numpy(),
+    }
+
+
+def _energies(model: Specformer, x: Any, graph: Graph, spectrum: Spectrum) -> np.ndarray:
+    r"""Shares of energy :math:`\lVert U^\top X \rVert^2` by eigenvalue, ``[bins, 3]``.
+
+    Of the signals before the convolutions, of those after them, and of the labels.
+    """
+    assert graph.y is not None
+    responses = model.responses(spectrum)
+    before: Tensor = x if model.space == "input" else model.mapped(x)
+    after = convolve(model.convs, before, responses, spectrum)
+    labels = _centred_labels(graph).to(before)
+    values = spectrum.eigenvalues.cpu().numpy()
+    shares = []
+    for signal in (before, after, labels):
+        energy = spectrum.gft(signal).double().square().sum(dim=-1).cpu().numpy()
+        binned, _ = np.histogram(values.clip(*_RANGE), _BINS, _RANGE, weights=energy)
+        shares.append(binned / max(float(energy.sum()), 1e-30))
+    return np.column_stack(shares)
+
+
+def _centred_labels(graph: Graph) -> Tensor:
+    """Classes as columns of 0 and 1, or targets, without their means; 0 where unknown."""
+    y = torch.as_tensor(graph.y)
+    if graph.num_targets:
+        scale = Scale.of(y)
+        return scale.standardised(y).nan_to_num()
+    known = y >= 0
+    labels = nn.functional.one_hot(y.clamp_min(0), graph.num_classes).float()
+    return torch.where(known[:, None], labels - labels[known].mean(dim=0), 0.0)
+
+
+def _centres(graph: Graph, nodes: np.ndarray, worst: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Nodes of a drawing to start impulses from: the one of most edges, then the worst."""
+    hub = nodes[np.diff(graph.adjacency.indptr)[nodes].argmax()]
+    named = [int(hub), *(each["node"] for each in worst)]
+    return np.array([node for node in dict.fromkeys(named) if node in nodes][:_CENTRES])
+
+
+def _impulses(
+    model: Specformer, spectrum: Spectrum, nodes: np.ndarray, centres: np.ndarray
+) -> dict[str, np.ndarray]:
+    r"""The first filter's :math:`U\,\mathrm{diag}(g_m)\,U^\top \delta_i` on a drawing's nodes.
+
+    Shapes: ``[centres, heads, drawn]``.
+    """
+    response = model.responses(spectrum)[0][:, :_HEADS]
+    impulses = response.new_zeros(spectrum.num_nodes, len(centres))
+    impulses[torch.as_tensor(centres), torch.arange(len(centres))] = 1.0
+    spread = spectrum.filter_bank(impulses, response)[torch.as_tensor(nodes)]
+    return {
+        "drawn/centres": centres,
+        "drawn/spread": spread.permute(2, 1, 0).float().cpu().numpy(),
+    }
+
+
+#: Bins of confidence, and of the share of neighbours of a node's class.
+_CONFIDENCES, _SHARES = np.linspace(0.0, 1.0, 11), np.linspace(0.0, 1.0, 6)
+#: Bins of degrees: 0, 1, 2, 3, 4 to 7, 8 to 15, ...
+_DEGREES = np.array([0, 1, 2, 3, *2 ** np.arange(2, 32)], dtype=float)
+#: Nodes in a drawing, and neighbours by which one of them reaches others.
+_PART, _REACHED = 320, 24
+#: Worst-predicted nodes that are listed.
+_WORST = 12
+
+
+def local_homophily(graph: Graph) -> np.ndarray:
+    """Of each node's labelled neighbours the share that has its class ``[n]``; NaN without any.
+
+    Example:
+        >>> triangle = sp.csr_array(1.0 - np.eye(3))
+        >>> local_homophily(Graph(triangle, y=np.array([0, 0, 1]))).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    assert graph.y is not None
+    rows, columns = graph.adjacency.nonzero()
+    told = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
+    rows, columns = rows[told], columns[told]
+    known = np.bincount(rows, minlength=graph.num_nodes)
+    same = np.bincount(rows[graph.y[rows] == graph.y[columns]], minlength=graph.num_nodes)
+    shares: np.ndarray = np.divide(same, known, out=np.full(len(known), np.nan), where=known > 0)
+    return shares
+
+
+def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str, np.ndarray]:
+    """Accuracy of all runs' test nodes by confidence, by degree and by like neighbours.
+
+    Args:
+        graph: with labels.
+        chances: class probabilities ``[runs, n, classes]``.
+        tested: the test nodes of each run ``[runs, n]``.
+
+    Returns:
+        Tables with a row per bin that holds any node: its lower and upper end, its nodes, and how
+        many of them were right; of ``calibration`` also the sum of their confidences.
+    """
+    assert graph.y is not None
+    run, node = np.nonzero(tested)
+    right = chances.argmax(axis=-1)[run, node] == graph.y[node]
+    confidence = chances.max(axis=-1)[run, node]
+    degrees = np.diff(graph.adjacency.indptr)
+    return {
+        "calibration": _binned(confidence, right, _CONFIDENCES, confidence),
+        "by_degree": _binned(degrees[node].astype(float), right, _DEGREES),
+        "by_homophily": _binned(local_homophily(graph)[node], right, _SHARES),
+    }
+
+
+def _binned(
+    values: np.ndarray, right: np.ndarray, edges: np.ndarray, *sums: np.ndarray
+) -> np.ndarray:
+    """Of every bin that is not empty its ends, its count, how many are right, and more sums."""
+    known = np.isfinite(values)
+    place = np.clip(np.searchsorted(edges, values[known], side="right") - 1, 0, len(edges) - 2)
+    counted = (np.bincount(place, of[known].astype(float), len(edges) - 1) for of in (right, *sums))
+    count = np.bincount(place, minlength=len(edges) - 1)
+    return np.column_stack([edges[:-1], edges[1:], count, *counted])[count > 0]
+
+
+def worst_nodes(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> list[dict[str, Any]]:
+    """One run's wrongly predicted test nodes, the least probable label first.
+
+    Args:
+        graph: with labels.
+        chances: class probabilities ``[n, classes]``.
+        tested: the test nodes ``[n]``.
+    """
+    assert graph.y is not None
+    names = graph.class_names or [str(number) for number in range(graph.num_classes)]
+    nodes = np.flatnonzero(tested)
+    nodes = nodes[chances[nodes].argmax(axis=1) != graph.y[nodes]]
+    own = chances[nodes, graph.y[nodes]]
+    return [
+        {
+            "node": int(node),
+            "class": names[graph.y[node]],
+            "predicted": names[int(chances[node].argmax())],
+            "chance": float(chances[node, graph.y[node]]),
+            "neighbours": _classes(graph.y[_neighbours(graph.adjacency, node)], names),
+        }
+        for node in nodes[np.argsort(own, kind="stable")][:_WORST]
+    ]
+
+
+def _classes(labels: np.ndarray, names: Sequence[str]) -> dict[str, int]:
+    """How many there are of each class, the most frequent first."""
+    found, counts = np.unique(labels[labels >= 0], return_counts=True)
+    return {names[found[each]]: int(counts[each]) for each in np.argsort(-counts, kind="stable")}
+
+
+def _neighbours(adjacency: sp.csr_array, node: int) -> np.ndarray:
+    found = adjacency.indices[adjacency.indptr[node] : adjacency.indptr[node + 1]]
+    others: np.ndarray = found[found != node]
+    return others
+
+
+def drawn_part(graph: Graph, starts: Iterable[int]) -> np.ndarray:
+    """A few hundred nodes around these, nearest first: the whole graph if it is no larger.
+
+    Of a node's very many neighbours a fixed random part is followed.
+    """
+    if graph.num_nodes <= _PART:
+        return np.arange(graph.num_nodes)
+    draw = np.random.default_rng(0)
+    found: dict[int, None] = {}
+    for start in (*starts, *draw.permutation(graph.num_nodes).tolist()):
+        waiting = deque([int(start)])
+        while waiting and len(found) < _PART:
+            node = waiting.popleft()
+            if node not in found:
+                found[node] = None
+                near = _neighbours(graph.adjacency, node)
+                if len(near) > _REACHED:
+                    near = draw.choice(near, _REACHED, replace=False)
+                waiting.extend(near.tolist())
+        if len(found) == _PART:
+            break
+    return np.array(sorted(found))
+
+
+def drawing(
+    graph: Graph, nodes: np.ndarray, chances: np.ndarray, tested: np.ndarray
+) -> dict[str, np.ndarray]:
+    """A part of a graph as reports draw it: nodes, edges, labels, and what one run predicts."""
+    assert graph.y is not None
+    part = sp.coo_array(graph.adjacency[nodes][:, nodes])
+    once = part.row < part.col
+    return {
+        "drawn/nodes": nodes,
+        "drawn/edges": np.column_stack([part.row[once], part.col[once]]).astype(np.int32),
+        "drawn/labels": graph.y[nodes],
+        "drawn/tested": tested[nodes],
+        "drawn/chances": chances[nodes].astype(np.float32),
+    }

@@ -1,0 +1,257 @@
+r"""Learning on the nodes of one graph, as every task is done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from specformer.baselines import Propagation
+from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
+from specformer.graphs import Graph
+from specformer.spectrum import AnySpectrum, Spectrum
+from specformer.tasks import estimate
+from specformer.tasks.estimate import Estimate
+from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
+from specformer.tasks.nodes.node_predict import predict_graph, quantiles
+from specformer.tasks.nodes.node_recipe import (
+    NODE_MODELS,
+    NodeRecipe,
+    node_model,
+    node_recipe,
+    num_outputs,
+    refuse_idle_settings,
+)
+from specformer.tasks.nodes.node_work import (
+    NodeWork,
+    fit_task,
+    fresh_models,
+    kept_epochs,
+    node_features,
+    node_landmarks,
+    node_operator,
+    node_spectrum,
+    node_task,
+)
+from specformer.tasks.overview import of_nodes
+from specformer.tasks.predictions import PredictionRequest, Predictions
+from specformer.tasks.recipes.settings import build
+from specformer.tasks.source import Kind
+from specformer.tasks.task import Outcome, Task, check_parts
+from specformer.tasks.trials import Measured, Trials
+from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.loops.nodes import NodeTask
+from specformer.training.runs.folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+class NodeLearning(Task[NodeWork]):
+    """Classes, labels or numbers of a graph's nodes."""
+
+    kind: ClassVar[Kind] = "nodes"
+    noun, plural = "a single graph", "single graphs"
+    models = NODE_MODELS
+    runs = None
+    options = frozenset(
+        {"task", "metric", "spectrum", "degree", "label", "id", "source", "target", "weight"}
+    ) | {"features", "split-column"}
+
+    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
+        unused = {None: (), "specformer": ("baseline",)}.get(model, ("model",))
+        return NodeRecipe, unused
+
+    def resolve(self, request: Request) -> tuple[str, NodeRecipe]:
+        model, changes = request.model, request.changes
+        chosen, recipe = node_recipe(
+            request.recipe, request.source, changes, model, request.learned
+        )
+        refuse_idle_settings(model, recipe, changes)
+        return chosen, recipe
+
+    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> NodeRecipe:  # noqa: ARG002
+        return build(NodeRecipe, settings, where)
+
+    def load(self, job: Job, place: Workplace) -> NodeWork:
+        graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
+        return self.work_on(job, graph)
+
+    def work_on(self, job: Job, graph: Graph, splits: Sequence[Split] | None = None) -> NodeWork:
+        """The work on a graph with labels as they are learned; ``splits`` if not the recipe's."""
+        recipe = job.settings.settled(graph)
+        if splits is None:
+            splits = make_splits(graph, recipe.split, job.runs, job.seed)
+        work = _checked(job, graph, recipe, splits)
+        _warn_of_untested(graph, splits, recipe.split)
+        return work
+
+    def load_beside(self, work: NodeWork, job: Job, place: Workplace) -> NodeWork:
+        recipe = job.settings.settled(work.graph)
+        if (recipe.split, recipe.task) != (work.recipe.split, work.recipe.task):
+            return self.load(job, place)
+        return _checked(job, work.graph, recipe, work.splits)
+
+    def overview(self, work: NodeWork) -> dict[str, Any]:
+        return of_nodes(work.graph, work.recipe, work.splits)
+
+    def estimate(self, work: NodeWork, device: torch.device) -> Estimate:
+        return estimate.of_nodes(work.graph, work.recipe, work.model, len(work.splits), device)
+
+    def with_spectra(self, work: NodeWork, place: Workplace) -> NodeWork:
+        if work.model != "specformer":
+            return work
+        with place.progress.stage(f"{work.graph.name}: spectrum", 1, ""):
+            spectrum = node_spectrum(work.graph, work.recipe, place.device, place.cache)
+        return replace(work, spectrum=spectrum)
+
+    def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:
+        chosen, choice = with_best_form(work, place, checkpoint)
+        outcome = learn_nodes(chosen, place, checkpoint)
+        told: dict[str, Any] = {"form": chosen.recipe.form} if work.recipe.forms else {}
+        if choice is not None:
+            told["forms_tried"] = dict(choice.tried)
+            words = choice.told(metric_named(str(chosen.recipe.metric)).label)
+            told["description"] = f"{outcome.row['description']}. Specformer {words}."
+        return replace(outcome, row={**outcome.row, **told})
+
+    def summarise(self, work: NodeWork, outcome: Outcome) -> dict[str, Any]:
+        graph, row, recipe = work.graph, outcome.row, work.recipe
+        if recipe.forms:
+            recipe = recipe.taking(row["form"])
+        rule, words = f"by_{recipe.metric}", "Classifying" if graph.num_classes else "Learning on"
+        of = "" if recipe.monitor == "loss" else f"_{rule}"
+        kept = {"test": row[f"test{of}"], "val": row[f"val{of}"]}
+        result: dict[str, Any] = {
+            "title": f"{words} the nodes of {graph.name}",
+            "dataset": graph.name,
+            "split": recipe.split,
+            "runs": len(work.splits),
+            "task": recipe.task,
+            "metric": recipe.metric,
+            **kept,  # of the models that are kept; then of both rules
+            "test_by_loss": row["test"],
+            f"test_{rule}": row[f"test_{rule}"],
+            "settings": asdict(recipe),
+            **{key: row[key] for key in ("classes", "targets", "form") if key in row},
+            "num_features": graph.num_features,
+            "nodes": [{**row, **kept}],
+        }
+        if graph.feature_names is not None:
+            result["feature_names"] = list(graph.feature_names)
+        if work.spectrum is not None:
+            result["spectra"] = [{"name": graph.name, **work.spectrum.summary()}]
+            if not isinstance(work.spectrum, Spectrum) or work.spectrum.is_complete:
+                result["quantiles"] = quantiles(work.spectrum)
+        return result
+
+    def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+        return predict_graph(run, request, place)
+
+    def trials(self, job: Job, place: Workplace) -> NodeTrials:
+        return NodeTrials(job, place)
+
+
+def _checked(job: Job, graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> NodeWork:
+    """The work, all of it found good before a long decomposition."""
+    check_parts(graph.name, graph.y, recipe.metric, splits, "nodes")
+    prepared = node_features(graph, splits, recipe)
+    return NodeWork(graph, splits, job.model, recipe, job.seed, prepared=prepared)
+
+
+def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
+    """Name the classes that no split tests: the paper's rule trains on all nodes of a rare one."""
+    if graph.num_targets:
+        return
+    assert graph.y is not None
+    tested = np.logical_or.reduce([split.test for split in splits])
+    untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
+    if untested.size:
+        names = graph.class_names or range(graph.num_classes)
+        told = " or ".join(repr(str(names[label])) for label in untested)
+        hint = ""
+        if protocol == "random-60-20-20":
+            hint = (
+                "; a rare class trains whole, unless masks of your own (split=official) say "
+                "otherwise"
+            )
+        logger.warning(
+            "%s: no test node is of %s, so that the test says nothing of it%s",
+            graph.name, told, hint,
+        )  # fmt: skip
+
+
+class NodeTrials(Trials):
+    """One model on the nodes of one graph; all splits of a trial train at once."""
+
+    space_file, window, splits = "node_search.yaml", 20, 3
+
+    def __init__(self, job: Job, place: Workplace) -> None:
+        super().__init__(job, place)
+        self.graph: Graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
+        first = self.recipe(self.assignments)
+        self.name, self.metric = self.graph.name, str(first.metric)
+        check_parts(self.name, self.graph.y, first.metric, self._splits(None), "nodes")
+        self._tasks: dict[tuple[str, int], NodeTask] = {}
+        self._operators: dict[str, AnySpectrum | Propagation] = {}
+        kept = FeaturePreparation.fit(self.graph, self._splits(1)[0].train)
+        if kept.scaling == "columns":  # raw columns are always prepared
+            self.space.pop("features", None)
+
+    def _splits(self, count: int | None) -> list[Split]:
+        protocol = self.recipe(self.assignments).split
+        return make_splits(self.graph, protocol, count, self.seed)
+
+    def space_of(self, job: Job) -> str:
+        deep = job.model == "specformer" and job.settings.model.form == "deep"
+        return "specformer-deep" if deep else job.model
+
+    def recipe(self, changes: Sequence[str]) -> NodeRecipe:
+        """The recipe with these changes and no choice of forms, settled for the graph."""
+        recipe: NodeRecipe = replace(super().recipe(changes), forms={})
+        return recipe.settled(self.graph)
+
+    @property
+    def runs(self) -> int:
+        """Ten, or those that a file holds."""
+        return len(self._splits(None))
+
+    def size(self, recipe: NodeRecipe) -> int:
+        width = self._task(recipe, 1).in_channels
+        fresh = node_model(self.model, recipe, width, num_outputs(self.graph))
+        return sum(parameter.numel() for parameter in fresh.parameters())
+
+    def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
+        task, operator = self._task(recipe, splits), self._operator(recipe)
+        models = fresh_models(self.model, recipe, self.graph, splits, self.seed, task.in_channels)
+        landmarks = node_landmarks(operator, recipe)
+        with matmul_precision(recipe.precision, self.place.device):
+            fit = fit_task(
+                models, task, operator, recipe, landmarks=landmarks, cache=self.place.cache
+            )
+        _, loss, figure = fit.curves.unbind(dim=-1)
+        counted = figure.where(~loss.isnan(), torch.nan)  # else that of a constant guess
+        return self.judged(counted, fit.epochs, kept_epochs(fit, recipe).val.tolist())
+
+    def _task(self, recipe: NodeRecipe, splits: int) -> NodeTask:
+        key = recipe.features, splits
+        if key not in self._tasks:
+            parts = self._splits(splits)
+            self._tasks[key] = node_task(self.graph, parts, recipe, self.place.device, self.model)
+        return self._tasks[key]
+
+    def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
+        """Made once for all trials: distances and Ritz pairs take longer than some trials do."""
+        ours, device, spectrum = self.model == "specformer", self.place.device, None
+        key = recipe.spectrum_key if ours else "propagation"
+        if key not in self._operators:
+            if ours:
+                spectrum = node_spectrum(self.graph, recipe, device, self.place.cache)
+            self._operators[key] = node_operator(self.model, self.graph, spectrum, device)
+        return self._operators[key]

@@ -1,0 +1,289 @@
+r"""Predict for the nodes of a graph with a trained model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines import BASELINES
+from specformer.datasets import FeaturePreparation, node_graph
+from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.errors import ConfigError, RunError
+from specformer.files.documents import read_json
+from specformer.files.sealed import unsealed
+from specformer.graphs import Graph
+from specformer.nn import Specformer
+from specformer.nn.pretrained import Pretrained
+from specformer.spectrum import AnySpectrum, Spectrum
+from specformer.tasks.job import Workplace, read_columns
+from specformer.tasks.nodes.node_fit import each_prediction
+from specformer.tasks.nodes.node_recipe import NodeRecipe
+from specformer.tasks.nodes.node_work import node_operator, node_spectrum
+from specformer.tasks.predictions import (
+    PredictionRequest,
+    Predictions,
+    cells,
+    csv_text,
+    target_columns,
+)
+from specformer.tasks.recipes.settings import build
+from specformer.tasks.task import Outcome
+from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.runs.folder import CONFIG, FEATURES, TARGETS, RunFolder
+
+logger = logging.getLogger(__name__)
+
+#: What a result must say for its models to be used.
+_NEEDED = ("model", "settings", "num_features")
+
+
+def load_models(run: RunFolder) -> list[Pretrained]:
+    """The models of a finished run on nodes."""
+    name = run.result(*_NEEDED)["model"]
+    kind: type[Pretrained] = BASELINES.get(name, Specformer)
+    return [kind.from_pretrained(folder) for folder in run.model_folders()]
+
+
+def load_features(run: RunFolder) -> list[FeaturePreparation]:
+    """How each run's features were prepared; of older runs, what their recipe says."""
+    result = run.result(*_NEEDED)
+    recipe, found = _recipe(result), []
+    for folder in run.model_folders():
+        path = folder / FEATURES
+        if not path.exists() and recipe.features in ("rows", "none"):
+            found.append(FeaturePreparation(recipe.features, result["num_features"]))
+            continue
+        try:
+            found.append(FeaturePreparation.from_json(unsealed(read_json(path))))
+        except (OSError, ValueError, RunError) as error:
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
+    return found
+
+
+def load_scales(run: RunFolder) -> list[Scale]:
+    """Mean and standard deviation of each run's numbers; none where classes were learned."""
+    found = []
+    for folder in run.model_folders():
+        path = folder / TARGETS
+        if not path.exists():
+            continue
+        try:
+            found.append(_scale(unsealed(read_json(path))))
+        except (OSError, ValueError, KeyError, TypeError, RunError) as error:
+            raise RunError(f"{path}: damaged ({error}).") from error
+    return found
+
+
+@dataclass(frozen=True)
+class NodePredictor:
+    """Trained models of nodes, with what they have to know of a graph.
+
+    Args:
+        models: one per run.
+        prepared: how each run's features were prepared.
+        scales: of numbers, mean and deviation of each run's.
+        result: what the run recorded.
+    """
+
+    models: Sequence[nn.Module]
+    prepared: Sequence[FeaturePreparation]
+    scales: Sequence[Scale]
+    result: Mapping[str, Any]
+
+    @classmethod
+    def of_run(cls, run: RunFolder) -> NodePredictor:
+        """That of a finished run."""
+        result, models, scales = run.result(*_NEEDED), load_models(run), load_scales(run)
+        if result["settings"].get("loss") in ("mse", "l1") and len(scales) != len(models):
+            raise RunError(f"{run.path}: {TARGETS} of a model is missing.")
+        return cls(models, load_features(run), scales, result)
+
+    @classmethod
+    def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> NodePredictor:
+        """That of a training which just ended."""
+        prepared = [FeaturePreparation.from_json(own[FEATURES]) for own in outcome.beside]
+        scales = [_scale(own[TARGETS]) for own in outcome.beside if TARGETS in own]
+        models = [model.cpu().eval() for model in outcome.models]
+        return cls(models, prepared, scales, result)
+
+    @property
+    def loss(self) -> Loss:
+        """What was made small, which says what outputs are."""
+        return _recipe(self.result).loss or "ce"
+
+    def each(
+        self, graph: Graph, place: Workplace, request: PredictionRequest, source: str
+    ) -> Tensor:
+        """Predictions of every model, ``[models, n, classes or targets]``.
+
+        ``source`` is what the graph is called in errors. It has to have the features trained on, in
+        any order where both graphs name them.
+        """
+        graph = _as_trained_on(graph, source, self.result, self.prepared)
+        recipe = _prediction_recipe(self.result, request)
+        name, spectrum = self.result["model"], None
+        if name == "specformer":
+            spectrum = node_spectrum(graph, recipe, place.device, place.cache)
+            if "quantiles" in self.result:
+                say_distance(self.result["quantiles"], spectrum, source)
+        operator = node_operator(name, graph, spectrum, place.device)
+        return each_prediction(
+            self.models, graph, operator, self.prepared, place.device, self.loss, self.scales
+        )
+
+
+def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+    """Predictions for every node: id, prediction, one probability per class.
+
+    Labels and numbers have the columns of :func:`~specformer.tasks.predictions.target_columns`.
+    Another graph has to have the same features, in any order where both graphs name them.
+    """
+    predictor = NodePredictor.of_run(run)
+    config = run.config()
+    source = request.graph or str(config["source"])
+    columns = request.columns.over(read_columns(config, str(run.path / CONFIG)))
+    graph = node_graph(source, place.data, columns, labels=False)
+    each = predictor.each(graph, place, request, source)
+    if predictor.loss == "ce":
+        written = _of_classes(each.mean(dim=0), run.result("classes")["classes"])
+    else:
+        targets = run.result("targets")["targets"]
+        written = target_columns(each, targets, labels=predictor.loss == "bce")
+    ids = graph.node_ids or tuple(str(node) for node in range(graph.num_nodes))
+    rows = list(zip(ids, *written.values(), strict=True))
+    return Predictions(csv_text(["id", *written], rows), len(rows))
+
+
+def _scale(document: Mapping[str, Any]) -> Scale:
+    return Scale(*(torch.tensor(document[key]) for key in ("mean", "std")))
+
+
+def _of_classes(chances: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
+    """By name, the cells of class probabilities ``[n, classes]``."""
+    best = chances.argmax(dim=1).tolist()
+    columns = {"prediction": [names[number] for number in best]}
+    return columns | {
+        f"p({name})": cells(chances[:, number], ".6f") for number, name in enumerate(names)
+    }
+
+
+def _as_trained_on(
+    graph: Graph, source: str, result: Mapping[str, Any], prepared: Sequence[FeaturePreparation]
+) -> Graph:
+    """The graph with its features under the names, and in the order, that the model knows."""
+    names: Sequence[str] | None = result.get("feature_names")
+    known = None if names is None else tuple(names)
+    if known == STRUCTURAL and graph.feature_names != STRUCTURAL:
+        graph = with_structural_features(graph)
+    elif known != STRUCTURAL and graph.feature_names == STRUCTURAL:
+        raise RunError(f"{source}: a node has no features, which the model was trained on.")
+    if known is None or graph.feature_names is None:
+        if graph.num_features != result["num_features"]:
+            raise RunError(
+                f"{source}: a node has {graph.num_features} features where the model was trained "
+                f"on {result['num_features']}."
+            )
+        return replace(graph, feature_names=known, feature_words=None)
+    needed = {name for each in prepared for name in each.needed} or set(known)
+    wanted = [name for name in known if name in needed]
+    places = {name: place for place, name in enumerate(graph.feature_names)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
+        raise RunError(
+            f"{source}: a node has no feature {missing[0]!r}, which the model was trained on."
+        )
+    assert graph.x is not None
+    columns = [places[name] for name in wanted]
+    words = {name: own for name, own in (graph.feature_words or {}).items() if name in needed}
+    return replace(
+        graph, x=graph.x[:, columns], feature_names=tuple(wanted), feature_words=words or None
+    )
+
+
+def _recipe(result: Mapping[str, Any]) -> NodeRecipe:
+    settings = {**result["settings"], "batch_size": None}  # all nodes are predicted at once
+    return build(NodeRecipe, settings, "result.json: settings")
+
+
+def _prediction_recipe(result: Mapping[str, Any], request: PredictionRequest) -> NodeRecipe:
+    """A run's recipe with the spectrum that predictions are to be made with."""
+    trained = _recipe(result)
+    given = {"spectrum": request.spectrum, "degree": request.degree}
+    changes = {key: value for key, value in given.items() if value is not None}
+    if changes and result["model"] != "specformer":
+        raise ConfigError(f"--{next(iter(changes))}: {result['model']} does without a spectrum.")
+    recipe = build(NodeRecipe, {**asdict(trained), **changes}, "predict")
+    if request.degree is not None and recipe.spectrum != "density":
+        raise ConfigError(
+            f"--degree {request.degree}: add --spectrum density, whose filters have one."
+        )
+    return recipe
+
+
+#: Quantiles that stand for a spectrum.
+_LEVELS = 101
+#: Less than this is rounding: the graph trained on.
+_SAME = 1e-5
+#: From this share of the reference on, predictions are to be doubted.
+_FAR = 0.25
+
+
+def quantiles(spectrum: AnySpectrum) -> list[float]:
+    """Quantiles of the eigenvalues, or of their estimated density, ascending.
+
+    Example:
+        >>> from specformer.spectrum import decompose
+        >>> found = quantiles(decompose([[0, 1, 2], [1, 2, 0]]))
+        >>> found[0], round(found[-1], 4)
+        (0.0, 1.5)
+    """
+    if isinstance(spectrum, Spectrum):
+        levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
+        values = torch.quantile(spectrum.eigenvalues.double().cpu(), levels)
+    else:
+        values = spectrum.quantiles(_LEVELS).double().cpu()
+    found: list[float] = values.tolist()
+    return found
+
+
+def wasserstein(one: Sequence[float], other: Sequence[float]) -> float:
+    """The mean distance between eigenvalues of the same rank, of two lists of quantiles.
+
+    Example:
+        >>> wasserstein([0.0, 1.0, 2.0], [0.5, 1.5, 2.5])
+        0.5
+    """
+    return float(np.abs(np.subtract(one, other)).mean())
+
+
+def spread(values: Sequence[float]) -> float:
+    """The reference: how far quantiles are from a spectrum of one eigenvalue, their median.
+
+    Example:
+        >>> spread([0.0, 1.0, 2.0])
+        0.6666666666666666
+    """
+    return float(np.abs(np.subtract(values, np.median(values))).mean())
+
+
+def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> float:
+    """Say how far a graph's spectrum is from the one trained on; returns the distance."""
+    distance, reference = wasserstein(trained, quantiles(spectrum)), spread(trained)
+    if distance < _SAME:
+        return distance
+    share = distance / max(reference, 1e-12)
+    far = share > _FAR
+    logger.log(
+        logging.WARNING if far else logging.INFO,
+        "%s: its eigenvalues are %.3f from those trained on, on average; those spread by %.3f "
+        "(%.0f%%)%s",
+        name, distance, reference, 100 * share,
+        ", so that the filters are used where nobody has checked them" if far else "",
+    )  # fmt: skip
+    return distance

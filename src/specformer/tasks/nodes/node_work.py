@@ -1,0 +1,212 @@
+r"""What training on the nodes of one graph takes, as a recipe says: spectrum, task, models, fit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from specformer.baselines import Propagation
+from specformer.datasets import FeaturePreparation, Split, prepare_features, sparse_features
+from specformer.errors import ConfigError
+from specformer.graphs import Graph
+from specformer.spectrum import (
+    AnySpectrum,
+    ImplicitSpectrum,
+    Keys,
+    Spectrum,
+    approximate,
+    decompose,
+)
+from specformer.spectrum.decompose import decompose_streamed, vector_bytes, vectors_fit
+from specformer.spectrum.implicit.polynomial import chebyshev_terms
+from specformer.spectrum.products import read_briefly
+from specformer.tasks.job import run_seed
+from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
+from specformer.training.loops.node_batches import check_batches, fit_node_batches
+from specformer.training.loops.nodes import NodeFit, NodeTask, Selection, fit_nodes
+from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.progress import Update
+
+logger = logging.getLogger(__name__)
+
+#: The largest share of features that are not zero, of those that are kept sparse.
+_SPARSE = 0.1
+#: Landmarks of a long spectrum, one of more distinct eigenvalues than the second number.
+_LANDMARKS, _LONG = 512, 2048
+
+
+@dataclass(frozen=True)
+class NodeWork:
+    """What to train on what.
+
+    Args:
+        graph: the graph, with labels.
+        splits: one per run.
+        model: its name.
+        recipe: its settings, :meth:`~NodeRecipe.settled` for the graph.
+        seed: of the first run.
+        spectrum: for Specformer; None until it is computed.
+        prepared: how each split's features are prepared; None until it is known.
+    """
+
+    graph: Graph
+    splits: Sequence[Split]
+    model: str
+    recipe: NodeRecipe
+    seed: int
+    spectrum: AnySpectrum | None = None
+    prepared: Sequence[FeaturePreparation] | None = None
+
+    @property
+    def drawn(self) -> list[str]:
+        """What tells the splits apart from others."""
+        return [split.fingerprint for split in self.splits]
+
+
+def node_spectrum(
+    graph: Graph, recipe: NodeRecipe, device: torch.device, cache: str | Path | None
+) -> AnySpectrum:
+    """The eigenpairs a recipe asks for, or the density, which is not cached."""
+    if recipe.spectrum == "density":
+        return approximate(graph, degree=recipe.degree, device=device)
+    size = graph.num_nodes, recipe.pairs
+    too_large = recipe.vectors == "auto" and not vectors_fit(*size, device, recipe.stored)
+    if too_large:
+        gib = vector_bytes(*size, recipe.stored) / 2**30
+        logger.warning("eigenvectors of %.1f GiB are streamed: %s is too small", gib, device)
+    if too_large or recipe.vectors == "streamed":
+        return decompose_streamed(
+            graph, k=recipe.pairs, device=device, storage=recipe.stored, cache=cache
+        )
+    whole = decompose(graph, k=recipe.pairs, device=device, cache=cache)
+    return kept_spectrum(whole, recipe, device)
+
+
+def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) -> Spectrum:
+    """All of a spectrum on a device, its eigenvectors in the precision they are to be kept in."""
+    entries = spectrum.eigenvectors.numel()
+    brief = recipe.storage == "auto" and read_briefly(entries, device, recipe.precision)
+    return spectrum.to(device, storage=torch.bfloat16 if brief else recipe.stored)
+
+
+def node_operator(
+    model: str, graph: Graph, spectrum: AnySpectrum | None, device: torch.device
+) -> AnySpectrum | Propagation:
+    """What a model of that name takes beside the features."""
+    if spectrum is not None and model == "specformer":
+        return spectrum
+    return Propagation(graph.adjacency, device=device)
+
+
+def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
+    """What attention looks at while training, where that is less than all tokens."""
+    if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
+        return None
+    tokens, count = len(operator.distinct.values), recipe.landmarks
+    if count == "auto":
+        count = _LANDMARKS if tokens > _LONG else tokens
+    if count < 1:
+        raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
+    return operator.landmarks(count, points=count) if count < tokens else None
+
+
+def node_features(
+    graph: Graph, splits: Sequence[Split], recipe: NodeRecipe
+) -> list[FeaturePreparation]:
+    """How a recipe prepares the features, one for each split."""
+    return prepare_features(graph, splits, recipe.features, recipe.columns)
+
+
+def node_task(
+    graph: Graph,
+    splits: Sequence[Split],
+    recipe: NodeRecipe,
+    device: torch.device,
+    model: str = "specformer",
+    prepared: Sequence[FeaturePreparation] | None = None,
+) -> NodeTask:
+    """Features as a recipe and a model want them, labels and splits, on a device.
+
+    Specformer takes features as sparse where at most a tenth of them are not zero, unless it
+    filters them. Where splits prepare features in different ways, each run has its own.
+
+    ``prepared``: what :func:`node_features` gives, if it is known.
+    """
+    assert graph.y is not None
+    prepared = prepared or node_features(graph, splits, recipe)
+    first, rest = prepared[0], prepared[1:]
+    rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
+    maps = model == "specformer" and recipe.model.space != "input"
+    x: np.ndarray | sp.csr_array
+    if any(each != first for each in rest):
+        x = np.stack([each.dense(graph) for each in prepared])
+    elif rare and maps and first.scaling != "columns":
+        x = sparse_features(graph, first.scaling)
+    else:
+        x = first.dense(graph)
+    return NodeTask.from_splits(
+        x, graph.y, splits, device, recipe.loss or "ce", recipe.metric or "accuracy"
+    )
+
+
+def kept_epochs(fit: NodeFit, recipe: NodeRecipe) -> Selection:
+    """The epochs whose models a recipe keeps."""
+    return fit.by_loss if recipe.monitor == "loss" else fit.by_metric
+
+
+def fresh_models(
+    model: str,
+    recipe: NodeRecipe,
+    graph: Graph,
+    runs: int,
+    seed: int,
+    in_channels: int | None = None,
+) -> list[nn.Module]:
+    """Untrained models, each run's from a seed of its own.
+
+    ``in_channels``: features of a node as they are prepared, if not as many as the graph has.
+    """
+    width = graph.num_features if in_channels is None else in_channels
+    models = []
+    for run in range(runs):
+        torch.manual_seed(run_seed(seed, run))
+        models.append(node_model(model, recipe, width, num_outputs(graph)))
+    return models
+
+
+def fit_task(
+    models: Sequence[nn.Module],
+    task: NodeTask,
+    operator: AnySpectrum | Propagation,
+    recipe: NodeRecipe,
+    *,
+    landmarks: Keys | None = None,
+    cache: str | Path | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_progress: Update | None = None,
+) -> NodeFit:
+    """Train as a recipe says, with all nodes in a step or in batches of them."""
+    options: dict[str, Any] = {
+        "monitor": recipe.monitor,
+        "checkpoint": checkpoint,
+        "on_progress": on_progress,
+    }
+    if recipe.batch_size is None:
+        return fit_nodes(models, task, operator, recipe.schedule, landmarks=landmarks, **options)
+    check_batches(models)
+    assert isinstance(operator, ImplicitSpectrum)
+    assert isinstance(task.x, Tensor)
+    terms = chebyshev_terms(
+        operator, task.x, recipe.batch_size, storage=recipe.stored, folder=cache
+    )
+    return fit_node_batches(
+        models, task, terms, recipe.schedule, batch_size=recipe.batch_size, **options
+    )
