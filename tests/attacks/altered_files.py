@@ -22,9 +22,9 @@ from specformer.nn.node_model import Specformer
 from specformer.paper.results import entries
 from specformer.spectrum import Spectrum
 from specformer.spectrum.cache import load_many
-from specformer.tasks.graphs.graph_predict import _read as read_trials
 from specformer.tasks.nodes.node_predict import load_features
 from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.tune import read_trials
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
 

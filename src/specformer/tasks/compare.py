@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,9 @@ from specformer.tasks.contest import (
 )
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace
-from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.source import source_name
-from specformer.tasks.train import train
+from specformer.tasks.train import tell, train
 from specformer.tasks.tune import searched, spent
 from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -180,26 +179,13 @@ def _loaded(made: Contest, place: Workplace) -> Any:
     """The data of all models, told of once; refuses what cannot be trained on."""
     task = TASKS[made.first.kind]
     data = task.load(made.first, place)
-    overview = task.overview(data)
-    needs = asdict(_estimate(made, data, place))
-    place.progress.say(in_words({**overview, "device": str(place.device), "estimate": needs}))
-    for warning in warnings_of(overview):
-        logger.warning("%s", warning)
-    return data
-
-
-def _estimate(made: Contest, data: Any, place: Workplace) -> Estimate:
-    """About what all models take, one after the other."""
-    task, found = TASKS[made.first.kind], []
+    seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
     for job in made.jobs.values():
         with suppress(SpecformerError):  # told when it is that model's turn
-            found.append(task.estimate(task.load_beside(data, job, place), place.device))
-    each = [needs for needs in found if needs is not None]
-    search = len(made.jobs) * (made.seconds or 0.0)
-    return Estimate(
-        search + sum(needs.seconds for needs in each),
-        max((needs.memory for needs in each), default=0),
-    )
+            if needs := task.estimate(task.load_beside(data, job, place), place.device):
+                seconds, memory = seconds + needs.seconds, max(memory, needs.memory)
+    tell(task.overview(data), Estimate(seconds, memory), place)
+    return data
 
 
 def _train_all(
@@ -222,7 +208,9 @@ def _train_all(
         finally:
             release_memory()
         found[name] = result
-        arrays |= _curves(own, job, result)
+        where = f"{job.kind}/{result['dataset']}"
+        if (curve := own.outputs().get(f"{where}/{job.model}/curve")) is not None:
+            arrays[f"{where}/{array_name(job.model, str(result['recipe']))}/curve"] = curve
     if not found:
         why = "; ".join(f"{name}: {text}" for name, text in failures.items())
         raise RunError(f"no model could be trained. {why}")
@@ -291,14 +279,6 @@ def _train_in(run: RunFolder, job: Job, data: Any, place: Workplace) -> None:
     )
 
 
-def _curves(run: RunFolder, job: Job, result: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The curve of a model, under the name that reports look for."""
-    where = f"{job.kind}/{result['dataset']}"
-    curve = run.outputs().get(f"{where}/{job.model}/curve")
-    name = array_name(job.model, str(result["recipe"]))
-    return {} if curve is None else {f"{where}/{name}/curve": curve}
-
-
 def _judged(
     found: Mapping[str, Mapping[str, Any]], splits: Sequence[Split], against: str | None
 ) -> dict[str, Any]:
@@ -339,16 +319,12 @@ def _row(
     differences: Sequence[Mapping[str, Any]],
     against: str,
 ) -> dict[str, Any]:
-    """One model's figures, and its difference to another's."""
-    keys = ("model", "recipe", "form", "test", "val", "parameters", "seconds", "search")
-    row = {"name": name, **{key: result[key] for key in keys if key in result}}
-    return {**row, "folder": folder_name(name), "difference": _to(name, against, differences)}
-
-
-def _to(name: str, against: str, differences: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """How much more a model's figure is than another's; None to itself."""
+    """One model's figures, and how much more its figure is than another's; None to itself."""
+    difference = None
     for each in differences:
         if {each["model"], each["against"]} == {name, against}:
             sign = 1.0 if each["model"] == name else -1.0
-            return {**each, "model": name, "against": against, "mean": sign * each["mean"]}
-    return None
+            difference = {**each, "model": name, "against": against, "mean": sign * each["mean"]}
+    keys = ("model", "recipe", "form", "test", "val", "parameters", "seconds", "search")
+    row = {"name": name, **{key: result[key] for key in keys if key in result}}
+    return {**row, "folder": folder_name(name), "difference": difference}

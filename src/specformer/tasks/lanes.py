@@ -3,6 +3,10 @@ r"""Several runs of one model at once, each lane a process of its own.
 A small model leaves most of a GPU idle. What a lane has trained lies in the checkpoints of its
 runs, so that who asked for them finds every run done, with the numbers it would have had alone on
 as many threads.
+
+A lane sends ``("epoch", run, done, figure)``, then ``("ended", seconds)``: those that were spent
+before the run was taken up here. One that gives up sends ``("refused", sentence)`` or ``("failed",
+traceback)``.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,33 +26,6 @@ from specformer.errors import ConfigError, RunError, SpecformerError, system_sen
 from specformer.tasks.graphs.graph_work import GraphWork
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.runs.progress import Update
-
-
-@dataclass(frozen=True)
-class _Epoch:
-    """A run has done so many epochs."""
-
-    run: int
-    done: int
-    figure: float
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A run is done; the seconds were spent before it was taken up here."""
-
-    before: float
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """A lane gives up: one sentence for a user, or a traceback for a developer."""
-
-    what: str
-    is_sentence: bool
-
-
-_Message = _Epoch | _Ended | _Failed
 
 
 def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
@@ -96,19 +72,19 @@ def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
         for pipe in wait(list(open_pipes)):
             assert isinstance(pipe, Connection)
             try:
-                message: _Message = pipe.recv()
+                what, *told = pipe.recv()
             except EOFError:
                 open_pipes.remove(pipe)
                 _check_end(running[pipe])
                 continue
-            match message:
-                case _Epoch(run, done, figure):
-                    epochs[run] = done
-                    update(sum(epochs.values()), figure)
-                case _Ended(seconds):
-                    before += seconds
-                case _Failed(what, is_sentence):
-                    raise RunError(what) if is_sentence else RuntimeError(what)
+            if what == "epoch":
+                run, done, figure = told
+                epochs[run] = done
+                update(sum(epochs.values()), figure)
+            elif what == "ended":
+                before += told[0]
+            else:  # one sentence for a user, or a traceback for a developer
+                raise RunError(*told) if what == "refused" else RuntimeError(*told)
     return before
 
 
@@ -137,16 +113,16 @@ def _lane(
         for run, checkpoint in zip(range(lane, len(work.splits), lanes), checkpoints, strict=True):
             told = partial(_tell, pipe, run)
             fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=told)
-            pipe.send(_Ended(fit.seconds_before))
+            pipe.send(("ended", fit.seconds_before))
     except BrokenPipeError:
         pass  # nobody hears: the process that asked is gone
     except SpecformerError as error:
-        pipe.send(_Failed(str(error), is_sentence=True))
+        pipe.send(("refused", str(error)))
     except OSError as error:
-        pipe.send(_Failed(system_sentence(error), is_sentence=True))
+        pipe.send(("refused", system_sentence(error)))
     except Exception:
-        pipe.send(_Failed(traceback.format_exc(), is_sentence=False))
+        pipe.send(("failed", traceback.format_exc()))
 
 
 def _tell(pipe: Connection, run: int, done: int, figure: float) -> None:
-    pipe.send(_Epoch(run, done, figure))
+    pipe.send(("epoch", run, done, figure))

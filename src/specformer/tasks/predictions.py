@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from specformer.graphs import Columns
+from specformer.tasks.job import read_columns
+from specformer.training.runs.folder import CONFIG, RunFolder
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE)
 
@@ -33,6 +35,12 @@ class PredictionRequest:
     spectrum: str | None = None
     degree: int | None = None
     columns: Columns = field(default_factory=Columns)
+
+    def source_of(self, run: RunFolder) -> tuple[str, Columns]:
+        """What to predict for with a run's models, and which of its columns is what."""
+        config = run.config()
+        known = read_columns(config, str(run.path / CONFIG))
+        return self.graph or str(config["source"]), self.columns.over(known)
 
 
 @dataclass(frozen=True)

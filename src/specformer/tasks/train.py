@@ -67,12 +67,16 @@ def _train(
     with workers.first_before_others():  # the first may download and decompose
         if beside is None:
             work = task.load(job, place)
-            _say(job, task.overview(work), task.estimate(work, place.device), place)
+            needs = task.estimate(work, place.device)
+            tell(task.overview(work), needs, place, model=job.model, recipe=job.recipe)
         else:
             work = task.load_beside(beside, job, place)
         started = time.perf_counter()
         work = task.with_spectra(work, place)
-    checkpoint = _checkpoint(begin) if workers.is_first else _ELSEWHERE
+    checkpoint: Path | None = _ELSEWHERE
+    if workers.is_first:
+        run = begin()
+        checkpoint = None if run is None else run.path / _ELSEWHERE
     return _trained(job, work, place, checkpoint, started)
 
 
@@ -104,16 +108,11 @@ def _trained(
     return Trained(job.kind, result, outcome)
 
 
-def _say(job: Job, read: Mapping[str, Any], needs: Estimate | None, place: Workplace) -> None:
-    """What was read and what it will take, before anything takes long."""
-    by: dict[str, Any] = {"model": job.model, "recipe": job.recipe, "device": str(place.device)}
+def tell(read: Mapping[str, Any], needs: Estimate | None, place: Workplace, **by: str) -> None:
+    """Say what was read, and what it will take ``by`` which model, before anything takes long."""
+    told: dict[str, Any] = {**read, **by, "device": str(place.device)}
     if needs is not None:
-        by["estimate"] = asdict(needs)
-    place.progress.say(in_words({**read, **by}))
+        told["estimate"] = asdict(needs)
+    place.progress.say(in_words(told))
     for warning in warnings_of(read):
         logger.warning("%s", warning)
-
-
-def _checkpoint(begin: Callable[[], RunFolder | None]) -> Path | None:
-    run = begin()
-    return None if run is None else run.path / _ELSEWHERE

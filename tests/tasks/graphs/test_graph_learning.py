@@ -22,10 +22,10 @@ from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet, read_graph_set
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
-from specformer.tasks.graphs.graph_fit import check_parts
 from specformer.tasks.graphs.graph_predict import load_graph_models
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.task import check_parts
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent, Update
 
@@ -413,4 +413,6 @@ def test_sixty_molecules_of_two_classes_split_with_every_seed(seed: int) -> None
     y[:27] = 1.0
     graphs = replace(graphs, y=y, train_idx=None, valid_idx=None, test_idx=None)
     recipe = graph_recipe(None, "own")[1].settled(graphs)
-    check_parts(graphs, recipe, graph_splits(graphs, recipe, 1, seed))
+    check_parts(
+        graphs.name, graphs.y, recipe.metric, graph_splits(graphs, recipe, 1, seed), "graphs"
+    )

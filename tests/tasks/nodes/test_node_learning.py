@@ -22,7 +22,7 @@ from specformer.datasets.features import STRUCTURAL
 from specformer.datasets.registry import NODE_SETS
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.graphs import Graph, read_graph, write_npz
-from specformer.tasks.nodes.node_predict import load_models
+from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.folder import RunFolder
@@ -98,7 +98,11 @@ def test_loaded_models_give_the_recorded_accuracy(folder, tmp_path):
 
     spectrum = decompose(graph)
     for number, (model, split) in enumerate(
-        zip(load_models(run), make_splits(graph, "random-60-20-20", 2, 0), strict=True)
+        zip(
+            NodePredictor.of_run(run).models,
+            make_splits(graph, "random-60-20-20", 2, 0),
+            strict=True,
+        )
     ):
         x = (graph.x - graph.x[split.train].mean(axis=0)) / graph.x[split.train].std(axis=0)
         guess = model(torch.as_tensor(x), spectrum).argmax(dim=-1).numpy()
@@ -159,13 +163,13 @@ def test_damaged_or_missing_models_are_named(folder, tmp_path):
     weights = run.path / "model" / "001" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(RunError, match=r"001.*damaged"):
-        load_models(run)
+        NodePredictor.of_run(run)
     (run.path / "model" / "000" / "config.json").unlink()  # as earlier versions left it
     with pytest.raises(RunError, match=r"000: no saved model \(config\.json is missing\)"):
-        load_models(run)
+        NodePredictor.of_run(run)
     shutil.rmtree(run.path / "model")
     with pytest.raises(RunError, match="no saved models"):
-        load_models(run)
+        NodePredictor.of_run(run)
 
 
 def test_every_model_trains(folder):

@@ -221,7 +221,7 @@ def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
 
 
 def trained_first(
-    first: GraphWork, place: Workplace, checkpoint: Path | None
+    first: GraphWork, place: Workplace, checkpoint: Path | None = None
 ) -> tuple[StartingPoint, float]:
     """The models of :func:`first_work`, and the seconds that the checkpoint held already."""
     outcome = learn_graphs(first, replace(place, lanes=1), checkpoint, label=START)

@@ -19,7 +19,7 @@ from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeE
 from specformer.tasks.graphs.graph_fit import predict_graphs
 from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
 from specformer.tasks.graphs.graph_recipe import built_recipe
-from specformer.tasks.job import Workplace, read_columns
+from specformer.tasks.job import Workplace
 from specformer.tasks.predictions import (
     PredictionRequest,
     Predictions,
@@ -28,7 +28,7 @@ from specformer.tasks.predictions import (
     spread,
     target_columns,
 )
-from specformer.training.runs.folder import CONFIG, RunFolder
+from specformer.training.runs.folder import RunFolder
 
 #: What the columns of :mod:`specformer.graphs.formats.smiles` are, for messages.
 _ATOM_FEATURES = (
@@ -58,10 +58,12 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
     """
     result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
-    config = run.config()
-    source = request.graph or str(config["source"])
-    named = request.columns.over(read_columns(config, str(run.path / CONFIG)))
-    graphs, lines = _read(request.smiles, source, place.data, named)
+    try:
+        graphs, lines = _read(request, *request.source_of(run), place.data)
+    except NoMoleculeError as error:  # each still gets its row
+        if not error.problems:
+            raise
+        graphs, lines = None, _unreadable(error.problems)
     models = load_graph_models(run)
     found = torch.empty(len(models), 0, models[0].config["out_channels"])
     known: list[int] = []
@@ -69,9 +71,9 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
         same_columns(graphs, models[0])
         strange = strange_graphs(graphs, result["seen"])
         lines = [
-            line
-            if line.graph is None or not (what := strange.get(line.graph))
-            else _Line(line.row, line.name, line.smiles, None, what)
+            replace(line, graph=None, error=strange[line.graph])
+            if line.graph is not None and line.graph in strange
+            else line
             for line in lines
         ]
         known = [number for number in range(len(graphs)) if number not in strange]
@@ -79,33 +81,21 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
             # A handful of molecules is solved faster than looked up; a file may come again.
             cache = None if request.smiles else place.cache
             found = predict_graphs(models, graphs.subset(known), recipe, place.device, cache)
-    places = {number: place for place, number in enumerate(known)}
-    names = result.get("classes")
     columns = (
-        _of_classes(found, names)
-        if names
+        _of_classes(found, result["classes"])
+        if result.get("classes")
         else target_columns(found, result["targets"], labels=recipe.loss == "bce")
     )
-    text = _csv(lines, columns, places)
+    text = _csv(lines, columns, {number: place for place, number in enumerate(known)})
     return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
 
 
 def _read(
-    smiles: Sequence[str], source: str, data: str | Path | None, columns: Columns
-) -> tuple[GraphSet | None, list[_Line]]:
-    try:
-        return _found(smiles, source, data, columns)
-    except NoMoleculeError as error:  # each still gets its row
-        if not error.problems:
-            raise
-        return None, _unreadable(error.problems)
-
-
-def _found(
-    smiles: Sequence[str], source: str, data: str | Path | None, columns: Columns
+    request: PredictionRequest, source: str, columns: Columns, data: Path | None
 ) -> tuple[GraphSet, list[_Line]]:
-    if smiles:
-        return _lines(read_smiles(smiles))
+    """The graphs, and a line for each row of the source."""
+    if request.smiles:
+        return _lines(read_smiles(request.smiles))
     if source in GRAPH_SETS or not is_of_molecules(source):
         graphs = graph_set(source, data)
         texts = graphs.smiles or (None,) * len(graphs)
@@ -120,7 +110,7 @@ def _found(
 
 
 def _lines(found: Molecules) -> tuple[GraphSet, list[_Line]]:
-    """A line a row of the source, in its order."""
+    """A line for each row of the source, in its order."""
     graphs = found.graphs
     assert graphs.smiles is not None
     names = graphs.ids or tuple(map(str, found.rows))

@@ -19,7 +19,7 @@ from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
-from specformer.tasks.nodes.node_predict import predict_graph, quantiles
+from specformer.tasks.nodes.node_predict import predict_nodes, quantiles
 from specformer.tasks.nodes.node_recipe import (
     NODE_MODELS,
     NodeRecipe,
@@ -152,7 +152,7 @@ class NodeLearning(Task[NodeWork]):
         return result
 
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
-        return predict_graph(run, request, place)
+        return predict_nodes(run, request, place)
 
     def trials(self, job: Job, place: Workplace) -> NodeTrials:
         return NodeTrials(job, place)

@@ -21,7 +21,7 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import AnySpectrum, Spectrum
-from specformer.tasks.job import Workplace, read_columns
+from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import each_prediction
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import node_operator, node_spectrum
@@ -35,19 +35,17 @@ from specformer.tasks.predictions import (
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.task import Outcome
 from specformer.training.evaluation.losses import Loss, Scale
-from specformer.training.runs.folder import CONFIG, FEATURES, TARGETS, RunFolder
+from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
 logger = logging.getLogger(__name__)
 
 #: What a result must say for its models to be used.
 _NEEDED = ("model", "settings", "num_features")
-
-
-def load_models(run: RunFolder) -> list[Pretrained]:
-    """The models of a finished run on nodes."""
-    name = run.result(*_NEEDED)["model"]
-    kind: type[Pretrained] = BASELINES.get(name, Specformer)
-    return [kind.from_pretrained(folder) for folder in run.model_folders()]
+#: Quantiles that stand for a spectrum.
+_LEVELS = 101
+#: Distances below the first are rounding: the graph trained on. From the second on, a share of how
+#: far the eigenvalues trained on spread, predictions are to be doubted.
+_SAME, _FAR = 1e-5, 0.25
 
 
 def load_features(run: RunFolder) -> list[FeaturePreparation]:
@@ -80,15 +78,16 @@ def load_scales(run: RunFolder) -> list[Scale]:
     return found
 
 
+def _scale(document: Mapping[str, Any]) -> Scale:
+    return Scale(*(torch.tensor(document[key]) for key in ("mean", "std")))
+
+
 @dataclass(frozen=True)
 class NodePredictor:
-    """Trained models of nodes, with what they have to know of a graph.
+    """Trained models of nodes, one per run, with what they have to know of a graph.
 
-    Args:
-        models: one per run.
-        prepared: how each run's features were prepared.
-        scales: of numbers, mean and deviation of each run's.
-        result: what the run recorded.
+    ``prepared`` says how each run's features were prepared, ``scales`` the mean and deviation of
+    each run's numbers, and ``result`` what the run recorded.
     """
 
     models: Sequence[nn.Module]
@@ -99,7 +98,9 @@ class NodePredictor:
     @classmethod
     def of_run(cls, run: RunFolder) -> NodePredictor:
         """That of a finished run."""
-        result, models, scales = run.result(*_NEEDED), load_models(run), load_scales(run)
+        result, scales = run.result(*_NEEDED), load_scales(run)
+        kind: type[Pretrained] = BASELINES.get(result["model"], Specformer)
+        models = [kind.from_pretrained(folder) for folder in run.model_folders()]
         if result["settings"].get("loss") in ("mse", "l1") and len(scales) != len(models):
             raise RunError(f"{run.path}: {TARGETS} of a model is missing.")
         return cls(models, load_features(run), scales, result)
@@ -138,39 +139,26 @@ class NodePredictor:
         )
 
 
-def predict_graph(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
     """Predictions for every node: id, prediction, one probability per class.
 
     Labels and numbers have the columns of :func:`~specformer.tasks.predictions.target_columns`.
-    Another graph has to have the same features, in any order where both graphs name them.
     """
     predictor = NodePredictor.of_run(run)
-    config = run.config()
-    source = request.graph or str(config["source"])
-    columns = request.columns.over(read_columns(config, str(run.path / CONFIG)))
+    source, columns = request.source_of(run)
     graph = node_graph(source, place.data, columns, labels=False)
     each = predictor.each(graph, place, request, source)
     if predictor.loss == "ce":
-        written = _of_classes(each.mean(dim=0), run.result("classes")["classes"])
+        names, chances = run.result("classes")["classes"], each.mean(dim=0)
+        written = {"prediction": [names[number] for number in chances.argmax(dim=1).tolist()]}
+        for number, name in enumerate(names):
+            written[f"p({name})"] = cells(chances[:, number], ".6f")
     else:
         targets = run.result("targets")["targets"]
         written = target_columns(each, targets, labels=predictor.loss == "bce")
     ids = graph.node_ids or tuple(str(node) for node in range(graph.num_nodes))
     rows = list(zip(ids, *written.values(), strict=True))
     return Predictions(csv_text(["id", *written], rows), len(rows))
-
-
-def _scale(document: Mapping[str, Any]) -> Scale:
-    return Scale(*(torch.tensor(document[key]) for key in ("mean", "std")))
-
-
-def _of_classes(chances: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
-    """By name, the cells of class probabilities ``[n, classes]``."""
-    best = chances.argmax(dim=1).tolist()
-    columns = {"prediction": [names[number] for number in best]}
-    return columns | {
-        f"p({name})": cells(chances[:, number], ".6f") for number, name in enumerate(names)
-    }
 
 
 def _as_trained_on(
@@ -213,25 +201,16 @@ def _recipe(result: Mapping[str, Any]) -> NodeRecipe:
 
 def _prediction_recipe(result: Mapping[str, Any], request: PredictionRequest) -> NodeRecipe:
     """A run's recipe with the spectrum that predictions are to be made with."""
-    trained = _recipe(result)
     given = {"spectrum": request.spectrum, "degree": request.degree}
     changes = {key: value for key, value in given.items() if value is not None}
     if changes and result["model"] != "specformer":
         raise ConfigError(f"--{next(iter(changes))}: {result['model']} does without a spectrum.")
-    recipe = build(NodeRecipe, {**asdict(trained), **changes}, "predict")
+    recipe = build(NodeRecipe, {**asdict(_recipe(result)), **changes}, "predict")
     if request.degree is not None and recipe.spectrum != "density":
         raise ConfigError(
             f"--degree {request.degree}: add --spectrum density, whose filters have one."
         )
     return recipe
-
-
-#: Quantiles that stand for a spectrum.
-_LEVELS = 101
-#: Less than this is rounding: the graph trained on.
-_SAME = 1e-5
-#: From this share of the reference on, predictions are to be doubted.
-_FAR = 0.25
 
 
 def quantiles(spectrum: AnySpectrum) -> list[float]:
@@ -252,31 +231,17 @@ def quantiles(spectrum: AnySpectrum) -> list[float]:
     return found
 
 
-def wasserstein(one: Sequence[float], other: Sequence[float]) -> float:
-    """The mean distance between eigenvalues of the same rank, of two lists of quantiles.
-
-    Example:
-        >>> wasserstein([0.0, 1.0, 2.0], [0.5, 1.5, 2.5])
-        0.5
-    """
-    return float(np.abs(np.subtract(one, other)).mean())
-
-
-def spread(values: Sequence[float]) -> float:
-    """The reference: how far quantiles are from a spectrum of one eigenvalue, their median.
-
-    Example:
-        >>> spread([0.0, 1.0, 2.0])
-        0.6666666666666666
-    """
-    return float(np.abs(np.subtract(values, np.median(values))).mean())
-
-
 def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> float:
-    """Say how far a graph's spectrum is from the one trained on; returns the distance."""
-    distance, reference = wasserstein(trained, quantiles(spectrum)), spread(trained)
+    """Say how far a graph's spectrum is from the one trained on; returns the distance.
+
+    A filter is learned where the eigenvalues of the training graph lie; elsewhere nobody has
+    checked it. The distance is the mean one between eigenvalues of the same rank (Wasserstein);
+    the reference is that of the eigenvalues trained on to their median.
+    """
+    distance = float(np.abs(np.subtract(trained, quantiles(spectrum))).mean())
     if distance < _SAME:
         return distance
+    reference = float(np.abs(np.subtract(trained, np.median(trained))).mean())
     share = distance / max(reference, 1e-12)
     far = share > _FAR
     logger.log(
