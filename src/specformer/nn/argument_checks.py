@@ -61,12 +61,6 @@ check_rates = partial(
 )
 
 
-def check_std(config: Mapping[str, Any]) -> None:
-    """Refuse an ``init_std`` that no weights can have; None leaves them as layers draw them."""
-    if config["init_std"] is not None:
-        check_positive(config, "init_std")
-
-
 def check_split(channels: int, parts: int, name: str = "num_heads") -> None:
     """Refuse a width that its heads, or other parts, cannot share."""
     width, number = whole_number("hidden_channels", channels), whole_number(name, parts)
@@ -99,8 +93,7 @@ def check_filter(num_heads: int, dropout: float, decoder: str, attention: bool) 
     """Refuse arguments that no spectral filter has."""
     check_counts({"num_heads": num_heads}, "num_heads")
     check_rates({"dropout": dropout}, "dropout")
-    if decoder not in ("joint", "heads"):
-        raise ConfigError(f"decoder={decoder!r}: choose 'joint' or 'heads'.")
+    check_choices({"decoder": decoder}, decoder=("joint", "heads"))
     if decoder == "heads" and not attention:
         raise ConfigError("attention=False needs decoder='joint': heads are attention's.")
 
@@ -146,7 +139,8 @@ def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any
     check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
     check_flags(config, "encoding", "attention", *flags)
     check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
-    check_std(config)
+    if config["init_std"] is not None:  # else weights stay as layers draw them
+        check_positive(config, "init_std")
 
 
 #: What each form of the node model has no use for, and the only value it then may have.
@@ -167,15 +161,11 @@ _IDLE: dict[str, dict[str, Any]] = {
 
 def check_node_model(config: Mapping[str, Any]) -> None:
     """Refuse arguments of :class:`specformer.Specformer` that none of its parts would refuse."""
-    if config["bases"] not in ("linear", "ffn"):
-        raise ConfigError(f"bases={config['bases']!r}: choose 'linear' or 'ffn'.")
     check_counts(config, "in_channels")
     _check_model(
         config,
-        "transform",
-        "residual",
-        "bias",
-        "local",
+        *("transform", "residual", "bias", "local"),
+        bases=("linear", "ffn"),
         form=("paper", "deep"),
         space=("output", "hidden", "input"),
         feature_layers=(1, 2),
@@ -193,7 +183,7 @@ def idle_argument(config: Mapping[str, Any]) -> str | None:
 
 def check_graph_model(config: Mapping[str, Any]) -> None:
     """The same for :class:`specformer.GraphSpecformer`."""
-    _check_model(config, pooling=("mean", "sum", "max"), bases_activation=ACTIVATIONS)
+    _check_model(config, pooling=("mean", "sum", "max"), bases_activation=tuple(ACTIVATIONS))
 
 
 def check_call(

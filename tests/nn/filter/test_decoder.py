@@ -43,5 +43,5 @@ def test_heads(num_heads: int) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="decoder='odd': choose 'joint' or 'heads'"):
+    with pytest.raises(ConfigError, match="decoder='odd': choose joint or heads"):
         SpectralFilter(8, 2, decoder="odd")  # type: ignore[arg-type]

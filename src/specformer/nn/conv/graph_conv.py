@@ -6,9 +6,9 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.kernels.messages import Logits, gelu_lift, message_sum, softmax_over_sources
 from specformer.kernels.segments import widened
+from specformer.nn.argument_checks import check_choices
 from specformer.nn.conv.graph_pairs import GraphPairs
 from specformer.nn.layers.batch_norm import Activation, BatchNorm, activation_module
 
@@ -42,10 +42,8 @@ class GraphBases(nn.Module):
         normalise: Normalisation = None,
     ) -> None:
         super().__init__()
-        if norm not in ("batch", None):
-            raise ConfigError(f"bases_norm={norm!r}: choose 'batch' or None.")
-        if normalise not in ("softmax", None):
-            raise ConfigError(f"normalise_bases={normalise!r}: choose 'softmax' or None.")
+        given = {"bases_norm": norm, "normalise_bases": normalise}
+        check_choices(given, bases_norm=("batch", None), normalise_bases=("softmax", None))
         # No run axis here, so PyTorch's own layers: they add the bias within the product.
         self.first = nn.Linear(num_heads + 1, channels)
         self.first_norm = BatchNorm(channels) if norm else None

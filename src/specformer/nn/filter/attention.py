@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_split
-from specformer.nn.layers.fast_paths import Attend, Weights
+from specformer.nn.layers.fast_paths import Remembered, Weights, attend
 from specformer.nn.layers.linear import Linear
 
 #: Names of the linear maps to queries, keys and values.
@@ -32,12 +32,12 @@ class WeightedAttention(nn.Module):
         self.query = Linear(channels, channels)
         self.key = Linear(channels, channels)
         self.value = Linear(channels, channels)
-        self._attend = Attend()
+        self._known = Remembered()
 
     def heads(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
         """The output of every head, ``[..., heads, p, channels / heads]``."""
         maps = (self.query, self.key, self.value)
-        return self._attend(maps, self.num_heads, tokens, keys, weights)
+        return attend(maps, self.num_heads, tokens, keys, weights, self._known)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, num_heads={self.num_heads}"

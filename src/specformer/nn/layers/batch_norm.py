@@ -202,15 +202,11 @@ def norm_module(name: Norm, channels: int) -> nn.Module:
 
 
 Activation = Literal["relu", "gelu", "tanh"] | None
-
-#: Their names.
-ACTIVATIONS = ("relu", "gelu", "tanh", None)
-
-_MODULES: dict[str | None, type[nn.Module]] = {
-    None: nn.Identity,
+ACTIVATIONS: dict[str | None, type[nn.Module]] = {
     "relu": nn.ReLU,
     "gelu": nn.GELU,
     "tanh": nn.Tanh,
+    None: nn.Identity,
 }
 
 
@@ -218,4 +214,4 @@ def activation_module(name: Activation) -> nn.Module:
     """The module of that name; None is the identity."""
     if name not in ACTIVATIONS:
         raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
-    return _MODULES[name]()
+    return ACTIVATIONS[name]()

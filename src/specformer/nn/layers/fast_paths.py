@@ -58,23 +58,20 @@ class Remembered:
 Weights = Tensor | Ranges
 
 
-class Attend:
-    """Linear maps to queries, keys and values, then attention; scores are never held."""
+def attend(
+    maps: Sequence[Linear],
+    num_heads: int,
+    tokens: Tensor,
+    keys: Tensor,
+    weights: Weights,
+    known: Remembered,
+) -> Tensor:
+    """Linear maps to queries, keys and values, then heads ``[..., heads, p, width]`` of attention.
 
-    def __init__(self) -> None:
-        self._known = Remembered()
-
-    def __call__(
-        self,
-        maps: Sequence[Linear],
-        num_heads: int,
-        tokens: Tensor,
-        keys: Tensor,
-        weights: Weights,
-    ) -> Tensor:
-        """The output of every head, ``[..., heads, p, width]``."""
-        packed = projected(maps, num_heads, tokens, keys)
-        return weighted_attention(packed, weights, scale_of(packed), self._known)
+    Scores are never held; what follows from the weights is remembered.
+    """
+    packed = projected(maps, num_heads, tokens, keys)
+    return weighted_attention(packed, weights, scale_of(packed), known)
 
 
 def projected(maps: Sequence[Linear], num_heads: int, tokens: Tensor, keys: Tensor) -> list[Tensor]:

@@ -43,15 +43,9 @@ def fit_node_batches(
     All runs take the same batches, so that rows are fetched once: nodes that train in any run are
     drawn, and each run's loss is the mean over those that train in it.
 
-    Args:
-        models: one per split, each a :class:`Specformer` that :attr:`~Specformer.takes_batches`.
-        task: labels and splits; its features are in ``terms``.
-        terms: of the features.
-        schedule: as in ``fit_nodes``; rates change from epoch to epoch.
-        batch_size: nodes in a step at most; batches of an epoch differ by one node at most.
-        monitor: as in ``fit_nodes``.
-        checkpoint: likewise, written every few epochs.
-        on_progress: likewise, called after every epoch.
+    Each model is a :class:`Specformer` that :attr:`~Specformer.takes_batches`. The task's features
+    are in ``terms``. Steps have ``batch_size`` nodes at most, and batches of an epoch differ by one
+    node at most. A checkpoint is written every few epochs, and progress told after every one.
     """
     check_batches(models)
     runs = NodeRuns(models, task, schedule, monitor)

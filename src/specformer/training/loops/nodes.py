@@ -63,25 +63,18 @@ class NodeTask:
 
         Dense ones may be those of each run, ``[runs, n, in]``.
         """
-
-        def masks(part: str) -> Tensor:
-            rows = np.stack([getattr(split, part) for split in splits])
-            return torch.as_tensor(rows).to(device)
-
+        train, val, test = (
+            torch.as_tensor(np.stack([getattr(split, part) for split in splits])).to(device)
+            for part in ("train", "val", "test")
+        )
         if isinstance(x, np.ndarray):
             features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
         else:
             features = SparseFeatures.from_scipy(x).to(device)
         labels = torch.as_tensor(y).to(device)
-        return cls(
-            x=features,
-            y=labels.clamp_min(0) if loss == "ce" else labels,  # unlabelled nodes are in no mask
-            train=masks("train"),
-            val=masks("val"),
-            test=masks("test"),
-            loss=loss,
-            metric=metric,
-        )
+        if loss == "ce":
+            labels = labels.clamp_min(0)  # unlabelled nodes are in no mask
+        return cls(features, labels, train, val, test, loss, metric)
 
     @property
     def runs(self) -> int:
@@ -127,14 +120,7 @@ class NodeFit:
 
 
 class NodeRuns:
-    """All runs of a fit as one: models, optimiser, what either rule picked so far, curves.
-
-    Args:
-        models: one per split, of one shape.
-        task: labels and splits.
-        schedule: epochs, patience and learning rates.
-        monitor: what stops a run and picks the model that is kept.
-    """
+    """All runs of a fit as one: models, optimiser, what either rule picked so far, curves."""
 
     def __init__(
         self, models: Sequence[nn.Module], task: NodeTask, schedule: Schedule, monitor: Monitor
@@ -177,7 +163,7 @@ class NodeRuns:
     def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
         """Take loss and figures, ``[runs]`` each, of the weights that the last epoch ended with.
 
-        Whoever trains on does so afterwards. Taking them twice is taking them once.
+        Call this before the next update. Idempotent.
         """
         last = self.epoch - 1
         record = torch.stack([val_loss, val, test])

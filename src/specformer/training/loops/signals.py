@@ -265,10 +265,9 @@ class ProjectedReadout:
     Adam's hands: on two 40 × 40 photographs and five filters, 500 such epochs ended 7 to 220 times
     below 2000 plain ones.
 
-    Args:
-        model: stacked, one layer, one head, ``decoder="joint"``, a linear filter of one channel.
-        energy: the signals' energy at each token, the weights of the squares, ``[runs, p]``.
-        targets: gains to reach, ``[runs, p]``.
+    The model is stacked, of one layer and head, ``decoder="joint"``, a linear filter of one
+    channel. ``energy`` ``[runs, p]`` is that of the signals at each token, the weights of the
+    squares; ``targets`` ``[runs, p]`` are the gains to reach.
     """
 
     def __init__(self, model: Specformer, energy: Tensor, targets: Tensor) -> None:

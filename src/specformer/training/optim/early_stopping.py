@@ -67,10 +67,7 @@ class EarlyStopping:
 
     @torch.no_grad()
     def update(self, score: Tensor, epoch: Tensor) -> Tensor:
-        """Take one epoch's scores ``[runs]``, lower is better; returns which runs improved.
-
-        Taking an epoch's scores twice is taking them once.
-        """
+        """Take one epoch's scores ``[runs]``, lower is better; idempotent. Gives who improved."""
         improved = self.active & (score < self.best)
         torch.where(improved, score, self.best, out=self.best)
         torch.where(improved, epoch, self.best_epoch, out=self.best_epoch)

@@ -213,10 +213,7 @@ class RunFolder:
     def write_models(
         self, models: Sequence[nn.Module], beside: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Keep every run's model in ``model/NNN``.
-
-        ``beside``: JSON documents to keep with each model, by file name.
-        """
+        """Keep every run's model in ``model/NNN``, beside it JSON documents by file name."""
         for number, model in enumerate(models):
             assert isinstance(model, Pretrained)
             model.save_pretrained(self.model_folder(number))
@@ -310,10 +307,7 @@ class RunFolder:
         seed: int,
         device: torch.device,
     ) -> dict[str, Any]:
-        """Write all files of a run, ``result.json`` last, with what every result carries.
-
-        Checkpoints are removed then: a finished run does not go on.
-        """
+        """Write all files of a run, ``result.json`` last; then remove its checkpoints."""
         complete = {
             "kind": kind,
             **result,
