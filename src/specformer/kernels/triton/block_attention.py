@@ -68,18 +68,10 @@ class _BlockAttention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         packed, offsets, out, lse = ctx.saved_tensors
         of_packed, width = torch.empty_like(packed), packed.shape[-1]
+        given = (packed, out, lse, gradients[0].contiguous())
+        sizes = (len(packed), ctx.scale, width)
         _attention_backward[ctx.grid](
-            packed,
-            out,
-            lse,
-            gradients[0].contiguous(),
-            of_packed,
-            offsets,
-            len(packed),
-            ctx.scale,
-            width,
-            num_warps=2 * _warps(width),
-            **ctx.block,
+            *given, of_packed, offsets, *sizes, num_warps=2 * _warps(width), **ctx.block
         )
         return of_packed, None, None, None
 

@@ -61,30 +61,13 @@ def column_moments(
     """
     rows, columns = x.shape
     wide, parts = blocks(columns, COLUMNS), blocks(rows, _ROWS)
-    counts, means, squares = (
-        x.new_empty(parts),
-        x.new_empty(parts, columns),
-        x.new_empty(parts, columns),
-    )
+    counts, means, squares = (x.new_empty(parts, *more) for more in ((), (columns,), (columns,)))
     _moment_parts[(parts, wide)](x, share, counts, means, squares, rows, columns, _ROWS, COLUMNS)
     mean, inverse = x.new_empty(2, columns)
-    _moments_joined[(wide,)](
-        counts,
-        means,
-        squares,
-        number,
-        mean,
-        inverse,
-        averages.mean,
-        averages.var,
-        averages.shift,
-        parts,
-        columns,
-        averages.momentum,
-        eps,
-        _ROWS,
-        COLUMNS,
-    )
+    places = (counts, means, squares, number, mean, inverse)
+    running = (averages.mean, averages.var, averages.shift)
+    sizes = (parts, columns, averages.momentum, eps, _ROWS, COLUMNS)
+    _moments_joined[(wide,)](*places, *running, *sizes)
     return mean, inverse
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specformer.kernels.triton.language import jit, tl
+from specformer.kernels.triton.language import jit, power_of_two, tl
 
 #: Rows or pairs that a program copies at once, and the most graphs that it looks at at once.
 _BLOCK, _GRAPHS = 512, 1024
@@ -37,20 +37,9 @@ def batch_cut(
     }
     # Those of padding come after all graphs.
     _batch_cut[(len(index) + 1, _PARTS)](
-        index.contiguous(),
-        sizes,
-        *starts,
-        nodes,
-        values,
-        bond,
-        vectors,
-        *out.values(),
-        len(index),
-        num_nodes,
-        num_pairs,
-        columns,
-        _BLOCK,
-        min(_GRAPHS, 1 << max(len(index) - 1, 0).bit_length()),
+        *(index.contiguous(), sizes, *starts, nodes, values, bond, vectors, *out.values()),
+        *(len(index), num_nodes, num_pairs, columns),
+        *(_BLOCK, min(_GRAPHS, power_of_two(len(index)))),
     )
     return out
 

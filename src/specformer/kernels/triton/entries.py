@@ -43,18 +43,9 @@ class _BasisEntries(torch.autograd.Function):
         rows, heads = response.shape
         ctx.grid = (rows, min(blocks(largest, 2 * _ROWS), _SPLIT))
         entries = response.new_empty(len(vectors), heads + 1)
-        _entries_forward[ctx.grid](
-            response,
-            vectors,
-            entries,
-            index.offsets,
-            index.first,
-            rows,
-            len(vectors),
-            heads,
-            **_block(heads),
-            num_warps=4,
-        )
+        places = (response, vectors, entries, index.offsets, index.first)
+        sizes = (rows, len(vectors), heads)
+        _entries_forward[ctx.grid](*places, *sizes, **_block(heads), num_warps=4)
         return entries
 
     @staticmethod

@@ -57,23 +57,9 @@ class _Folded(torch.autograd.Function):
         ctx.save_for_backward(weight, mean, covariance, scale)
         ctx.eps = eps
         folded, low = torch.empty_like(weight), torch.empty_like(scale)
-        _fold_forward[(1,)](
-            weight,
-            mean,
-            covariance,
-            scale,
-            shift,
-            number,
-            averages.mean,
-            averages.var,
-            bias,
-            folded,
-            low,
-            len(weight),
-            averages.momentum,
-            eps,
-            **_sizes(weight),
-        )
+        given = (weight, mean, covariance, scale, shift, number, *averages[:2], bias)
+        sizes = _sizes(weight)
+        _fold_forward[(1,)](*given, folded, low, len(weight), averages.momentum, eps, **sizes)
         return folded, low
 
     @staticmethod
@@ -84,22 +70,9 @@ class _Folded(torch.autograd.Function):
         of_covariance = torch.empty_like(covariance)
         of_scale, of_bias = weight.new_empty(2, len(weight))
         of_folded, of_low = (gradient.contiguous() for gradient in gradients)
-        _fold_backward[(1,)](
-            of_folded,
-            of_low,
-            weight,
-            mean,
-            covariance,
-            scale,
-            of_weight,
-            of_mean,
-            of_covariance,
-            of_scale,
-            of_bias,
-            len(weight),
-            ctx.eps,
-            **_sizes(weight),
-        )
+        given = (of_folded, of_low, weight, mean, covariance, scale)
+        found = (of_weight, of_mean, of_covariance, of_scale, of_bias)
+        _fold_backward[(1,)](*given, *found, len(weight), ctx.eps, **_sizes(weight))
         return of_weight, of_mean, of_covariance, of_scale, of_low, None, of_bias, None, None
 
 

@@ -57,19 +57,9 @@ class _GeluLift(torch.autograd.Function):
         # Those of x in parts by columns; those of W and then of b in parts by rows.
         of_x = x.new_empty(grid[1], *x.shape)
         parts = x.new_empty(grid[0], wide * narrow + wide)
-        _lift_backward[grid](
-            gradients[0].contiguous(),
-            x,
-            weight,
-            bias,
-            of_x,
-            parts,
-            len(x),
-            chunk,
-            *weight.shape,
-            PRECISION=dot_precision("tf32x3"),
-            **block,
-        )
+        places = (gradients[0].contiguous(), x, weight, bias, of_x, parts)
+        precision = dot_precision("tf32x3")
+        _lift_backward[grid](*places, len(x), chunk, *weight.shape, PRECISION=precision, **block)
         of_weight, of_bias = column_sum(parts).split([wide * narrow, wide])
         return of_x[0] if grid[1] == 1 else of_x.sum(dim=0), of_weight.view_as(weight), of_bias
 

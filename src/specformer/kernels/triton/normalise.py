@@ -77,22 +77,10 @@ class _Normalised(torch.autograd.Function):
             )
         else:
             mean, inverse = x.new_empty(2, x.shape[1])
+            given = (x, share, number, *affine, averages.mean, averages.var, shift)
+            numbers = (*x.shape, averages.momentum, eps, smooth)
             _normalise_forward[(blocks(x.shape[1], _COLUMNS),)](
-                x,
-                share,
-                number,
-                *affine,
-                averages.mean,
-                averages.var,
-                shift,
-                mean,
-                inverse,
-                out,
-                *x.shape,
-                averages.momentum,
-                eps,
-                smooth,
-                **_block(x),
+                *given, mean, inverse, out, *numbers, **_block(x)
             )
         ctx.save_for_backward(x, share, number, weight, bias, mean, inverse)
         ctx.smooth = smooth

@@ -85,17 +85,8 @@ class _PairSum(torch.autograd.Function):
         node, kind, weight = node.contiguous(), kind.contiguous(), weight.contiguous()
         out = torch.empty_like(node)
         lse = torch.empty_like(node) if softmax else out  # then unused
-        _sums[FORWARD.grid(node)](
-            node,
-            kind,
-            weight,
-            out,
-            lse,
-            *index,
-            node.shape[1],
-            SOFTMAX=softmax,
-            **FORWARD.options(node),
-        )
+        options = {"SOFTMAX": softmax, **FORWARD.options(node)}
+        _sums[FORWARD.grid(node)](node, kind, weight, out, lse, *index, node.shape[1], **options)
         ctx.save_for_backward(node, kind, weight, *((out, lse) if softmax else ()))
         ctx.index = index
         return out
@@ -107,21 +98,10 @@ class _PairSum(torch.autograd.Function):
         gradient = gradients[0].contiguous()
         of_weight = torch.empty_like(weight)
         out, lse = shares or (gradient, None)
-        _of_weights[BACKWARD.grid(node)](
-            node,
-            kind,
-            weight,
-            out,
-            gradient if lse is None else lse,
-            gradient,
-            of_weight,
-            *ctx.index,
-            len(node),
-            len(weight),
-            node.shape[1],
-            SOFTMAX=lse is not None,
-            **BACKWARD.options(node),
-        )
+        given = (node, kind, weight, out, gradient if lse is None else lse, gradient)
+        sizes = (len(node), len(weight), node.shape[1])
+        options = {"SOFTMAX": lse is not None, **BACKWARD.options(node)}
+        _of_weights[BACKWARD.grid(node)](*given, of_weight, *ctx.index, *sizes, **options)
         of_messages = message_gradients(node, kind, weight, gradient, ctx.index, lse)
         return *of_messages, of_weight, None, None
 
@@ -142,18 +122,13 @@ def message_gradients(
     parts = blocks(rows, group)
     of_node = torch.empty_like(node)
     of_kind = kind.new_empty(parts, *kind.shape)
+    given = (node, kind, weight, node if lse is None else lse, gradient)
     _of_messages[(parts, wide)](
-        node,
-        kind,
-        weight,
-        node if lse is None else lse,
-        gradient,
+        *given,
         of_node,
         of_kind,
         *index,
-        rows,
-        len(kind),
-        channels,
+        *(rows, len(kind), channels),
         SOFTMAX=lse is not None,
         GROUP=group,
         KINDS=power_of_two(len(kind), least=16),  # the least that products take

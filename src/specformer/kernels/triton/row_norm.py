@@ -74,19 +74,9 @@ class _LayerNorm(torch.autograd.Function):
         of_x = x.new_empty(x.shape)
         sums = x.new_empty(parts * batches * 2 * channels)
         with torch.cuda.device_of(x):
-            _backward[(parts, batches)](
-                gradient,
-                x,
-                weight,
-                of_x,
-                sums,
-                *gradient.stride()[:2],
-                *x.stride()[:2],
-                *_sizes(x, weight),
-                chunk,
-                ctx.eps,
-                **block,
-            )
+            strides = (*gradient.stride()[:2], *x.stride()[:2])
+            sizes = (*_sizes(x, weight), chunk, ctx.eps)
+            _backward[(parts, batches)](gradient, x, weight, of_x, sums, *strides, *sizes, **block)
             if not any(ctx.needs_input_grad[1:3]):
                 return of_x, None, None, None
             totals = column_sum(sums.view(-1, 2 * weight.numel()))

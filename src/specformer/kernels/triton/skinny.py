@@ -58,24 +58,10 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     out = x.new_empty(outputs, columns)
     sums = x.new_empty(parts, outputs, columns) if parts > 1 else out
     line = _LINE // vectors.element_size()
+    sizes = (rows, pairs, columns, vectors.stride(0) // line, *factor.stride(), share * plan.terms)
+    constants = (forward, line, *plan[:3])
     _part_of_product[(blocks, parts)](
-        vectors,
-        factor,
-        sums,
-        rows,
-        pairs,
-        columns,
-        vectors.stride(0) // line,
-        factor.stride(0),
-        factor.stride(1),
-        share * plan.terms,
-        forward,
-        line,
-        plan.outputs,
-        plan.terms,
-        plan.columns,
-        num_warps=plan.warps,
-        num_stages=_STAGES,
+        *(vectors, factor, sums), *sizes, *constants, num_warps=plan.warps, num_stages=_STAGES
     )
     if parts > 1:
         size = out.numel()
