@@ -188,6 +188,15 @@ def test_links_of_notebooks_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(target), match["target"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_modules_that_are_named_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md":  # what was, stays as it was called
+        return
+    for found in re.findall(r"`(specformer(?:\.[A-Za-z_]\w*)+)[`(]", prose(page)):
+        if found.rpartition(".")[2] not in ("json", "yaml", "py"):
+            assert pkgutil.resolve_name(found) is not None, found
+
+
 def test_the_api_pages_name_what_is_there() -> None:
     for page in ROOT.glob("docs/reference/api/*.md"):
         for found in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.M):
