@@ -281,7 +281,7 @@ def test_a_process_that_dies_takes_its_ranks_along(
 ) -> None:
     sp.save_npz(tmp_path / "laplacian.npz", SLOW)
     code = (
-        "import scipy.sparse as sp; from specformer.spectrum.solvers.slepc import slepc; "
+        "import scipy.sparse as sp; from specformer.spectrum.solvers import slepc; "
         f"slepc.solve(sp.csr_array(sp.load_npz({str(tmp_path / 'laplacian.npz')!r})), 200, 0, "
         "ranks=2, progress=lambda *counts: print(*counts, flush=True))"
     )
