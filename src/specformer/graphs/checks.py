@@ -50,12 +50,6 @@ def refuse(
     """Raise an error naming the first of ``values`` that ``bad`` marks, if there is one.
 
     ``coordinates`` give the position of each value where ``values`` are a sparse array's data.
-
-    Example:
-        >>> weight = np.array([1.0, -2.0])
-        >>> refuse(weight < 0, weight, "edge_weight", "but must not be negative")
-        Traceback (most recent call last):
-        specformer.errors.GraphError: edge_weight[1] is -2.0, but must not be negative
     """
     if not bad.any():
         return

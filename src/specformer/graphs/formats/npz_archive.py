@@ -24,18 +24,10 @@ logger = logging.getLogger(__name__)
 
 #: Errors from reading a file that is damaged or not npz; TypeError comes from an npy file.
 DAMAGE = (
-    OSError,
-    EOFError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    LookupError,
-    RuntimeError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    OSError, EOFError, SyntaxError, TypeError, ValueError, LookupError, RuntimeError,
+    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+_PICKLED = "holds pickled Python objects, which are not loaded"
 #: The end of a zip archive: its mark, two disks' numbers, then the entries here and in all.
 _END, _END_SIZE = b"PK\x05\x06", 22
 
@@ -86,6 +78,10 @@ class NpzArchive:
                     raise ValueError(f"{key} holds more than its shape says")
         except MemoryError:
             raise ValueError(f"{key} does not fit into memory") from None
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise ValueError(f"{key} {_PICKLED}") from None
         return array
 
 
@@ -133,9 +129,11 @@ def read_arrays(
                     needs = f"{', '.join(required[:-1])} and {required[-1]}"
                     raise GraphError(f"has no {key!r}; a file of {holding} needs {needs}")
             _warn_of_mistyped(path, archive.files, known)
-            return {key: _array(archive, key) for key in archive.files if key in known}
+            return {key: archive[key] for key in archive.files if key in known}
     except DAMAGE as error:
         reason = str(error).partition("\n")[0]
+        if _PICKLED in reason:
+            raise GraphError(reason) from None
         raise GraphError(f"the file is damaged: {reason}") from None
 
 
@@ -158,13 +156,3 @@ def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
     if array.ndim != 1 or array.dtype.kind != "U":
         raise GraphError(f"{name} must be a row of strings, not {array.dtype} {list(array.shape)}")
     return tuple(array.tolist())
-
-
-def _array(archive: NpzArchive, key: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = archive[key]
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise GraphError(f"{key} holds pickled Python objects, which are not loaded") from None
-    return array

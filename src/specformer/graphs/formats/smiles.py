@@ -18,19 +18,15 @@ from numpy.typing import NDArray
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs.graph_set import GraphSet
 
-_CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
-_HYBRIDISATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
-_BOND_TYPE = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
-_STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
-_PLACES = {
-    name: {value: place for place, value in enumerate(values)}
-    for name, values in (
-        ("chirality", _CHIRALITY),
-        ("hybridisation", _HYBRIDISATION),
-        ("type", _BOND_TYPE),
-        ("stereo", _STEREO),
-    )
-}
+
+def _numbered(words: str) -> dict[str, int]:
+    return {word: place for place, word in enumerate(words.split())}
+
+
+_CHIRALITY = _numbered("CHI_UNSPECIFIED CHI_TETRAHEDRAL_CW CHI_TETRAHEDRAL_CCW CHI_OTHER")
+_HYBRIDISATION = _numbered("SP SP2 SP3 SP3D SP3D2")
+_BOND_TYPE = _numbered("SINGLE DOUBLE TRIPLE AROMATIC")
+_STEREO = _numbered("STEREONONE STEREOZ STEREOE STEREOCIS STEREOTRANS STEREOANY")
 #: How many values each column may take.
 ATOM_CARDINALITIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_CARDINALITIES = (5, 6, 2)
@@ -135,14 +131,8 @@ def _parsed(chem: Any, smiles: object) -> Any:
     if not isinstance(smiles, str):  # None, or pandas' NaN
         return "is not text"
     molecule = chem.MolFromSmiles(smiles)
-    if molecule is None:
-        return _reason(chem, smiles)
-    if molecule.GetNumAtoms() == 0:
-        return "is empty"
-    return molecule
-
-
-def _reason(chem: Any, smiles: str) -> str:
+    if molecule is not None:
+        return molecule if molecule.GetNumAtoms() else "is empty"
     unchecked = chem.MolFromSmiles(smiles, sanitize=False)
     if unchecked is None:
         return "is not valid SMILES"
@@ -175,12 +165,12 @@ def _arrays(molecule: Any) -> _Arrays:
 def _atom(atom: Any) -> tuple[int, ...]:
     return (
         _place(atom.GetAtomicNum(), 1, 118),
-        _PLACES["chirality"].get(str(atom.GetChiralTag()), len(_CHIRALITY)),
+        _CHIRALITY.get(str(atom.GetChiralTag()), len(_CHIRALITY)),
         _place(atom.GetTotalDegree(), 0, 10),
         _place(atom.GetFormalCharge(), -5, 5),
         _place(atom.GetTotalNumHs(), 0, 8),
         _place(atom.GetNumRadicalElectrons(), 0, 4),
-        _PLACES["hybridisation"].get(str(atom.GetHybridization()), len(_HYBRIDISATION)),
+        _HYBRIDISATION.get(str(atom.GetHybridization()), len(_HYBRIDISATION)),
         int(atom.GetIsAromatic()),
         int(atom.IsInRing()),
     )
@@ -188,19 +178,14 @@ def _atom(atom: Any) -> tuple[int, ...]:
 
 def _bond(bond: Any) -> tuple[int, ...]:
     return (
-        _PLACES["type"].get(str(bond.GetBondType()), len(_BOND_TYPE)),
-        _PLACES["stereo"].get(str(bond.GetStereo()), len(_STEREO) - 1),
+        _BOND_TYPE.get(str(bond.GetBondType()), len(_BOND_TYPE)),
+        _STEREO.get(str(bond.GetStereo()), len(_STEREO) - 1),
         int(bond.GetIsConjugated()),
     )
 
 
 def _place(value: int, low: int, high: int) -> int:
-    """Return where a number is among ``low``..``high``; past the end if it is not there.
-
-    Example:
-        >>> _place(-5, -5, 5), _place(7, -5, 5)
-        (0, 11)
-    """
+    """Return where a number is among ``low``..``high``; past the end if it is not there."""
     return value - low if low <= value <= high else high - low + 1
 
 
