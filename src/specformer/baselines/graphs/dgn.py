@@ -69,8 +69,6 @@ class DGN(GraphBaseline):
     more than one dimension the direction depends on its basis; batches must hold spectra of the
     Laplacian.
 
-    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
     Example:
         >>> DGN([28], [4], 16, 1).layers[0].post
         Linear(in_features=64, out_features=16, bias=True)

@@ -32,11 +32,6 @@ class GatedGCNLayer(nn.Module):
     .. math::
         p_i' = p_i + \tanh\Bigl(G p_i + \sum_{j \sim i} \eta_{ij} \odot H p_j\Bigr)
 
-    Args:
-        channels: width of nodes, bonds and places.
-        dropout: on the updates of nodes and bonds.
-        places: whether nodes have them.
-
     Shapes: nodes ``[N, channels]``, states ``[P, channels]``, zeros but for bonds, places
     ``[N, channels]`` or None; output as all three.
     """

@@ -21,8 +21,6 @@ def gine_sum(nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
     r"""What neighbours send, :math:`\sum_{j \sim i} \mathrm{ReLU}(h_j + e_{ij})`.
 
     A message is computed for every node and kind of bond, not for every pair.
-
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
     """
     return bonds.sum_by_kind((nodes.unsqueeze(1) + kinds).relu())
 
@@ -46,10 +44,7 @@ class GINUpdate(nn.Module):
 
 
 class GINLayer(nn.Module):
-    r"""One layer, :math:`\mathrm{MLP}\bigl((1 + \epsilon) h_i + \sum_{j \sim i} m_{ij}\bigr)`.
-
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
-    """
+    r"""One layer, :math:`\mathrm{MLP}\bigl((1 + \epsilon) h_i + \sum_{j \sim i} m_{ij}\bigr)`."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -70,8 +65,6 @@ class GIN(GraphBaseline):
         h_i^{(l+1)} = h_i^{(l)} + \mathrm{ReLU}\Bigl(\mathrm{BN}\,\mathrm{MLP}\bigl(
         (1 + \epsilon_l) h_i^{(l)} + \sum_{j \sim i} \mathrm{ReLU}(h_j^{(l)} + e_{ij}^{(l)})
         \bigr)\Bigr)
-
-    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> len(GIN([28], [4], 16, 1, num_layers=3).layers)
@@ -105,10 +98,6 @@ class GSNLayer(nn.Module):
         h_j + e_{ij} + \sum_k W^{(k)}_{c_k(i, j)}\bigr)\Bigr)
 
     with :math:`c_k(i, j)` the rings of k atoms that the bond is in.
-
-    Args:
-        channels: d.
-        num_lengths: lengths k of rings.
 
     Shapes: nodes ``[N, channels]``, of which some count, kinds ``[kinds, channels]``, numbers
     ``[E, num_lengths * 5]`` from :func:`ring_numbers`, output as nodes.
@@ -200,8 +189,6 @@ class GINAKLayer(nn.Module):
 
     the node in its own surroundings, the surroundings as a whole, and the node in those of others;
     gates depend on the distance. The sum over k is a product of matrices over all pairs (i, j).
-
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
     """
 
     def __init__(self, channels: int, hops: int) -> None:

@@ -26,14 +26,6 @@ class GPSLayer(nn.Module):
         \mathrm{ReLU}(h_j + e_{ij}))\bigr), \qquad
         h^T = \mathrm{BN}(h + \mathrm{Attention}(h)) \\
         h' &= \mathrm{BN}\bigl(h^M + h^T + \mathrm{MLP}(h^M + h^T)\bigr)
-
-    Args:
-        channels: width d.
-        num_heads: of attention.
-        dropout: on all three updates.
-        attention_dropout: on the attention's shares.
-
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
     """
 
     def __init__(
@@ -71,7 +63,8 @@ class GPS(GraphBaseline):
     its :func:`~specformer.baselines.graphs.bonds.return_probabilities`.
 
     Args:
-        num_heads, attention_dropout: see :class:`GPSLayer`.
+        num_heads: of attention.
+        attention_dropout: on the attention's shares.
         walk_steps: lengths of random walks.
         walk_channels: how many of the channels encode them.
 

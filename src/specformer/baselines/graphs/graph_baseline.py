@@ -24,7 +24,8 @@ from specformer.spectrum.many.pyg_batch import as_packed
 class GraphBaseline(Baseline):
     r"""Embedded atoms, layers, a vector for each graph, an MLP, one output row per graph.
 
-    A model is its layer: it says in ``build`` what its layers are, mostly by :meth:`stack`. Then
+    A model is its layer: it says in ``build`` what its layers are, mostly by :meth:`stack`. Layers
+    take nodes ``[N, channels]`` and kinds of bonds ``[kinds, channels]``, and give new nodes. Then
 
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\bigl(\mathrm{BN}(\mathrm{layer}(h^{(l)}, e))\bigr)

@@ -10,10 +10,7 @@ from specformer.baselines.graphs.graph_baseline import GraphBaseline
 
 
 class GraphGCNConv(nn.Module):
-    r"""One layer of many graphs, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`.
-
-    Shapes: nodes ``[N, channels]``, output as nodes.
-    """
+    r"""One layer of many graphs, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -34,8 +31,6 @@ class GraphGCN(GraphBaseline):
 
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\bigl(\mathrm{BN}(\hat A h^{(l)} W_l + b_l)\bigr)
-
-    Arguments and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 
     Example:
         >>> model = GraphGCN([28], [4], 172, 1, 16)  # the benchmark's

@@ -41,13 +41,6 @@ class PNAConv(nn.Module):
 
     pre is linear, so its parts of :math:`h_j` and :math:`e_{ij}` are computed for every node and
     kind of bond, and that of :math:`h_i` is added to the statistics.
-
-    Args:
-        channels: width; each tower has an equal share of it.
-        towers: independent copies side by side.
-        average_log_degree: :math:`\delta`, the mean of :math:`\log(d + 1)` over training nodes.
-
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, output as nodes.
     """
 
     def __init__(self, channels: int, towers: int, average_log_degree: float) -> None:
@@ -109,7 +102,9 @@ class PNA(GraphBaseline):
     <https://arxiv.org/abs/2004.05718>`_.
 
     Args:
-        towers, average_log_degree: see :class:`PNAConv`; 1.1 is the mean of usual molecules.
+        towers: independent copies side by side; each has an equal share of the channels.
+        average_log_degree: :math:`\delta`, the mean of :math:`\log(d + 1)` over training nodes; 1.1
+            is that of usual molecules.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
 

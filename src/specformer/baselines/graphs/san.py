@@ -33,12 +33,8 @@ class SpectrumEncoding(nn.Module):
     .. math::
         p_i = \sum_{k < m} \mathrm{Transformer}\bigl(W [\lambda_k, U_{ik}] + b\bigr)_k
 
-    Signs of eigenvectors are arbitrary: in training each is flipped at random.
-
-    Args:
-        channels: width of the encoding.
-        frequencies: m; all there are if a graph has fewer.
-        num_layers, num_heads: of the Transformer.
+    m is ``frequencies``, or all that a graph has. Signs of eigenvectors are arbitrary: in training
+    each is flipped at random.
 
     Shapes: output ``[N, channels]``.
     """
@@ -102,12 +98,6 @@ class SANLayer(nn.Module):
 
     with other Q, K and E in the second sum; then a linear map, and a feed-forward network of width
     2d, each added and batch-normalised.
-
-    Args:
-        channels: width d.
-        num_heads: heads.
-        gamma: how much pairs without a bond count against bonds.
-        dropout: on both updates.
 
     Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, "no bond" first; output as nodes.
     """
@@ -177,7 +167,8 @@ class SAN(GraphBaseline):
     eigenspace; batches must hold spectra of the Laplacian.
 
     Args:
-        num_heads, gamma: see :class:`SANLayer`.
+        num_heads: of attention among the nodes.
+        gamma: how much pairs without a bond count against bonds.
         frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
             the encoding.
 

@@ -49,12 +49,6 @@ class ChannelFilters(nn.Module):
     with :math:`U \Lambda U^\top` the matrix whose spectra the batch holds. Nothing depends on the
     signs or the bases of its eigenvectors.
 
-    Args:
-        channels: d.
-        order: K.
-        exponent: :math:`\rho`, 1 for the matrix as it is.
-        norm, normalise: see :class:`~specformer.nn.conv.graph_conv.GraphBases`.
-
     Shapes: output ``[P, channels]``, before their softmax where kernels take that.
     """
 
@@ -102,7 +96,8 @@ class SpecGN(GraphBaseline):
     (A + I)\tilde D^\epsilon` with :math:`-\tfrac{1}{2} < \epsilon \le 0`, is left out.
 
     Args:
-        order, exponent: see :class:`ChannelFilters`.
+        order: K.
+        exponent: :math:`\rho`, 1 for the matrix as it is.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
             :class:`~specformer.nn.conv.graph_conv.GraphBases`; the authors use both on MolPCBA.
         dropout: on the sum of messages and on the output of FFN.
