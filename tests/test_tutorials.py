@@ -1,11 +1,10 @@
-"""The tutorials: every notebook runs from its first cell to its last, and does not take long."""
+"""The tutorials: every notebook runs from its first cell to its last."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import json
-import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -41,13 +40,10 @@ def test_notebooks_are_small_and_were_run(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS)
-def test_notebooks_run_in_two_minutes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processor time, so that a busy machine is no failure."""
+def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plt, "show", lambda: None)
     plt.switch_backend("Agg")
-    started = time.process_time()
     notebook = run(path)
-    assert time.process_time() - started < 120
     drawn = [
         output
         for _, cell in code_cells(notebook)
