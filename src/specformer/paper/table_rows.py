@@ -2,13 +2,14 @@ r"""Tables as people read them: ours beside the paper's, models down, data sets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from specformer.datasets import GRAPH_SETS
 from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3
 from specformer.reports.looks import look
 from specformer.reports.numbers import error, r_squared
+from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import interval95
 
 #: Models as the paper's tables have them, Graphormer where Table 3 does, Specformer last.
@@ -38,30 +39,6 @@ def at_end(metric: str) -> str:
     return f"{metric}-at-end"
 
 
-@dataclass(frozen=True)
-class _Style:
-    """How one table's cells are written from rows by metric; ``best`` of the first metric.
-
-    ``metric`` and ``best`` are one for the whole table, or those of each data set.
-    """
-
-    metric: str | dict[str, str]
-    best: Callable[[Iterable[float]], float] | dict[str, Callable[[Iterable[float]], float]]
-    cell: Callable[[dict[str, dict[str, Any]]], str]
-    caption: str
-
-    def metric_of(self, dataset: str, rows: Mapping[str, Any] | None = None) -> str:
-        """The metric that counts on a data set; of nodes, the one that ``rows`` have."""
-        if not isinstance(self.metric, str):
-            return self.metric[dataset]
-        own = self.metric if rows is None else _plain_row(rows)[0]
-        return self.metric.replace("accuracy", own)
-
-    def best_of(self, dataset: str, figures: Iterable[float]) -> float:
-        best = self.best[dataset] if isinstance(self.best, dict) else self.best
-        return best(figures)
-
-
 def _signal_cell(rows: dict[str, dict[str, Any]]) -> str:
     sse, r2 = rows["sse"], rows.get("r2", {"mean": None})
     return f"{error(sse['mean'])} ({r_squared(r2['mean'])}) [{error(sse['paper'])}]"
@@ -75,8 +52,8 @@ def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _plain_row(rows: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """The metric, and its row at the epoch that is kept."""
-    return next((metric, row) for metric, row in rows.items() if "-" not in metric)
+    """The metric that counts, and its row at the epoch that is kept."""
+    return next((key, row) for key, row in rows.items() if "-" not in key and key != "r2")
 
 
 def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
@@ -99,38 +76,36 @@ def _ablation_cell(rows: dict[str, dict[str, Any]]) -> str:
     return _node_cell(rows) if "accuracy" in rows else _graph_cell(rows)
 
 
-_STYLES: dict[int | str, _Style] = {
-    1: _Style("sse", min, _signal_cell, "Mean SSE (R²) [the paper's SSE]"),
-    2: _Style(
-        "accuracy",
-        max,
+#: By table, how a cell is written from its rows by metric, and what it holds.
+_CELLS: dict[int | str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
+    1: (_signal_cell, "Mean SSE (R²) [the paper's SSE]"),
+    2: (
         _node_cell,
         "Test accuracy, %, ± 95% interval at the lowest validation loss (at the highest validation "
         "accuracy) [the paper's]; ROC-AUC on minesweeper",
     ),
-    3: _Style(
-        {"zinc": "mae", "molhiv": "rocauc", "molpcba": "ap", "pcqm4mv2": "mae"},
-        {"zinc": min, "molhiv": max, "molpcba": max, "pcqm4mv2": min},
+    3: (
         _graph_cell,
         "Test MAE on ZINC and PCQM4Mv2 (lower is better), ROC-AUC on MolHIV and average precision "
         "on MolPCBA (higher is better), ± 95% interval, at the epoch that the recipe keeps (at "
         "that of the best validation metric, where it is another; end: at the last) [the paper's; "
         "a row marked cited has nothing else]",
     ),
-    4: _Style(
-        {"squirrel": "accuracy", "citeseer": "accuracy", "molpcba": "ap"},
-        max,
+    4: (
         _ablation_cell,
         "Test accuracy as in Table 2, and average precision on MolPCBA as in Table 3, ± 95% "
         "interval [the paper's]",
     ),
-    BRIEF: _Style(
-        by_itself("accuracy"),
-        max,
+    BRIEF: (
         _brief_cell,
         "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
     ),
 }
+
+
+def caption(table: int | str) -> str:
+    """What a cell of that table holds."""
+    return _CELLS[table][1]
 
 
 def interval(row: dict[str, Any]) -> str:
@@ -168,11 +143,6 @@ def plain_interval(row: dict[str, Any]) -> str:
     return f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}")
 
 
-def caption(table: int | str) -> str:
-    """What a cell of that table holds."""
-    return _STYLES[table].caption
-
-
 def contestant_name(model: str, recipe: str) -> str:
     """A model's name, with its recipe unless that is the paper's.
 
@@ -190,30 +160,28 @@ def table_grid(
     table: int | str, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
     """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
-    style = _STYLES[table]
     datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
     found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
     for row in rows:
         contestant = found.setdefault((row["model"], row["recipe"]), {})
         contestant.setdefault(row["dataset"], {})[row["metric"]] = row
-    compared = {
-        who: {
-            name: cells[name][style.metric_of(name, cells[name])]
-            for name in datasets
-            if name in cells
-        }
-        for who, cells in found.items()
-    }
-    best = {
-        name: style.best_of(name, (own[name]["mean"] for own in compared.values() if name in own))
-        for name in datasets
-    }
+    compared: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    best: dict[str, float] = {}
+    for name in datasets:
+        for who, cells in found.items():
+            if name in cells:
+                metric, row = _plain_row(cells[name])
+                row = cells[name][by_itself(metric)] if table == BRIEF else row
+                compared.setdefault(who, {})[name] = row
+                pick = min if metric == "sse" or metric_named(metric).lower else max
+                best[name] = pick(best.get(name, row["mean"]), row["mean"])
     lines, bold = [], []
-    for who, own in compared.items():
+    for who in found:
+        own = compared[who]
         counts = [row["parameters"] for row in own.values() if row["parameters"] is not None]
         span = sorted({min(counts), max(counts)}) if counts else []
         size = "–".join(f"{count:,}" for count in span) or "–"
-        shown = [style.cell(found[who][name]) if name in own else "–" for name in datasets]
+        shown = [_CELLS[table][0](found[who][name]) if name in own else "–" for name in datasets]
         lines.append([contestant_name(*who), size, *shown])
         columns = enumerate(datasets, start=2)
         bold.append({at for at, name in columns if name in own and own[name]["mean"] == best[name]})
@@ -257,16 +225,17 @@ def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any
     """
     if table != 3:
         return list(rows)
-    metrics = _STYLES[3].metric
-    present = [name for name in metrics if any(row["dataset"] == name for row in rows)]
+    datasets = (*TABLE_3["specformer"], "pcqm4mv2")
+    present = [name for name in datasets if any(row["dataset"] == name for row in rows)]
     run = {(row["model"], row["dataset"]) for row in rows}
     cited = [
         row
         for row in _papers_rows(present)
         if (row["model"], row["dataset"]) not in run and row["model"] != "specformer"
     ]
-    places = {name: place for place, name in enumerate(metrics)}
-    return sorted([*rows, *cited], key=lambda row: (paper_order(row), places[row["dataset"]]))
+    return sorted(
+        [*rows, *cited], key=lambda row: (paper_order(row), datasets.index(row["dataset"]))
+    )
 
 
 def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
@@ -283,7 +252,7 @@ def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
         table_row(
             {"model": model, "recipe": CITED, "parameters": size, "seconds": 0.0},
             dataset=name,
-            metric=_STYLES[3].metric_of(name),
+            metric=GRAPH_SETS[name].metric,
             values={"mean": mean, "ci95": spread, "values": []},
             runs=0,
             paper=mean,
