@@ -16,7 +16,7 @@ from specformer.paper.published import TABLE_2
 from specformer.paper.results import add, check, recorded_rows, rendered
 from specformer.paper.table2 import DATASETS, table2
 from specformer.paper.table_rows import contestant_name, interval
-from specformer.reports import render_report
+from specformer.reports.html import render_report
 from specformer.reports.looks import look
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder

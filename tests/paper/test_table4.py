@@ -19,7 +19,7 @@ from specformer.paper.results import add, check, rendered
 from specformer.paper.table2 import table2
 from specformer.paper.table4 import DATASETS, VARIANTS, table4
 from specformer.paper.table_rows import table_grid
-from specformer.reports import render_report
+from specformer.reports.html import render_report
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.reports.example_run import example, write_run
 
-from specformer.reports import render_report
+from specformer.reports.html import render_report
 from specformer.training.runs.folder import RunFolder
 
 

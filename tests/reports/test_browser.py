@@ -10,7 +10,7 @@ from tests.reports.browser import WIDTHS, opened, start_browser
 from typer.testing import CliRunner
 
 from specformer.cli import app
-from specformer.reports import write_report
+from specformer.reports.html import write_report
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ import torch
 from tests.reports.example_run import DATASETS, MODELS, NODE_MODELS, write_run
 
 from specformer.errors import RunError
-from specformer.reports import html, numbers, render_report, write_report
+from specformer.reports import html, numbers
+from specformer.reports.html import render_report, write_report
 from specformer.reports.looks import look
 from specformer.training.runs.folder import OUTPUTS, RunFolder
 

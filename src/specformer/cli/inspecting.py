@@ -167,7 +167,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a run's HTML report anew, or lay several runs side by side."""
-    from specformer.reports import write_comparison, write_report
+    from specformer.reports.html import write_comparison, write_report
     from specformer.training.runs.folder import RunFolder
 
     folders = [RunFolder.open(run) for run in runs]

@@ -144,7 +144,7 @@ def resume(
 ) -> None:
     """Go on with a stopped training run, from its last checkpoint to the same result."""
     shared.begin(f"Reading {run}.")
-    from specformer.reports import write_report
+    from specformer.reports.html import write_report
     from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import REPORT, RunFolder

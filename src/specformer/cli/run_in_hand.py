@@ -83,7 +83,7 @@ def finish_run(
     """Write a run's files and its report."""
     import torch
 
-    from specformer.reports import write_report
+    from specformer.reports.html import write_report
 
     complete = run.finish(
         kind,

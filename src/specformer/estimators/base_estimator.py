@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from specformer.datasets import Split
 from specformer.errors import GraphError, RunError
-from specformer.reports import write_report
+from specformer.reports.html import write_report
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.source import Kind

@@ -156,28 +156,27 @@ def _listed(names: Sequence[str]) -> str:
 def standings_section(result: Result) -> Section:
     """A report's section: which differences of compared models hold."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
+    intro = "With one split nothing can be said of which differences hold."
+    if result["runs"] > 1:
+        intro = (
+            "All models had the same splits, so they are compared split by split: a split that is "
+            "hard is hard for all. A difference holds by the "
+            f"{how_tested(result)}, over all pairs."
+        )
+    told = "each has its own folder beside this page, with its models and its report: "
+    folders = told + ", ".join(f"{row['folder']}/" for row in rows)
+    failures = tuple((each["model"], each["error"]) for each in result.get("failures") or ())
     return Section(
         anchor="comparison",
         title="Which differences hold",
-        intro=_intro(result),
-        notes=(("Runs of the models", _folders(rows)),),
-        blocks=(_standings(result, rows), _pairs(result, rows), _failures(result)),
+        intro=intro,
+        notes=(("Runs of the models", folders),),
+        blocks=(
+            _standings(result, rows),
+            _pairs(result, rows),
+            Listing("Models that could not be trained.", ("Model", "Why"), failures),
+        ),
     )
-
-
-def _intro(result: Result) -> str:
-    if result["runs"] < 2:
-        return "With one split nothing can be said of which differences hold."
-    return (
-        "All models had the same splits, so they are compared split by split: a split that is hard "
-        f"is hard for all. A difference holds by the {how_tested(result)}, over all pairs."
-    )
-
-
-def _folders(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Where the models' own runs are."""
-    names = ", ".join(f"{row['folder']}/" for row in rows)
-    return f"each has its own folder beside this page, with its models and its report: {names}"
 
 
 def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -232,9 +231,3 @@ def _pairs(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
     )
     caption = "All pairs: the model of the row minus that of the column, bold where it holds."
     return Table(caption, tuple(names[row["name"]] for row in rows), lines if len(rows) > 2 else ())
-
-
-def _failures(result: Result) -> Listing:
-    """Who could not be trained, and why."""
-    rows = tuple((each["model"], each["error"]) for each in result.get("failures") or ())
-    return Listing("Models that could not be trained.", ("Model", "Why"), rows)

@@ -17,7 +17,7 @@ from specformer.datasets import Split
 from specformer.errors import ConfigError, RunError, SpecformerError, check_known, system_sentence
 from specformer.files import user_cache
 from specformer.graphs import Columns, as_graph, write_npz
-from specformer.reports import write_report
+from specformer.reports.html import write_report
 from specformer.reports.variants import array_name
 from specformer.tasks.contest import (
     Comparison,

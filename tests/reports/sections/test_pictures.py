@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.reports.example_run import statistics, write_run
 
-from specformer.reports import render_report
+from specformer.reports.html import render_report
 from specformer.reports.looks import look
 from specformer.reports.sections import filter_section, node_section, pictures
 from specformer.reports.variants import Rows

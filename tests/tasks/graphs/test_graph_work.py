@@ -13,7 +13,7 @@ from tests.tasks.jobs import CPU, predict_with, train_on, tune_on
 
 from specformer.errors import ConfigError
 from specformer.graphs import read_molecules
-from specformer.reports import write_report
+from specformer.reports.html import write_report
 from specformer.tasks.compare import compare
 from specformer.tasks.graphs.graph_models import load_graph_models
 from specformer.tasks.graphs.graph_recipe import graph_recipe

@@ -104,13 +104,8 @@ def graph_svg(
 ) -> tuple[str, dict[str, Any]]:
     """The drawing, in its first paint, and what a page needs to paint and to explain it.
 
-    Args:
-        places: in the unit square ``[n, 2]``.
-        edges: pairs of nodes ``[e, 2]``.
-        paints: what nodes can be coloured by.
-        groups: of each node the name that a key hides and shows it by.
-        notes: what to tell of each node.
-        alt: what the picture shows.
+    Places ``[n, 2]`` are in the unit square. ``groups`` has the names that a key hides and shows
+    nodes by, ``notes`` what to tell of each.
     """
     width, height = _SIZE
     room = np.array(_SIZE) - 2 * _MARGIN
@@ -139,14 +134,6 @@ def graph_svg(
         for group in dict.fromkeys(groups)
         if (own := np.flatnonzero(np.array(groups) == group)).size
     ]
-    panel = {
-        "box": [0, 0, width, height],
-        "x": [0, width],
-        "y": [height, 0],
-        "log": [False, False],
-        "names": ["", ""],
-        "series": series,
-    }
     colours = [
         {
             "name": paint.name,
@@ -156,18 +143,28 @@ def graph_svg(
         }
         for paint in paints
     ]
-    return svg, {"panels": [panel], "paints": colours}
+    return svg, {**_values(_SIZE, series), "paints": colours}
+
+
+def _values(size: tuple[float, float], series: list[dict[str, Any]]) -> dict[str, Any]:
+    """Points of a drawing for who points at it, as those of charts, in the units of its SVG."""
+    width, height = size
+    panel = {
+        "box": [0, 0, width, height],
+        "x": [0, width],
+        "y": [height, 0],
+        "log": [False, False],
+        "names": ["", ""],
+        "series": series,
+    }
+    return {"panels": [panel]}
 
 
 def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[str, Any]] | None:
     """A molecule, and its atoms' numbers for who points at it.
 
-    None where RDKit is not installed, or does not read the SMILES into that many atoms.
-
-    Args:
-        smiles: the molecule.
-        shares: of each atom, in its order in the SMILES, what it contributes ``[n]``.
-        alt: what the picture shows.
+    ``shares`` ``[n]`` are what atoms contribute, in their order in the SMILES. None where RDKit is
+    not installed, or does not read the SMILES into that many atoms.
     """
     try:
         from rdkit.Chem import MolFromSmiles
@@ -197,8 +194,9 @@ def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[s
     places = [drawer.GetDrawCoords(atom) for atom in range(len(shares))]
     symbols = [atom.GetSymbol() for atom in molecule.GetAtoms()]
     notes = [f"{symbol} {atom + 1}: {shares[atom]:+.3g}" for atom, symbol in enumerate(symbols)]
-    points = [(place.x, place.y) for place in places]
-    return _inline(drawer.GetDrawingText(), alt), _panel(points, notes)
+    x, y = [round(place.x, 1) for place in places], [round(place.y, 1) for place in places]
+    series = [{"name": "", "x": x, "y": y, "notes": notes}]
+    return _inline(drawer.GetDrawingText(), alt), _values(_MOLECULE_SIZE, series)
 
 
 def small_graph_svg(
@@ -230,17 +228,3 @@ def _inline(text: str, alt: str) -> str:
         f'aria-label="{escape(alt)}" class="molecule" style="--natural:{1.2 * width:.0f}px">'
     )
     return root + re.sub(r"\n\s*", "\n", body).strip()
-
-
-def _panel(points: Sequence[tuple[float, float]], notes: Sequence[str]) -> dict[str, Any]:
-    width, height = _MOLECULE_SIZE
-    across, along = zip(*((round(x, 1), round(y, 1)) for x, y in points), strict=True)
-    panel = {
-        "box": [0, 0, width, height],
-        "x": [0, width],
-        "y": [height, 0],
-        "log": [False, False],
-        "names": ["", ""],
-        "series": [{"name": "", "x": across, "y": along, "notes": notes}],
-    }
-    return {"panels": [panel]}

@@ -98,10 +98,7 @@ def parting_plot(
 def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "") -> Figure:
     """Of the true class (row), the share that was given each class (column).
 
-    Args:
-        counts: ``[classes, classes]``, true by predicted; a class without any has an empty row.
-        names: of the classes.
-        title: a heading.
+    ``counts`` ``[classes, classes]`` are true by predicted; a class without any has an empty row.
 
     Example:
         >>> figure = confusion_plot(np.array([[3, 1], [0, 0]]), ["a", "b"])
@@ -173,11 +170,8 @@ def share_plot(
 ) -> Figure:
     """How many of a bin are right, with Wilson's 95% intervals, for one model or several.
 
-    Args:
-        bins: model to rows of lower end, upper end, count and how many are right.
-        xlabel: what the bins are of.
-        percent: the bins are of shares of one, not of counts.
-        title: a heading.
+    ``bins``: model to rows of lower end, upper end, count and how many are right; with ``percent``
+    the bins are of shares of one, not of counts.
     """
     figure, (axis,) = panels(*_PANEL)
     names = _names(bins, percent)

@@ -25,9 +25,7 @@ _INNER = 1.9
 def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = "") -> Figure:
     """Models with their 95% intervals, best on top; each run is a faint dot.
 
-    Args:
-        results: model, or its look, to ``{"mean", "ci95", "values"}`` as fractions of 1.
-        title: a heading.
+    ``results``: model, or its look, to ``{"mean", "ci95", "values"}`` as fractions of 1.
     """
     models = sorted(results, key=lambda model: results[model]["mean"])
     left = label_width(look(model).label for model in models)

@@ -161,15 +161,9 @@ def image_grid(
 ) -> Figure:
     """Raw, truly filtered and each model's image in a row, with the models' errors below.
 
-    The filtered images share one grey scale, the errors one colour scale (of square roots, so
-    that small errors show beside large ones).
-
-    Args:
-        raw: the photograph ``[h, w]``.
-        true: what the true filter makes of it ``[h, w]``.
-        learned: model, or its look, to its image ``[h, w]``.
-        sse: model to the error to print; measured from the images if not given.
-        title: a heading.
+    The filtered images ``[h, w]`` share one grey scale, the errors one colour scale (of square
+    roots, so that small errors show beside large ones). ``sse``: the errors to print; measured from
+    the images if not given.
     """
     models = in_order(learned)
     # A tile is too narrow for a model's name and its recipe's side by side.
@@ -242,7 +236,6 @@ def curves_plot(
     ylabel: str = "loss",
     errors: bool = True,
     title: str = "",
-    legend: bool = True,
 ) -> Figure:
     """Readings by epoch, ``[epochs]`` or ``[epochs, runs]``, NaN after a run's end.
 
@@ -275,8 +268,6 @@ def curves_plot(
     axis.set_xlabel("epoch")
     axis.set_ylabel(ylabel)
     titled(axis, title, "logarithmic scale" if is_log else "")
-    if legend:
-        keyed(figure, axis)
     return figure
 
 

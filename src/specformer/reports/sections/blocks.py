@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import matplotlib.figure
 from markupsafe import Markup
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
-from specformer.reports.plots.panels import chart_values
-from specformer.reports.plots.svg import figure_svg
 
 
 @dataclass(frozen=True)
@@ -85,14 +82,6 @@ class Picture:
     shown: bool = True
     title: str = ""
     note: str = ""
-
-
-def picture(figure: matplotlib.figure.Figure, alt: str, **how: Any) -> Picture:
-    """Draw the figure; Matplotlib and ``figure_svg`` have escaped all text in it.
-
-    ``how``: the picture's other fields.
-    """
-    return Picture(Markup(figure_svg(figure, alt)), values=chart_values(figure), **how)
 
 
 @dataclass(frozen=True)

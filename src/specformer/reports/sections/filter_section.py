@@ -8,7 +8,8 @@ from specformer.reports import numbers
 from specformer.reports.looks import Look
 from specformer.reports.plots import ranking_plots, spectral_plots
 from specformer.reports.sections import pictures
-from specformer.reports.sections.blocks import Figure, Picture, Section, picture
+from specformer.reports.sections.blocks import Figure, Picture, Section
+from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import comparison, costs, mean_over
 from specformer.reports.variants import Rows, variant
 

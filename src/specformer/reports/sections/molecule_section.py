@@ -11,7 +11,8 @@ from specformer.reports import numbers
 from specformer.reports.plots.graph_drawing import molecule_svg, small_graph_svg
 from specformer.reports.plots.prediction_plots import size_plot, spread_plot
 from specformer.reports.sections import pictures
-from specformer.reports.sections.blocks import Figure, Picture, Section, picture
+from specformer.reports.sections.blocks import Figure, Picture, Section
+from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import compared, costs, each_target
 from specformer.reports.variants import Rows, metric_of, variant
 

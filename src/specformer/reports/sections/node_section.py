@@ -15,7 +15,8 @@ from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spect
 from specformer.reports.plots.prediction_plots import calibration_plot, share_plot
 from specformer.reports.plots.spectral_plots import ENERGIES, attention_image, energy_plot
 from specformer.reports.sections import pictures
-from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section, picture
+from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section
+from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import (
     compared,
     comparison,

@@ -7,10 +7,13 @@ from typing import Any
 
 import matplotlib.figure
 import numpy as np
+from markupsafe import Markup
 
 from specformer.reports.looks import Look, head_looks
 from specformer.reports.plots import prediction_plots, spectral_plots
-from specformer.reports.sections.blocks import Figure, Picture, picture
+from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.svg import figure_svg
+from specformer.reports.sections.blocks import Figure, Picture
 from specformer.reports.variants import Arrays, Rows, metric_of
 
 #: More classes have no room for their names.
@@ -21,6 +24,14 @@ _WINDOWS = {"near 0": (0.0, 0.2), "near 1": (0.9, 1.1), "near 2": (1.8, 2.0)}
 _FEWEST = 5
 #: Measured and predicted numbers, or classes and scores, by model.
 Pairs = Mapping[Look, tuple[np.ndarray, np.ndarray]]
+
+
+def picture(figure: matplotlib.figure.Figure, alt: str, **how: Any) -> Picture:
+    """Draw the figure; Matplotlib and ``figure_svg`` have escaped all text in it.
+
+    ``how``: the picture's other fields.
+    """
+    return Picture(Markup(figure_svg(figure, alt)), values=chart_values(figure), **how)
 
 
 def median_over(count: int, what: str) -> str:
@@ -88,7 +99,7 @@ def by_epoch(
         if percent:
             curves = {who: 100 * each for who, each in curves.items()}
         figure = spectral_plots.curves_plot(
-            curves, ylabel=label + " (%)" * percent, errors=errors, title=name, legend=False
+            curves, ylabel=label + " (%)" * percent, errors=errors, title=name
         )
         alt = f"{name}: {label} of {model_names(curves)} by epoch."
         yield picture(figure, alt, key=tuple(curves))
