@@ -190,7 +190,7 @@ class NodeRegressor(Regressor, NodeEstimator):
         >>> from specformer.datasets import csbm
         >>> graph = csbm(0.7, num_nodes=200)
         >>> sums = graph.adjacency @ graph.x[:, 0]
-        >>> NodeRegressor(epochs=20).fit(graph, sums).predict(graph).shape
+        >>> NodeRegressor("mlp", epochs=20).fit(graph, sums).predict(graph).shape
         (200,)
     """
 
