@@ -15,7 +15,7 @@ from tests.attacks.tally import Tally
 from specformer.nn.node_model import Specformer
 from specformer.training.runs.folder import RunFolder
 
-_WORDS = [*TRAIN, "--model", "specformer", "--runs", "1", "--cache", "crowd-cache"]
+_WORDS = [*TRAIN, "--set", "form=paper", "--runs", "1", "--cache", "crowd-cache"]
 
 
 def at_once(commands: list[list[str]]) -> list[int]:
