@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.argument_checks import check_graph_model
 from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
 from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries, pool
-from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.decoder import DecoderKind
-from specformer.nn.filter.tokens import EigenvalueSet
 from specformer.nn.layers.batch_norm import Activation
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import given
-from specformer.nn.spectral_model import SpectralModel, decode_together
+from specformer.nn.spectral_model import SpectralModel
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.spectrum.many.pyg_batch import as_packed
 
@@ -113,7 +110,7 @@ class GraphSpecformer(SpectralModel):
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
         batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch)
         pairs = GraphPairs(batch, self.readout.weight.dtype)
-        entries = [basis_entries(response, pairs) for response in self._responses(pairs.spectra)]
+        entries = [basis_entries(response, pairs) for response in self.decoded(pairs.spectra)]
         nodes, bonds = self.atoms(batch), self.bonds(batch)
         for layer, conv in enumerate(self.convs):
             if layer < len(self.bases):
@@ -127,10 +124,4 @@ class GraphSpecformer(SpectralModel):
 
         Those beyond a graph's size mean nothing.
         """
-        return self._responses(GraphPairs(as_packed(batch), self.readout.weight.dtype).tokens)
-
-    def _responses(self, tokens: EigenvalueSet) -> list[Tensor]:
-        filters = [cast(SpectralFilter, filt) for filt in self.filters]
-        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
-            return list(decode_together(filters, tokens).unbind(0))
-        return [filt.decode(tokens) for filt in filters]
+        return self.decoded(GraphPairs(as_packed(batch), self.readout.weight.dtype).tokens)

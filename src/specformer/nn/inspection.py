@@ -71,7 +71,7 @@ class Inspected(SpectralModel):
         """
         values, weights = spectrum.tokens.values, spectrum.tokens.weights.unsqueeze(-1)
         worst = 0.0
-        exact = self._decoded(spectrum.tokens)
+        exact = self.decoded(spectrum.tokens)
         for own, at_points in zip(exact, self.responses(spectrum), strict=True):
             error = (weights * (spectrum.interpolate(at_points, values) - own) ** 2).sum(dim=-2)
             size = (weights * own**2).sum(dim=-2).clamp_min(torch.finfo(own.dtype).tiny)
@@ -90,7 +90,7 @@ class Inspected(SpectralModel):
                 "norm nor activation."
             )
         gains = self.lift.weight.mT.unsqueeze(-3)  # [..., 1, in, hidden]
-        decoded = self._decoded(tokens, landmarks)
+        decoded = self.decoded(tokens, landmarks)
         for layer, conv in enumerate(self.convs):
             bases = cast(LinearBases, conv.bases)
             response = decoded[min(layer, len(decoded) - 1)]
@@ -108,13 +108,6 @@ class Inspected(SpectralModel):
             tokens = spectrum.distinct.tokens
         encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
         return torch.stack([condensed_attention(encoder, tokens) for encoder in encoders])
-
-    def _decoded(
-        self, tokens: Tokens, landmarks: Keys | None = None, index: Tensor | None = None
-    ) -> list[Tensor]:
-        """What every filter decodes, see :meth:`SpectralFilter.decode`."""
-        filters = [cast(SpectralFilter, filt) for filt in self.filters]
-        return [filt.decode(tokens, landmarks, index) for filt in filters]
 
 
 #: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.

@@ -125,4 +125,4 @@ class Specformer(Inspected):
 
     def responses(self, spectrum: AnySpectrum, landmarks: Keys | None = None) -> list[Tensor]:
         """New eigenvalues ``[..., q, heads]`` of every filter: one, or one per layer if "large"."""
-        return self._decoded(*tokens_of(spectrum, landmarks))
+        return self.decoded(*tokens_of(spectrum, landmarks))

@@ -13,10 +13,11 @@ from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.attention import PROJECTIONS
+from specformer.nn.filter.tokens import EigenvalueSet
 from specformer.nn.layers.linear import Linear
 from specformer.nn.layers.reset import reset_parts
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum import Tokens
+from specformer.spectrum import Keys
 
 
 class SpectralModel(Pretrained):
@@ -40,6 +41,15 @@ class SpectralModel(Pretrained):
             )
             for _ in range(config["num_layers"] if config["sharing"] == "large" else 1)
         )
+
+    def decoded(
+        self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
+    ) -> list[Tensor]:
+        """What every filter decodes, see :meth:`SpectralFilter.decode`."""
+        filters = [cast(SpectralFilter, filt) for filt in self.filters]
+        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
+            return list(decode_together(filters, tokens).unbind(0))
+        return [filt.decode(tokens, landmarks, index) for filt in filters]
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as the constructor does."""
@@ -65,7 +75,7 @@ class SpectralModel(Pretrained):
                 nn.init.zeros_(module.bias)
 
 
-def decode_together(filters: Sequence[SpectralFilter], tokens: Tokens | FlatSpectra) -> Tensor:
+def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) -> Tensor:
     """What filters of one shape make of the same tokens, ``[filters, p, heads]``.
 
     Their parameters are stacked along a run axis (:mod:`specformer.nn.layers.linear`) in every
@@ -85,5 +95,5 @@ class _Decoding(nn.Module):
         super().__init__()
         self.filter = filt
 
-    def forward(self, tokens: Tokens | FlatSpectra) -> Tensor:
+    def forward(self, tokens: EigenvalueSet) -> Tensor:
         return self.filter.decode(tokens)

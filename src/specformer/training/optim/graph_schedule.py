@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.nn.argument_checks import (
     check_counts,
     check_not_negative,
@@ -58,10 +57,8 @@ class GraphSchedule:
         check_counts(given, "epochs", "batch_size")
         check_positive(given, "learning_rate", *(n for n in _OPTIONAL if given[n] is not None))
         check_not_negative(given, "warmup", "weight_decay")
-        check_numbers(given, "beta1", "beta2")
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
+        below_one = "be at least 0 and below 1"
+        check_numbers(given, "beta1", "beta2", lies=lambda beta: 0 <= beta < 1, where=below_one)
 
     def optimiser(
         self, parameters: Iterable[nn.Parameter], device: torch.device
