@@ -130,7 +130,7 @@ def torchrun_workers(device: torch.device) -> Iterator[tuple[Workers, torch.devi
     if device.type == "cuda":
         local = int(os.environ.get("LOCAL_RANK", "0"))
         if local >= torch.cuda.device_count():
-            raise ConfigError(f"worker {local} has no GPU; start one process a GPU.")
+            raise ConfigError(f"worker {local} has no GPU; start one process per GPU.")
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
     # Its functions' defaults keep the group that exists when it is imported, and optimisers import

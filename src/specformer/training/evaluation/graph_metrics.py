@@ -112,7 +112,7 @@ def rocauc(predictions: Numbers, targets: Numbers) -> float:
 def average_precision(predictions: Numbers, targets: Numbers) -> float:
     r"""Area under steps of precision over recall, :math:`\sum_k (R_k - R_{k-1}) P_k`.
 
-    One step a distinct prediction, the largest first.
+    One step per distinct prediction, the largest first.
     """
     order = np.argsort(-predictions, kind="stable")
     ordered = predictions[order]

@@ -104,7 +104,7 @@ class History:
 
     @property
     def is_over(self) -> bool:
-        """Whether no epoch is left, or the weights are no numbers any more and will stay so."""
+        """Whether no epoch is left, or the weights are not finite and will stay so."""
         done = int(self.epochs)
         lost = done > 0 and not math.isfinite(float(self.curves[done - 1, 0]))
         return lost or done == len(self.curves)

@@ -123,7 +123,7 @@ def paired_difference(
 
 
 def holm(chances: Sequence[float | None]) -> list[float | None]:
-    """P-values of several tests, adjusted so that any false alarm among all is as rare as of one.
+    """P-values of several tests, adjusted so that any false alarm is as rare as in one test.
 
     Holm's (1979) steps down: the smallest of m is multiplied by m, the next by m - 1, and so on.
     Tests without a p-value count as if they were not there.

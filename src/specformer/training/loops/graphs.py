@@ -90,10 +90,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class GraphFit:
-    """The model of the epoch that is kept, what every rule picks, curves and seconds an epoch.
+    """The model of the epoch that is kept, what every rule picks, curves and seconds per epoch.
 
     The curves ``[epochs, 3]`` are training loss, validation loss and validation metric; after an
-    epoch whose training loss is no number there are none, as no other is run. ``chosen`` has the
+    epoch whose training loss is not a number there are none, as training ends. ``chosen`` has the
     last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a checkpoint
     held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs for the test
     graphs, in the targets' units, and those targets.

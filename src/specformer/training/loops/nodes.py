@@ -167,7 +167,7 @@ class NodeRuns:
         """
         last = self.epoch - 1
         record = torch.stack([val_loss, val, test])
-        # Where the loss is no number the figure, that of a constant guess, is no score either.
+        # Where the loss is not a number, the figure is a constant guess's: not a score either.
         scores = (record[:2] * self._signs).addcmul_(self._nothing, val_loss)
         self.best.update(scores, record[1:], self.stopping.active, last)
         self.stopping.update(scores[self._rule], last)
@@ -243,7 +243,7 @@ class NodeRuns:
             )
 
     def _is_over(self, done: int) -> bool:
-        """Whether every run has stopped, or has weights that are no numbers and will stay so."""
+        """Whether every run has stopped, or has weights that are not finite and will stay so."""
         alive = self.curves[done - 1, :, 0].isfinite()
         return not bool((self.stopping.active & alive).any())
 

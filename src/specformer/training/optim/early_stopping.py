@@ -115,7 +115,7 @@ REMEDY = "a lower schedule.learning_rate"
 
 
 def diverged(what: str, remedy: str = REMEDY) -> RunError:
-    """The error of a training in which ``what`` had no number to go by."""
+    """The error of a training that cannot go on because ``what`` is not finite."""
     return RunError(
         f"training diverged: {what}. To go on would not help: start a new run with {remedy}."
     )

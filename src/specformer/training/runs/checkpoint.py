@@ -97,7 +97,7 @@ def _described(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, to
     return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
-#: Whoever presses Ctrl-C waits no longer than about this many seconds for an epoch to end.
+#: After Ctrl-C an epoch may take about this many seconds to end.
 _PATIENCE = 5.0
 
 

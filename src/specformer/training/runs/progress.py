@@ -111,7 +111,7 @@ class Tracked(Recorded):
 
 
 def track_run(run: RunFolder) -> Path:
-    """Write a finished run's readings as events, one subfolder a run so that curves overlay.
+    """Write a finished run's readings as events, one subfolder per run so that curves overlay.
 
     Each of its runs, ``tensorboard/run-000`` and so on, has what ``metrics.jsonl`` holds every ten
     epochs, and the final test result at the last of them. Events of an earlier call are replaced.
@@ -134,7 +134,7 @@ def track_run(run: RunFolder) -> Path:
 
 
 def _by_run(rows: list[dict[str, Any]]) -> list[list[tuple[int, dict[str, float | None]]]]:
-    """The rows of ``metrics.jsonl``, a list of figures a row, as a list of readings a run."""
+    """The rows of ``metrics.jsonl``, lists of figures, as one list of readings per run."""
     runs: list[list[tuple[int, dict[str, float | None]]]] = []
     for row in rows:
         figures = {name: values for name, values in row.items() if isinstance(values, list)}
