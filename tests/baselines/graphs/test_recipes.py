@@ -36,7 +36,7 @@ PARAMETERS = {
     "gin-ak+": 495_980,
     "specgn": 518_881,
 }
-DOCUMENT = Path(__file__).parents[3] / "docs" / "molecules.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "molecule-baselines.md"
 
 
 def built(name: str, dataset: str, *assignments: str) -> torch.nn.Module:
