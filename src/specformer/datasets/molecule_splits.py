@@ -11,6 +11,8 @@ import numpy as np
 from specformer.datasets.splits import Split, fold_splits
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
+from specformer.graphs.formats.smiles import rdkit
+from specformer.graphs.graph_set import SPLITS
 
 logger = logging.getLogger(__name__)
 
@@ -94,15 +96,11 @@ def scaffolds(smiles: Sequence[str]) -> list[str]:
         >>> scaffolds(["CCc1ccccc1", "CCO"])  # doctest: +SKIP
         ['c1ccccc1', '']
     """
-    try:
-        from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
-        from rdkit.rdBase import BlockLogs
-    except ImportError:
-        raise ConfigError(
-            "a scaffold split needs RDKit; install it with pip install 'specformer[chem]'."
-        ) from None
+    _, silence = rdkit("a scaffold split")
+    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+
     found = []
-    with BlockLogs():
+    with silence():
         for each in smiles:
             try:
                 found.append(str(MurckoScaffoldSmiles(smiles=each, includeChirality=False)))
@@ -126,8 +124,7 @@ def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> s
     """
     if protocol != "auto":
         return protocol
-    parts = (graphs.train_idx, graphs.valid_idx, graphs.test_idx)
-    if named or all(part is None for part in parts):
+    if named or all(getattr(graphs, part) is None for part in SPLITS):
         return "random-80-10-10"
     logger.info("%s: its own split is used (split=official)", graphs.name)
     return "official"
@@ -160,7 +157,7 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
         return scaffold_split(graphs)
     if protocol != "official":
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(GRAPH_PROTOCOLS)}.")
-    parts = (graphs.train_idx, graphs.valid_idx, graphs.test_idx)
+    parts = [getattr(graphs, part) for part in SPLITS]
     names = ("training", "validation", "test")
     empty = [name for name, part in zip(names, parts, strict=True) if part is None or not len(part)]
     if empty:

@@ -12,6 +12,7 @@ import numpy as np
 
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
+from specformer.graphs.graph import MASKS
 
 logger = logging.getLogger(__name__)
 
@@ -128,8 +129,7 @@ def settled_protocol(graph: Graph, protocol: str) -> str:
     """
     if protocol != "auto":
         return protocol
-    masks = {part: getattr(graph, f"{part}_mask") for part in ("train", "val", "test")}
-    missing = [f"{part}_mask" for part, mask in masks.items() if mask is None]
+    missing = [mask for mask in MASKS if getattr(graph, mask) is None]
     if graph.name in GEOM_GCN_SETS or len(missing) == 3:
         return "random-60-20-20"
     if missing:
@@ -202,7 +202,7 @@ def _strata(graph: Graph) -> np.ndarray:
 
 def _check_protocol(graph: Graph, protocol: str) -> None:
     """Refuse a name that is not that of the masks in the file: results are filed under it."""
-    if any(mask is None for mask in (graph.train_mask, graph.val_mask, graph.test_mask)):
+    if any(getattr(graph, mask) is None for mask in MASKS):
         raise ConfigError(
             f"{graph.name}: the file holds no train, validation and test masks; "
             "use split=random-60-20-20."
@@ -214,9 +214,7 @@ def _check_protocol(graph: Graph, protocol: str) -> None:
 
 def _splits_of_masks(graph: Graph) -> list[Split]:
     """The splits in a graph's masks; nodes without a label are in no part."""
-    labelled = graph.is_labelled
-    masks = (graph.train_mask, graph.val_mask, graph.test_mask)
-    columns = (np.asarray(mask).T & labelled for mask in masks)
+    columns = (np.asarray(getattr(graph, mask)).T & graph.is_labelled for mask in MASKS)
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]
     for number, split in enumerate(splits):
         if not split.is_whole:

@@ -114,14 +114,14 @@ def read_smiles(
     return Molecules(graphs, kept, tuple(problems))
 
 
-def rdkit() -> tuple[Any, Any]:
+def rdkit(who: str = "reading SMILES") -> tuple[Any, Any]:
     """Return RDKit's module of molecules, and a context in which it prints nothing."""
     try:
         from rdkit import Chem
         from rdkit.rdBase import BlockLogs
     except ImportError:
         raise ConfigError(
-            "reading SMILES needs RDKit; install it with pip install 'specformer[chem]'."
+            f"{who} needs RDKit; install it with pip install 'specformer[chem]'."
         ) from None
     return Chem, BlockLogs
 
