@@ -17,7 +17,7 @@ from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
-from specformer.spectrum.solvers.chebyshev import chebyshev, degrees, filtering, subspace
+from specformer.spectrum.solvers.chebyshev import chebyshev, filtering, subspace
 
 CPU = torch.device("cpu")
 
@@ -250,8 +250,8 @@ def test_a_stall_is_met_with_a_change(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lenient = {torch.float32: 1.0}  # lock outliers too early: what lock_limits is there to prevent
-    monkeypatch.setattr(degrees, "_FLOOR", lenient)
-    monkeypatch.setattr(degrees, "_limit", lambda *_: np.array([np.inf]))
+    monkeypatch.setattr(filtering, "_FLOOR", lenient)
+    monkeypatch.setattr(filtering, "_limit", lambda *_: np.array([np.inf]))
     laplacian, exact = crowded(1200, (0.84, 0.76, 0.6))
     with caplog.at_level("INFO", logger="specformer"):
         values, vectors = chebyshev.solve(laplacian, 200, 0, dtype=torch.float32)
