@@ -267,12 +267,7 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_labels(names: Any) -> np.ndarray:
-    """Names of classes as labels: whole numbers where all of them are.
-
-    Example:
-        >>> as_labels(["0", "1"]).tolist(), as_labels(["cat", "dog"]).tolist()
-        ([0, 1], ['cat', 'dog'])
-    """
+    """Names of classes as labels: whole numbers where all of them are."""
     try:
         return np.array([int(name) for name in names])
     except ValueError:
@@ -280,12 +275,7 @@ def as_labels(names: Any) -> np.ndarray:
 
 
 def as_columns(y: Any, count: int) -> np.ndarray:
-    """Numbers or labels ``[n, targets]`` in float64, of as many rows as there are.
-
-    Example:
-        >>> as_columns([1, 2], 2).tolist()
-        [[1.0], [2.0]]
-    """
+    """Numbers or labels ``[n, targets]`` in float64, of as many rows as there are."""
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:

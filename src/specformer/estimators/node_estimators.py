@@ -205,12 +205,7 @@ class NodeRegressor(Regressor, NodeEstimator):
 
 
 def node_graph_of(data: Any) -> Graph:
-    """The graph that a person holds, with features and labels where it has any.
-
-    Example:
-        >>> node_graph_of((np.eye(3), np.array([[0, 1], [1, 2]])))
-        Graph('graph', nodes=3, edges=2, features=3)
-    """
+    """The graph that a person holds, with features and labels where it has any."""
     if isinstance(data, tuple) and len(data) == 2:
         return _of_pair(*data)
     if all(hasattr(data, name) for name in ("nodes", "edges", "is_multigraph")):
@@ -232,12 +227,7 @@ def _of_pair(x: Any, adjacency: Any) -> Graph:
 
 
 def as_mask(mask: Any, count: int) -> np.ndarray:
-    """Booleans ``[n]`` of a mask, or of a list of nodes.
-
-    Example:
-        >>> as_mask([0, 2], 3).tolist()
-        [True, False, True]
-    """
+    """Booleans ``[n]`` of a mask, or of a list of nodes."""
     given = np.asarray(mask)
     if given.dtype == bool:
         if given.shape != (count,):
