@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.cli.command_line import only_json
 
-from specformer.tasks.recipes.book import shipped
+from specformer.tasks.recipes.settings import shipped
 
 FILTER_MODELS = {"specformer", "gprgnn", "bernnet"}
 NODE_MODELS = {"specformer", "gcn", "gprgnn"}

@@ -12,7 +12,7 @@ from specformer.datasets import FILTERS
 from specformer.errors import ConfigError, DataNotFoundError
 from specformer.paper.published import TABLE_1
 from specformer.paper.table1 import table1
-from specformer.tasks.signals.signal_recipe import MODELS, recipe_settings, signal_recipe
+from specformer.tasks.signals.signal_fit import MODELS, recipe_settings, signal_recipe
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

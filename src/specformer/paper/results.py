@@ -17,7 +17,7 @@ from specformer.files.sealed import sealed, unsealed
 from specformer.paper import bench_tables
 from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
-from specformer.tasks.recipes.book import START
+from specformer.tasks.recipes.settings import START
 from specformer.training.runs.folder import RunFolder
 
 SCHEMA = "specformer.result/1"

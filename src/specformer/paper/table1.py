@@ -16,8 +16,13 @@ from specformer.paper.table_rows import table_row
 from specformer.reports.variants import array_name
 from specformer.spectrum import decompose
 from specformer.tasks.job import Workplace
-from specformer.tasks.signals.signal_fit import Contestant, learn_filters
-from specformer.tasks.signals.signal_recipe import MODELS, recipe_settings, signal_recipe
+from specformer.tasks.signals.signal_fit import (
+    MODELS,
+    Contestant,
+    learn_filters,
+    recipe_settings,
+    signal_recipe,
+)
 
 
 def table1(

@@ -26,7 +26,7 @@ from specformer.tasks.nodes.node_recipe import (
     recipes_for,
 )
 from specformer.tasks.nodes.node_work import NodeWork, node_spectrum
-from specformer.tasks.recipes.book import contests
+from specformer.tasks.recipes.settings import contests
 
 #: The paper's small data sets, heterophilic ones first; its two large ones run when asked for.
 DATASETS = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")

@@ -22,7 +22,7 @@ from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, grap
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
 from specformer.tasks.job import Workplace
 from specformer.tasks.lanes import check_lanes
-from specformer.tasks.recipes.book import START, contests
+from specformer.tasks.recipes.settings import START, contests
 
 #: Those of the table; the paper has a table of its own for PCQM4Mv2, which runs when asked for.
 DATASETS = tuple(TABLE_3["specformer"])

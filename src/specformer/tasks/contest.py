@@ -30,12 +30,9 @@ _CARRIED_OVER = {"models", "device", "repeat"}
 class Contest:
     """Models to compare on the same splits.
 
-    Args:
-        request: what all of them are asked; its model and recipe do not count.
-        jobs: one per model, by the name it was given: ``gcn``, or ``specformer:best`` for a recipe
-            of its own.
-        seconds: how long each model's settings are searched for; None to train each by its recipe.
-        repeat: the command that repeats the comparison.
+    ``jobs`` has one per model, by the name it was given: ``gcn``, or ``specformer:best`` for a
+    recipe of its own. ``seconds`` says how long each model's settings are searched for; None to
+    train each by its recipe.
     """
 
     request: Request

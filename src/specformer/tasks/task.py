@@ -33,15 +33,10 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training gave.
+    """What training gave: figures of all runs, what reports draw, and one model per run.
 
-    Args:
-        row: the figures of all runs, for tables.
-        arrays: what reports draw.
-        models: the trained models, one per run.
-        seconds_before: the time that went into epochs which checkpoints held already.
-        more: what a result says beside the row.
-        beside: what is kept beside each run's model: JSON documents by file name.
+    ``seconds_before`` went into epochs which checkpoints held already. A result says ``more``
+    beside the row, and JSON documents by file name are kept ``beside`` each run's model.
     """
 
     row: dict[str, Any]

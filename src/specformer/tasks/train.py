@@ -54,30 +54,24 @@ def train(
     """
     if job.deterministic and place.cache is not None:  # others' spectra may round otherwise
         place = replace(place, cache=place.cache / _ONE_THREAD)
-    with one_thread(job.deterministic):
-        return _train(job, place, begin, beside)
-
-
-def _train(
-    job: Job, place: Workplace, begin: Callable[[], RunFolder | None], beside: Any
-) -> Trained:
     task, workers = TASKS[job.kind], place.workers
     if workers.size > 1 and not task.is_parallel:
         raise ConfigError(f"{job.source}: only sets of many graphs train in several processes.")
-    with workers.first_before_others():  # the first may download and decompose
-        if beside is None:
-            work = task.load(job, place)
-            needs = task.estimate(work, place.device)
-            tell(task.overview(work), needs, place, model=job.model, recipe=job.recipe)
-        else:
-            work = task.load_beside(beside, job, place)
-        started = time.perf_counter()
-        work = task.with_spectra(work, place)
-    checkpoint: Path | None = _ELSEWHERE
-    if workers.is_first:
-        run = begin()
-        checkpoint = None if run is None else run.path / _ELSEWHERE
-    return _trained(job, work, place, checkpoint, started)
+    with one_thread(job.deterministic):
+        with workers.first_before_others():  # the first may download and decompose
+            if beside is None:
+                work = task.load(job, place)
+                needs = task.estimate(work, place.device)
+                tell(task.overview(work), needs, place, model=job.model, recipe=job.recipe)
+            else:
+                work = task.load_beside(beside, job, place)
+            started = time.perf_counter()
+            work = task.with_spectra(work, place)
+        checkpoint: Path | None = _ELSEWHERE
+        if workers.is_first:
+            run = begin()
+            checkpoint = None if run is None else run.path / _ELSEWHERE
+        return _trained(job, work, place, checkpoint, started)
 
 
 def train_on(job: Job, work: Any, place: Workplace) -> Trained:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from specformer.tasks.job import Job, Workplace
-from specformer.tasks.recipes.book import shipped
-from specformer.tasks.recipes.settings import build, override
+from specformer.tasks.recipes.settings import build, override, shipped
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import summary
 

@@ -17,7 +17,12 @@ from torch import Tensor, nn
 from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.graphs import GraphSet
-from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights, ordered_outputs
+from specformer.tasks.graphs.graph_insights import (
+    as_read,
+    filter_pictures,
+    graph_insights,
+    ordered_outputs,
+)
 from specformer.tasks.graphs.graph_models import num_outputs, packed_for
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra
@@ -132,14 +137,7 @@ def predict_graphs(
     spectra = graph_spectra(graphs, recipe, device, cache)
     store = packed_for(models[0], graphs, spectra).placed(device)
     works = (Work(model.to(device), recipe.precision, device) for model in models)
-    return torch.stack([_in_words(ordered_outputs(work, store), recipe) for work in works])
-
-
-def _in_words(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
-    """A model's outputs as people read them: numbers as they are, logits as probabilities."""
-    if recipe.loss == "ce":
-        return outputs.softmax(dim=-1)
-    return outputs.sigmoid() if recipe.loss == "bce" else outputs
+    return torch.stack([as_read(ordered_outputs(work, store), recipe) for work in works])
 
 
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
@@ -153,7 +151,7 @@ def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarr
         known = ~np.isnan(measured[:, 0])
         true, taken_for = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
         return {"confusion": confusion(true, taken_for, predicted.shape[1])}
-    shown = _in_words(torch.from_numpy(predicted[:, :SHOWN].astype(np.float32)), recipe)
+    shown = as_read(torch.from_numpy(predicted[:, :SHOWN].astype(np.float32)), recipe)
     return {"tested": np.stack([shown.numpy(), measured[:, :SHOWN].astype(np.float32)])}
 
 
@@ -182,7 +180,7 @@ def _figures(
     if _judge_the_same(splits):
         assert recipe.metric is not None
         outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
-        mean = _in_words(outputs, recipe).mean(dim=0)
+        mean = as_read(outputs, recipe).mean(dim=0)
         if recipe.loss == "bce":
             mean -= 0.5  # as a logit, above 0 where the class is 1
         metric = metric_named(recipe.metric)

@@ -117,16 +117,22 @@ def ordered_outputs(work: Work, store: GraphStore) -> Tensor:
     return ordered
 
 
+def as_read(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
+    """A model's outputs as people read them: numbers as they are, logits as probabilities."""
+    if recipe.loss == "ce":
+        return outputs.softmax(dim=-1)
+    return outputs.sigmoid() if recipe.loss == "bce" else outputs
+
+
 def _judged(
     outputs: Tensor, measured: np.ndarray, recipe: GraphRecipe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions of the first target as people read them, and their errors."""
+    told = as_read(outputs, recipe).numpy()
     if recipe.loss == "ce":
-        chances = outputs.softmax(dim=1).numpy()
-        right = chances[np.arange(len(measured)), measured.astype(np.int64)]
-        return chances.argmax(axis=1), 1 - right
-    first = outputs[:, 0].sigmoid() if recipe.loss == "bce" else outputs[:, 0]
-    return first.numpy(), np.abs(first.numpy() - measured)
+        right = told[np.arange(len(measured)), measured.astype(np.int64)]
+        return told.argmax(axis=1), 1 - right
+    return told[:, 0], np.abs(told[:, 0] - measured)
 
 
 def _extremes(errors: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -45,8 +45,7 @@ from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.lanes import check_lanes
 from specformer.tasks.overview import of_graphs
 from specformer.tasks.predictions import PredictionRequest, Predictions
-from specformer.tasks.recipes.book import START
-from specformer.tasks.recipes.settings import refuse_idle
+from specformer.tasks.recipes.settings import START, refuse_idle
 from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome, Task, check_parts, target_names
 from specformer.tasks.trials import Measured, Trials

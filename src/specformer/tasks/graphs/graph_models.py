@@ -161,16 +161,11 @@ def _baseline(name: str, options: dict[str, Any], data: dict[str, Any]) -> nn.Mo
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """Models that have learned from many graphs, for others to start from.
+    """Models that have learned from many graphs, one per run, for others to start from.
 
-    Args:
-        origin: the run's folder, or the set they learned from.
-        model: the models' name.
-        models: one per run.
-        settings: what of a recipe makes them, see
-            :func:`~specformer.tasks.graphs.graph_recipe.of_models`.
-        seen: the values of each column of atoms and bonds that they have learned from.
-        seconds: what training them took, where that is part of the run.
+    ``origin`` is the run's folder, or the set they learned from; ``settings`` what of a recipe
+    makes them (:func:`.of_models`); ``seen`` the values of each column of atoms and bonds they have
+    learned from; ``seconds`` what training them took, where that is part of the run.
     """
 
     origin: str

@@ -16,8 +16,7 @@ from specformer.datasets.node_targets import TargetKind
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
 from specformer.nn.argument_checks import check_counts
-from specformer.tasks.recipes.book import START, RecipeBook
-from specformer.tasks.recipes.settings import build, merged, override
+from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, override
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
 from specformer.training.evaluation.losses import Loss

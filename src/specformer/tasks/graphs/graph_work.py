@@ -33,18 +33,10 @@ from specformer.training.runs.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class GraphWork:
-    """What to train on what.
+    """What to train on what: one split per run, a recipe that is settled for the set.
 
-    Args:
-        graphs: the set.
-        splits: one per run.
-        model: its name.
-        recipe: settings, :meth:`~GraphRecipe.settled` for the set.
-        seed: of the first run.
-        device: where to train.
-        spectra: the eigenpairs; None until they are computed.
-        start: models to start from; None for fresh ones.
-        first: what the models learn first, on another set; None where they start afresh.
+    ``spectra`` is None until they are computed. ``start`` has models to start from, ``first`` is
+    what models learn first, on another set; None where they start afresh.
     """
 
     graphs: GraphSet
@@ -166,12 +158,7 @@ def grow_forest(
 ) -> GraphFit:
     """A forest grown on the training part; as if it had been trained for one epoch.
 
-    Args:
-        task: graphs with fingerprints, their targets and parts.
-        settings: of the forest.
-        outputs: targets, or classes of one target.
-        seed: of what is drawn.
-        on_epoch: told when it is grown, with the validation metric.
+    ``outputs`` counts targets, or classes of one target.
     """
     assert task.store.fingerprints is not None
     assert task.store.y is not None

@@ -41,13 +41,7 @@ def node_insights(
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Arrays by name, and the first run's worst-predicted test nodes, where they have classes.
 
-    Args:
-        graph: with labels.
-        task: its features and splits.
-        together: the model of all runs.
-        models: those of each run.
-        operator: what the models take beside features.
-        landmarks: what their attention looks at, if not at all.
+    ``together`` is the model of all runs, ``models`` are those of each.
     """
     if task.loss != "ce":
         return _spectral(graph, task, models, operator), []
@@ -201,14 +195,9 @@ def local_homophily(graph: Graph) -> np.ndarray:
 def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str, np.ndarray]:
     """Accuracy of all runs' test nodes by confidence, by degree and by like neighbours.
 
-    Args:
-        graph: with labels.
-        chances: class probabilities ``[runs, n, classes]``.
-        tested: the test nodes of each run ``[runs, n]``.
-
-    Returns:
-        Tables with a row per bin that holds any node: its lower and upper end, its nodes, and how
-        many of them were right; of ``calibration`` also the sum of their confidences.
+    ``chances`` are class probabilities ``[runs, n, classes]``, ``tested`` the test nodes
+    ``[runs, n]``. Tables have a row per bin that holds any node: its lower and upper end, its
+    nodes, and how many of them were right; ``calibration`` also the sum of their confidences.
     """
     assert graph.y is not None
     run, node = np.nonzero(tested)
@@ -234,12 +223,9 @@ def _binned(
 
 
 def worst_nodes(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> list[dict[str, Any]]:
-    """One run's wrongly predicted test nodes, the least probable label first.
+    """One run's wrongly predicted test nodes ``[n]``, the least probable label first.
 
-    Args:
-        graph: with labels.
-        chances: class probabilities ``[n, classes]``.
-        tested: the test nodes ``[n]``.
+    ``chances`` are class probabilities ``[n, classes]``.
     """
     assert graph.y is not None
     names = graph.class_names or [str(number) for number in range(graph.num_classes)]

@@ -19,8 +19,15 @@ from specformer.errors import ConfigError, check_known
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.argument_checks import idle_argument
-from specformer.tasks.recipes.book import NAMED, RecipeBook
-from specformer.tasks.recipes.settings import build, merged, override, read_settings, refuse_idle
+from specformer.tasks.recipes.settings import (
+    NAMED,
+    RecipeBook,
+    build,
+    merged,
+    override,
+    read_settings,
+    refuse_idle,
+)
 from specformer.training.engine.precision import Precision
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.losses import Loss

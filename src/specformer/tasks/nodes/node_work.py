@@ -45,16 +45,10 @@ _LANDMARKS, _LONG = 512, 2048
 
 @dataclass(frozen=True)
 class NodeWork:
-    """What to train on what.
+    """What to train on what: a graph with labels, one split per run, a recipe settled for it.
 
-    Args:
-        graph: the graph, with labels.
-        splits: one per run.
-        model: its name.
-        recipe: its settings, :meth:`~NodeRecipe.settled` for the graph.
-        seed: of the first run.
-        spectrum: for Specformer; None until it is computed.
-        prepared: how each split's features are prepared; None until it is known.
+    ``spectrum`` is None until it is computed, for Specformer alone; ``prepared``, how each split's
+    features are prepared, until it is known.
     """
 
     graph: Graph

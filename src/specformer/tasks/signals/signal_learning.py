@@ -15,10 +15,11 @@ from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import of_signals
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.recipes.settings import build
-from specformer.tasks.signals.signal_fit import Contestant, learn_filters
-from specformer.tasks.signals.signal_recipe import (
+from specformer.tasks.signals.signal_fit import (
     MODELS,
+    Contestant,
     SignalRecipe,
+    learn_filters,
     refuse_idle_settings,
     signal_recipe,
 )
