@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import networkx as nx
@@ -119,6 +120,8 @@ def test_the_command_measures_ours_and_the_peers(
     (row,) = found["rows"]
     assert (found["suite"], row["paper"]) == ("overhead", OVERHEAD["penn94-sized"])
     assert list(row["peers"]) == list(PEERS)
-    assert min(row["ours_ms"], row["reference_ms"], row["floor_ms"]) > 0
+    # A difference of two short runs may be negative on a busy machine.
+    assert math.isfinite(row["ours_ms"] + row["reference_ms"])
+    assert row["floor_ms"] > 0
     assert row["decomposition_seconds"] is None
     assert json.loads(out.read_text(encoding="utf-8"))["rows"] == found["rows"]
