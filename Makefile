@@ -89,7 +89,7 @@ notebooks: $(STAMP) ## Run the tutorials' notebooks and write their outputs
 	MPLBACKEND=Agg $(BIN)/python -m tools.notebooks $(ARGS)
 
 docs: $(VENV)/.installed-docs ## Build the documentation's pages into site/; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # --- check ---------------------------------------------------------------------------------------------------
 
