@@ -163,6 +163,9 @@ def test_spectrum_of_a_grid(call, here):
     assert is_png(here / found["plot"])
     saved = specformer.Spectrum.load(here / found["saved"])
     assert saved.num_eigenpairs == 36
+    only_json(call("spectrum", "6x6", "--json", "--out", "rows/"))
+    part = specformer.Spectrum.load(here / "rows", slice(30, 36))
+    np.testing.assert_array_equal(part.eigenvectors, saved.eigenvectors[30:])
 
 
 def test_spectrum_of_an_npz_file_for_people(call, here):

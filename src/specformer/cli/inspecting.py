@@ -95,7 +95,8 @@ def spectrum(
         Path | None, typer.Option(help="Picture to write. (default: NAME-spectrum.png)")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also save the spectrum here (safetensors).")
+        str | None,
+        typer.Option(help="Also save the spectrum here (safetensors); in shards if it ends in /."),
     ] = None,
 ) -> None:
     """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
@@ -133,7 +134,7 @@ def spectrum(
     save_png(spectrum_plot(found.eigenvalues.cpu().numpy(), title=graph.name), picture)
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
     if out:
-        summary["saved"] = str(out)
+        summary["saved"] = out
     if shared.json:
         print_json(summary)
         return

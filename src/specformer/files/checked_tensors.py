@@ -38,17 +38,18 @@ def write_tensors(
     form: str,
     words: Mapping[str, str] | None = None,
     beside: str = "",
-) -> None:
-    """Write tensors and words atomically, with a checksum of both.
+) -> str:
+    """Write tensors and words atomically, with a checksum of both, which is returned.
 
     ``form`` is the header's ``format``, ``words`` are further entries of it. The checksum covers
     ``beside`` too, which another file holds.
     """
     words = dict(words or {})
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"format": form, "checksum": checksum(state, _joined(words) + beside), **words}
+    digest = checksum(state, _joined(words) + beside)
     with replacing(path) as part:
-        _save(state, part, header)
+        _save(state, part, {"format": form, "checksum": digest, **words})
+    return digest
 
 
 def read_tensors(

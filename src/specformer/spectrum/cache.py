@@ -72,19 +72,26 @@ def key(graph: str, options: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def fetch(folder: str | Path, name: str, graph: str) -> Spectrum | None:
-    """The spectrum stored under ``name``, or None; a damaged file is removed and rebuilt.
+def rows_folder(folder: str | Path, name: str) -> Path:
+    """Where a spectrum lies that several processes read in part."""
+    return Path(folder) / f"{name}.rows"
 
-    So is one that says that it belongs to another graph than that of the content ``graph``.
+
+def fetch(folder: str | Path, name: str, graph: str, nodes: slice | None = None) -> Spectrum | None:
+    """The spectrum stored under ``name``, or the rows of some nodes; None if it is not there.
+
+    A damaged file is removed and rebuilt. So is one that says that it belongs to another graph than
+    that of the content ``graph``.
     """
 
     def load(path: Path) -> Spectrum:
-        found = Spectrum.load(path)
+        found = Spectrum.load(path, nodes)
         if found.report is None or found.report.graph != graph:
             raise SpectrumError(f"{path}: not the spectrum of this graph.")
         return found
 
-    return undamaged(Path(folder) / f"{name}.safetensors", load)
+    whole = undamaged(Path(folder) / f"{name}.safetensors", load)
+    return whole or undamaged(rows_folder(folder, name), load)
 
 
 def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:

@@ -57,6 +57,7 @@ def decompose(
     ranks: int | None = None,
     hostfile: str | Path | None = None,
     progress: Progress | None = None,
+    out: str | Path | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 
@@ -90,6 +91,7 @@ def decompose(
         ranks: MPI processes for ``slepc``; refused with another solver.
         hostfile: machines they run on, as ``mpirun`` reads them.
         progress: called with the number of pairs that have converged and of those wanted.
+        out: folder that gets the result in shards of rows, which processes read in part.
 
     Returns:
         A :class:`Spectrum` whose ``report`` states solver, time, residual and orthogonality.
@@ -106,7 +108,7 @@ def decompose(
         if value is not None and solver != "slepc":
             raise SpectrumError(f"{option}={value} goes with solver='slepc', not with {solver!r}.")
     if charge is not None:
-        refused = {"cache": cache, "start": start, "mirrors": mirrors or None}
+        refused = {"cache": cache, "start": start, "mirrors": mirrors or None, "out": out}
         given = [name for name, value in refused.items() if value is not None]
         if given or solver not in ("auto", "dense"):
             named = given[0] if given else f"solver={solver!r}"
@@ -119,18 +121,16 @@ def decompose(
     target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
     graph = spectrum_cache.content(adjacency)
-    names: list[str] = []
+    names = _cache_names(graph, lowest, highest, solver, str(dtype), at_cut, isolated)
+    if out is not None:
+        make_folder(out)  # fails before a long solve, not after it
     if cache is not None:
-        options: dict[str, object] = {"lowest": lowest, "highest": highest, "at_cut": at_cut}
-        options |= {"isolated": isolated, "dtype": str(dtype)}
-        # All solvers pass the same checks, so "auto" takes any of their results.
-        whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
-        names = [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
-        for name in names:
-            found = spectrum_cache.fetch(cache, name, graph)
-            if found is not None:
-                return found.to(target)
-        make_folder(cache)  # fails before a long solve, not after it
+        found = _cached(cache, names, graph)
+        if found is not None:
+            if out is not None:
+                found.save(f"{out}/")
+            return found.to(target)
+        make_folder(cache)
     problem = Problem(
         laplacian=laplacian_of(adjacency, isolated),
         degrees=np.asarray(abs(adjacency).sum(axis=1)).ravel(),
@@ -148,7 +148,64 @@ def decompose(
     spectrum = _solve(problem, solver, at_cut, graph)
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
+    if out is not None:
+        spectrum.save(f"{out}/")
     return spectrum
+
+
+def decompose_rows(
+    source: Any,
+    nodes: slice,
+    *,
+    k: int | tuple[int, int] | None = None,
+    device: torch.device | str | None = None,
+    cache: str | Path,
+    solve: bool = True,
+) -> Spectrum:
+    """As :func:`specformer.decompose`, the rows of some nodes only: for one of several processes.
+
+    All of them read the cache. What it does not hold is solved, if this process is to ``solve``,
+    and kept there in shards of rows.
+    """
+    adjacency = as_adjacency(source)
+    graph = spectrum_cache.content(adjacency)
+    ends = _requested(k, adjacency.shape[0])
+    names = _cache_names(graph, *ends, "auto")
+    found = _cached(cache, names, graph, nodes)
+    if found is None and solve:
+        decompose(adjacency, k=k, device=device, out=spectrum_cache.rows_folder(cache, names[0]))
+        found = _cached(cache, names, graph, nodes)
+    if found is None:
+        raise SpectrumError(
+            f"{cache}: this process does not find the spectrum that the first one keeps there; "
+            "name a folder that all machines share with --cache."
+        )
+    return found
+
+
+def _cache_names(
+    graph: str,
+    lowest: int,
+    highest: int,
+    solver: str,
+    dtype: str = str(torch.float32),
+    at_cut: str = "include",
+    isolated: str = "one",
+) -> list[str]:
+    """The names a spectrum may be cached under, the one to keep it under first."""
+    options: dict[str, object] = {"lowest": lowest, "highest": highest, "at_cut": at_cut}
+    options |= {"isolated": isolated, "dtype": dtype}
+    # All solvers pass the same checks, so "auto" takes any of their results.
+    whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
+    return [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
+
+
+def _cached(
+    cache: str | Path, names: Sequence[str], graph: str, nodes: slice | None = None
+) -> Spectrum | None:
+    """What the cache holds under the first of these names that it has, or the rows of some."""
+    every = (spectrum_cache.fetch(cache, name, graph, nodes) for name in names)
+    return next((found for found in every if found is not None), None)
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:

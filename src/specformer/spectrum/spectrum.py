@@ -32,6 +32,7 @@ from specformer.spectrum.products import (
     rows_at_once,
     transformed,
 )
+from specformer.spectrum.shards import chosen_rows, is_folder, read_shards, write_shards
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 
 if TYPE_CHECKING:
@@ -314,28 +315,47 @@ class Spectrum:
         return density_axes(self.eigenvalues.cpu().numpy(), axes, **how)
 
     def save(self, path: str | Path) -> None:
-        """Write to a safetensors file, atomically, with a checksum of the numbers."""
+        """Write to a safetensors file, atomically, with a checksum of the numbers.
+
+        A path that ends in ``/``, or an existing folder, gets shards of rows with a checksum each
+        and an index (:mod:`specformer.spectrum.shards`).
+        """
         tensors = {"eigenvalues": self.eigenvalues, "eigenvectors": self.eigenvectors}
-        report = json.dumps(asdict(self.report) if self.report else None)
-        write_tensors(path, tensors, FORMAT, {"report": report})
+        report = asdict(self.report) if self.report else None
+        if is_folder(path):
+            write_shards(Path(path), self.eigenvalues, self.eigenvectors, report)
+        else:
+            write_tensors(path, tensors, FORMAT, {"report": json.dumps(report)})
 
     @classmethod
-    def load(cls, path: str | Path) -> Spectrum:
-        """Read a file written by :meth:`save`; one that is damaged or altered is refused.
+    def load(cls, path: str | Path, nodes: slice | None = None) -> Spectrum:
+        """Read what :meth:`save` wrote; a file that is damaged or altered is refused.
 
-        The file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes.
+        A file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes. Of a
+        folder, ``nodes=slice(a, b)`` reads those shards only that hold their rows; eigenvalues are
+        always all of them.
         """
-        names = ("eigenvalues", "eigenvectors")
-        tensors, words = read_tensors(
-            Path(path), "spectrum file", FORMAT, refused=SpectrumError, names=names
-        )
+        told: Any
+        if is_folder(path):
+            tensors, told = read_shards(Path(path), nodes)
+            told = json.dumps(told)
+        else:
+            tensors, words = read_tensors(
+                Path(path),
+                "spectrum file",
+                FORMAT,
+                refused=SpectrumError,
+                names=("eigenvalues", "eigenvectors"),
+            )
+            told = words.get("report", "")
+            first, last = chosen_rows(nodes, len(tensors["eigenvectors"]))
+            tensors["eigenvectors"] = tensors["eigenvectors"][first:last]
         try:
-            report = words["report"]
-            told = None if report == "null" else parse_record(SolveReport, report)
-        except (KeyError, ValueError) as error:
+            report = None if told == "null" else parse_record(SolveReport, told)
+        except ValueError as error:
             raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
         check_finite(path, tensors)
-        return cls(tensors["eigenvalues"], tensors["eigenvectors"], told)
+        return cls(tensors["eigenvalues"], tensors["eigenvectors"], report)
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:

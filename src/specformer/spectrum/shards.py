@@ -1,0 +1,118 @@
+r"""Eigenpairs as a folder of row shards: a process reads the rows of its nodes and no others.
+
+``spectrum.json`` is the index: sizes, the report, and file, rows and checksum of every shard. It is
+written last, so that a folder without it is not a spectrum yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specformer.errors import SpectrumError
+from specformer.files import make_folder, write_json
+from specformer.files.checked_tensors import checksum, read_tensors, write_tensors
+from specformer.files.documents import MALFORMED, read_json
+from specformer.files.sealed import sealed, unsealed
+
+FORMAT = "specformer.spectrum-rows/1"
+INDEX = "spectrum.json"
+_VALUES = "eigenvalues.safetensors"
+#: Bytes of a shard: a process checks all of those that hold rows of its own.
+SHARD = 2**28
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a path means a folder of shards: it ends in a slash, or there is a folder."""
+    return str(path).endswith("/") or Path(path).is_dir()
+
+
+def write_shards(folder: Path, values: Tensor, vectors: Tensor, report: Any) -> None:
+    """Write eigenvalues ``[q]``, eigenvectors ``[n, q]`` and a report that JSON can hold."""
+    make_folder(folder)
+    (folder / INDEX).unlink(missing_ok=True)  # an older one must not speak of new shards
+    for old in folder.glob("rows-*.safetensors"):
+        old.unlink()
+    height = max(1, SHARD // max(1, vectors[:1].numel() * vectors.element_size()))
+    shards = []
+    for number, first in enumerate(range(0, max(1, len(vectors)), height)):
+        part, name = vectors[first : first + height], f"rows-{number:05d}.safetensors"
+        digest = write_tensors(folder / name, {"eigenvectors": part}, FORMAT)
+        shards.append({"file": name, "rows": [first, first + len(part)], "checksum": digest})
+    digest = write_tensors(folder / _VALUES, {"eigenvalues": values}, FORMAT)
+    index = {
+        "format": FORMAT,
+        "num_nodes": len(vectors),
+        "num_eigenpairs": len(values),
+        "eigenvalues": digest,
+        "report": report,
+        "shards": shards,
+    }
+    write_json(folder / INDEX, sealed(index))
+
+
+def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Tensor], Any]:
+    """Eigenvalues and the eigenvectors' rows of these nodes, by name, and the report.
+
+    Rows that lie in one shard are mapped into memory, others are copied.
+    """
+    index = _index(folder)
+    try:
+        count, total, report = index["num_nodes"], index["num_eigenpairs"], index["report"]
+        first, last = chosen_rows(nodes, count)
+        values = _checked(folder, _VALUES, index["eigenvalues"], "eigenvalues", [total])
+        parts, upto = [], first
+        for shard in index["shards"]:
+            low, high = shard["rows"]
+            if low <= upto < min(high, last):
+                shape = [high - low, total]
+                rows = _checked(folder, shard["file"], shard["checksum"], "eigenvectors", shape)
+                parts.append(rows[upto - low : min(high, last) - low])
+                upto = min(high, last)
+    except MALFORMED as error:
+        raise SpectrumError(f"{folder / INDEX}: damaged ({error}).") from error
+    if upto < last:
+        raise SpectrumError(f"{folder / INDEX}: damaged (no shard has row {upto}).")
+    vectors = parts[0] if len(parts) == 1 else torch.cat(parts or [values.new_empty(0, total)])
+    return {"eigenvalues": values, "eigenvectors": vectors}, report
+
+
+def chosen_rows(nodes: slice | None, count: int) -> tuple[int, int]:
+    """The first of some nodes, and the first after them; refuses those that are not there."""
+    first, last = (0, count) if nodes is None else (nodes.start or 0, nodes.stop)
+    last = count if last is None else last
+    if (nodes is not None and nodes.step not in (None, 1)) or not 0 <= first <= last <= count:
+        raise SpectrumError(f"nodes={nodes}: expected a part of slice(0, {count}).")
+    return first, last
+
+
+def _index(folder: Path) -> Mapping[str, Any]:
+    path = folder / INDEX
+    if not path.is_file():
+        raise SpectrumError(f"{folder}: not a folder of a spectrum, it has no {INDEX}.")
+    try:
+        index = unsealed(read_json(path), needed=True)
+    except (OSError, ValueError) as error:
+        raise SpectrumError(f"{path}: damaged ({error}).") from error
+    if index.get("format") != FORMAT:
+        raise SpectrumError(f"{path}: not the index of a spectrum ({FORMAT}).")
+    found: Mapping[str, Any] = index
+    return found
+
+
+def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int]) -> Tensor:
+    """A shard's tensor, if it is the one that the index speaks of."""
+    path = folder / Path(name).name
+    tensors, _ = read_tensors(
+        path, "part of a spectrum", FORMAT, refused=SpectrumError, names=[content], verify=False
+    )
+    if checksum(tensors) != digest or list(tensors[content].shape) != shape:
+        raise SpectrumError(
+            f"{path}: checksum differs from {INDEX}'s; it was altered or damaged, or is another "
+            "spectrum's."
+        )
+    return tensors[content]
