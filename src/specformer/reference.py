@@ -277,13 +277,14 @@ class Molecule(NamedTuple):
     """One molecule.
 
     nodes: n×columns integers; bonds: n×n×columns integers, shifted by one, zeros for no bond;
-    eigenvalues: n; vectors: n×n, one eigenvector per column.
+    eigenvalues: n; vectors: n×n, one eigenvector per column; fingerprint: counts, perhaps none.
     """
 
     nodes: Tensor
     bonds: Tensor
     eigenvalues: Tensor
     vectors: Tensor
+    fingerprint: Tensor = torch.zeros(0)
 
 
 def embed(state: State, features: Tensor, cardinalities: Sequence[int]) -> Tensor:
@@ -377,4 +378,9 @@ def graph_specformer(
         "sum": lambda h: h.sum(dim=0),
         "max": lambda h: h.max(dim=0).values,
     }[config["pooling"]]
-    return linear(part(state, "readout"), torch.stack([pooled(h) for h in hidden]))
+    rows = torch.stack([pooled(h) for h in hidden])
+    if config["fingerprint"]:
+        logs = torch.stack([torch.log(1 + molecule.fingerprint.to(rows)) for molecule in molecules])
+        parts = activate("relu", linear(part(state, "parts.map"), logs))
+        rows = torch.cat([rows, parts], dim=1)
+    return linear(part(state, "readout"), rows)

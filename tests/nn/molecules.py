@@ -16,6 +16,8 @@ NODE_CARDINALITIES = [5, 3]
 EDGE_CARDINALITIES = [3, 2]
 #: Atoms of the largest rings in a batch.
 MAX_RING = 6
+#: Columns of fingerprints, which are drawn.
+FINGERPRINT = 6
 
 
 def molecule(graph: nx.Graph, seed: int = 0) -> Molecule:
@@ -27,7 +29,8 @@ def molecule(graph: nx.Graph, seed: int = 0) -> Molecule:
     for i, j in graph.edges:
         bonds[i, j] = bonds[j, i] = 1 + random.integers(EDGE_CARDINALITIES)
     nodes = random.integers(NODE_CARDINALITIES, size=(n, len(NODE_CARDINALITIES)))
-    return Molecule(torch.tensor(nodes), torch.tensor(bonds), *_spectrum(graph))
+    counts = torch.tensor(random.integers(4, size=FINGERPRINT))
+    return Molecule(torch.tensor(nodes), torch.tensor(bonds), *_spectrum(graph), counts)
 
 
 def _spectrum(graph: nx.Graph) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,9 +59,8 @@ MOLECULES = [
 def relabelled(one: Molecule, order: Sequence[int]) -> Molecule:
     """The same molecule with its atoms in another order."""
     index = torch.tensor(order)
-    return Molecule(
-        one.nodes[index], one.bonds[index][:, index], one.eigenvalues, one.vectors[index]
-    )
+    bonds = one.bonds[index][:, index]
+    return one._replace(nodes=one.nodes[index], bonds=bonds, vectors=one.vectors[index])
 
 
 def rings_of(one: Molecule, max_ring: int = MAX_RING) -> list[list[int]]:
@@ -127,6 +129,8 @@ def pack(
     vectors += [30.0] * spare_pairs
     sizes = [len(one.nodes) for one in molecules] + [0] * spare_graphs
     ring_counts += [0] * spare_graphs
+    counts = [one.fingerprint for one in molecules]
+    counts += [torch.full((FINGERPRINT,), 9)] * spare_graphs
     rings += [[-1] * MAX_RING] * (spare_rings if rings else spare_rings + 1)
     return PackedGraphs(
         nodes=torch.tensor(nodes),
@@ -138,5 +142,6 @@ def pack(
         max_nodes=max_nodes or max(sizes),
         rings=torch.tensor(rings),
         ring_counts=torch.tensor(ring_counts),
+        fingerprints=torch.stack(counts),
         num_bonds=max(sum(bond > 0 for bond in bonds) // 2, 1) + spare_bonds,
     )

@@ -83,20 +83,21 @@ def test_other_options_of_graphs(options: dict[str, Any]) -> None:
 
 def test_numbers_of_nodes_and_edges() -> None:
     torch.manual_seed(0)
-    model = sf.GraphSpecformer([1], [1], 8, 2, 1, 2, in_channels=3, edge_dim=2)
+    model = sf.GraphSpecformer([1], [1], 8, 2, 1, 2, in_channels=3, edge_dim=2, fingerprint=5)
     program = sf.export(model).module()
     assert model.training  # the program is of a copy in evaluation mode
     model.eval()
     for size in SIZES:
         edges = edges_of(size)
         x, edge_x = torch.randn(size, 3), torch.randn(edges.shape[1], 2)
-        data = sf.AddSpectrum()(Data(x, edges, edge_attr=edge_x))
+        counts = torch.randint(0, 4, (1, 5)).float()
+        data = sf.AddSpectrum()(Data(x, edges, edge_attr=edge_x, fingerprints=counts))
         alike = {
             "nodes": torch.zeros(size, 1, dtype=torch.long),
             "edges": torch.zeros(edges.shape[1], 1, dtype=torch.long),
         }
         inputs = {**alike, "edge_index": edges, **spectrum_inputs(data.spectrum)}
-        out = program(**inputs, x=x, edge_x=edge_x)
+        out = program(**inputs, x=x, edge_x=edge_x, fingerprints=counts)
         torch.testing.assert_close(out, model(data), rtol=1e-5, atol=1e-5)
 
 

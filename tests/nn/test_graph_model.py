@@ -74,6 +74,7 @@ def test_structure_is_the_papers(sharing, bases_norm, normalise_bases, training:
         {"attention": False, "sharing": "large"},
         {"bases_activation": "gelu"},
         {"num_layers": 3, "num_heads": 4, "sharing": "large"},
+        {"fingerprint": 6},
     ],
 )
 def test_options_are_the_papers(options) -> None:
@@ -91,7 +92,7 @@ def test_the_sums_of_a_gpu_are_those_of_a_cpu(options, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("decoder", ["joint", "heads"])
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"fingerprint": 6}])
 def test_padding_changes_nothing(options, pooling, decoder) -> None:
     results = []
     for padding in ({}, PADDING, {**PADDING, "spare_graphs": 2}):
@@ -137,7 +138,9 @@ def shuffled(one: Molecule, seed: int) -> Molecule:
 
 
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
-@pytest.mark.parametrize("options", [{}, EVERYTHING, {"sharing": "medium", "decoder": "heads"}])
+@pytest.mark.parametrize(
+    "options", [{}, EVERYTHING, {"sharing": "medium", "decoder": "heads"}, {"fingerprint": 6}]
+)
 @pytest.mark.parametrize("change", [rotated, shuffled])
 def test_blind_to_labels_and_to_the_eigenbasis(change, options, dtype: torch.dtype) -> None:
     model = model_of(**options).to(dtype)

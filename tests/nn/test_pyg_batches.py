@@ -53,6 +53,18 @@ def test_a_batch_gives_what_the_equations_give() -> None:
     torch.testing.assert_close(model(batch_of(GRAPHS)), expected, rtol=0, atol=1e-10)
 
 
+def test_fingerprints_of_a_batch() -> None:
+    model = model_of(fingerprint=6)
+    expected = graph_specformer(model.state_dict(), model.config, MOLECULES)
+    pairs = zip(GRAPHS, MOLECULES, strict=True)
+    graphs = [data.clone().update({"fingerprints": one.fingerprint[None]}) for data, one in pairs]
+    torch.testing.assert_close(model(batch_of(graphs)), expected, rtol=0, atol=1e-10)
+    with pytest.raises(ConfigError, match="the graphs have no fingerprints, but the model has"):
+        model(batch_of(GRAPHS))
+    with pytest.raises(ConfigError, match="the graphs have fingerprints of 6, but the model has"):
+        model_of(fingerprint=7)(batch_of(graphs))
+
+
 def test_no_eigenproblem_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = batch_of(GRAPHS), model_of()
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.errors import GraphError
+from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
@@ -99,8 +99,8 @@ class GraphStore:
         }
         if graphs.x is not None:
             arrays["x"] = graphs.x
-        if fingerprint is not None:
-            arrays["fingerprints"] = morgan_counts(graphs, fingerprint)
+        if fingerprint:
+            arrays["fingerprints"] = _fingerprints(graphs, fingerprint)
         host_cells = None
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
@@ -252,7 +252,7 @@ def pack(
         >>> pack([Data(x=torch.tensor([[6], [8]]), edge_index=ends)]).eigenvalues
         tensor([0., 2.])
     """
-    is_plain = matrix == "laplacian" and max_ring is None and fingerprint is None
+    is_plain = matrix == "laplacian" and max_ring is None and not fingerprint
     if hasattr(source, "num_eigenpairs") and is_plain:
         stored = as_packed(source)
         return stored if device is None else stored.to(device)
@@ -277,6 +277,15 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
         _, first, kind = np.unique(features, axis=0, return_index=True, return_inverse=True)
     table = np.concatenate([np.zeros((1, features.shape[1]), np.int64), features[first] + 1])
     return kind.ravel() + 1, table
+
+
+def _fingerprints(graphs: GraphSet, size: int) -> np.ndarray:
+    if graphs.smiles is None:
+        raise ConfigError(
+            f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; choose a "
+            "model without fingerprints."
+        )
+    return morgan_counts(graphs.smiles, size)
 
 
 def _ring_arrays(found: RingSet) -> dict[str, np.ndarray]:

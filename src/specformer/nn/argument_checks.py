@@ -184,6 +184,8 @@ def idle_argument(config: Mapping[str, Any]) -> str | None:
 def check_graph_model(config: Mapping[str, Any]) -> None:
     """The same for :class:`specformer.GraphSpecformer`."""
     _check_model(config, pooling=("mean", "sum", "max"), bases_activation=tuple(ACTIVATIONS))
+    check_counts(config, "fingerprint", least=0)
+    check_rates(config, "fingerprint_dropout")
 
 
 def check_call(

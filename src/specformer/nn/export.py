@@ -25,8 +25,9 @@ def export(model: Specformer | GraphSpecformer) -> ExportedProgram:
       ``eigenvectors`` ``[n, q]``; its output is ``[n, out_channels]``;
     - of a :class:`specformer.GraphSpecformer`: ``nodes`` ``[n, columns]`` and ``edges``
       ``[E, columns]``, categories; ``edge_index`` ``[2, E]``, each edge in both directions;
-      ``eigenvalues``, ``eigenvectors``; and ``x`` or ``edge_x`` if it has ``in_channels`` or
-      ``edge_dim``. Its output is ``[1, out_channels]``.
+      ``eigenvalues``, ``eigenvectors``; and ``x``, ``edge_x`` or ``fingerprints``
+      ``[1, fingerprint]`` if it has ``in_channels``, ``edge_dim`` or ``fingerprint``. Its output is
+      ``[1, out_channels]``.
 
     ``torch.onnx.export(export(model), f="model.onnx")`` makes an ONNX file of it.
 
@@ -95,6 +96,7 @@ class _OfGraph(nn.Module):
         eigenvectors: Tensor,
         x: Tensor | None = None,
         edge_x: Tensor | None = None,
+        fingerprints: Tensor | None = None,
     ) -> Tensor:
         n, count = nodes.shape[0], edges.shape[0]
         source, target = edge_index
@@ -110,6 +112,7 @@ class _OfGraph(nn.Module):
             max_nodes=n,
             x=x,
             bond_x=None if edge_x is None else nn.functional.pad(edge_x, (0, 0, 1, 0)),
+            fingerprints=fingerprints,
         )
         return cast(Tensor, self.model(graph))
 
@@ -136,6 +139,9 @@ class _OfGraph(nn.Module):
             if config[width]:
                 inputs[name] = weight.new_ones(7 if rows is n else 5, config[width])
                 shapes[name] = {0: rows}
+        if config["fingerprint"]:
+            inputs["fingerprints"] = weight.new_ones(1, config["fingerprint"])
+            shapes["fingerprints"] = {}
         return inputs, shapes
 
 

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_graph_model
-from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding, checked_cardinalities
+from specformer.nn.conv.embedding import (
+    EdgeEmbedding,
+    FingerprintEmbedding,
+    NodeEmbedding,
+    checked_cardinalities,
+)
 from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
 from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries, pool
 from specformer.nn.filter.decoder import DecoderKind
@@ -43,6 +48,9 @@ class GraphSpecformer(SpectralModel):
         transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
             filters, in the convolutions (:class:`GraphConv`) and on the bases.
         in_channels, edge_dim: how many numbers a node and an edge have beside their categories.
+        fingerprint: columns of the molecules' Morgan fingerprints, which are read beside the pooled
+            nodes; 0 for none.
+        fingerprint_dropout: on what the fingerprints give.
         init_std: standard deviation of all embeddings and of all linear weights but attention's
             projections, biases zero; None for PyTorch's own.
 
@@ -79,6 +87,8 @@ class GraphSpecformer(SpectralModel):
         propagation_dropout: float = 0.0,
         in_channels: int = 0,
         edge_dim: int = 0,
+        fingerprint: int = 0,
+        fingerprint_dropout: float = 0.0,
         init_std: float | None = None,
     ) -> None:
         super().__init__()
@@ -86,7 +96,7 @@ class GraphSpecformer(SpectralModel):
         edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
         self.config = given(locals())
         check_graph_model(self.config)
-        self.pooling = pooling
+        self.pooling, self.fingerprint = pooling, fingerprint
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = EdgeEmbedding(edge_cardinalities, hidden_channels, edge_dim)
         self.filters = self.new_filters()
@@ -104,7 +114,11 @@ class GraphSpecformer(SpectralModel):
         self.convs = nn.ModuleList(
             GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
         )
-        self.readout = nn.Linear(hidden_channels, out_channels)
+        width = hidden_channels
+        if fingerprint:
+            self.parts = FingerprintEmbedding(fingerprint, hidden_channels, fingerprint_dropout)
+            width += hidden_channels
+        self.readout = nn.Linear(width, out_channels)
         self.draw_normal()
 
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
@@ -117,7 +131,10 @@ class GraphSpecformer(SpectralModel):
                 bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
             nodes = conv(nodes, bonds, bases, pairs)
         with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
-            return cast(Tensor, self.readout(pool(nodes, pairs.by_graph, self.pooling)))
+            pooled = pool(nodes, pairs.by_graph, self.pooling)
+            if self.fingerprint:
+                pooled = torch.cat([pooled, self.parts(batch)], dim=1)
+            return cast(Tensor, self.readout(pooled))
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import GraphSet, graph_set_to_pyg, read_smiles
+from specformer.graphs import graph_set_to_pyg, read_smiles
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES, morgan_counts
 
 ODD = [
@@ -143,7 +142,7 @@ def test_counts_are_those_of_rdkits_older_function() -> None:
     from rdkit import Chem
     from rdkit.Chem import AllChem
 
-    found = morgan_counts(read_smiles(SMILES).graphs, 2048)
+    found = morgan_counts(SMILES, 2048)
     assert (found.shape, found.dtype) == ((5, 2048), np.uint8)
     for row, text in zip(found, SMILES, strict=True):
         expected = AllChem.GetHashedMorganFingerprint(Chem.MolFromSmiles(text), 2, 2048)
@@ -152,12 +151,10 @@ def test_counts_are_those_of_rdkits_older_function() -> None:
 
 
 def test_many_count_as_255() -> None:
-    counts = morgan_counts(read_smiles(["C" * 400]).graphs, 64)
+    counts = morgan_counts(["C" * 400], 64)
     assert counts.max() == 255
 
 
-def test_graphs_without_smiles_are_refused() -> None:
-    with pytest.raises(ConfigError, match="fingerprints need molecules as SMILES"):
-        morgan_counts(GraphSet([1], [0], []), 8)
+def test_what_is_no_molecule_has_no_fingerprint() -> None:
     with pytest.raises(ConfigError, match="'C1CC' is not valid SMILES"):
-        morgan_counts(replace(read_smiles(["CCO"]).graphs, smiles=("C1CC",)), 8)
+        morgan_counts(["CCO", "C1CC"], 8)

@@ -236,6 +236,20 @@ def test_smiles_in_predictions_out(tmp_path: Path) -> None:
     assert [row["error"] for row in rows_of(nothing.text)] == ["is not valid SMILES"] * 2
 
 
+def test_fingerprints_of_smiles_are_computed_as_in_training(tmp_path: Path) -> None:
+    source = molecule_file(tmp_path / "chains.csv")
+    changes = ["model.fingerprint=64", "model.fingerprint_dropout=0.2"]
+    run, _ = finished(tmp_path, source, task="regression", assignments=[*FAST, *changes])
+    (model,) = load_graph_models(run)
+    batch = pack(read_smiles(["CCO", "CCCO"]).graphs, fingerprint=64)
+    expected = model(batch)[:, 0]
+    blank = replace(batch, fingerprints=0 * batch.fingerprints)
+    assert not torch.allclose(model(blank)[:, 0], expected)
+    rows = rows_of(predict_with(run, smiles=["CCO", "CCCO"], device=CPU).text)
+    found = torch.tensor([float(row["prediction"]) for row in rows])
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=1e-4)
+
+
 def test_a_file_of_molecules(tmp_path: Path) -> None:
     run, _ = finished(tmp_path, molecule_file(tmp_path / "chains.csv", classes=True))
     (tmp_path / "new.csv").write_text("id,smiles,carbons\na,CCO,\nb,xx,2\nc,CO,\n")

@@ -57,7 +57,8 @@ def test_train_and_predict_are_scikit_learns_ensemble(tmp_path: Path) -> None:
     source = chains(tmp_path / "chains.csv")
     run, result = finished(tmp_path, source, runs=3, assignments=FEW)
     graphs = read_molecules(source).graphs
-    counts, recipe = morgan_counts(graphs, 64), graph_recipe(None, "chains", FEW, "forest")[1]
+    counts = morgan_counts(graphs.smiles, 64)
+    recipe = graph_recipe(None, "chains", FEW, "forest")[1]
     said = []
     for number, split in enumerate(graph_splits(graphs, recipe.settled(graphs), 3, 0)):
         theirs = RandomForestRegressor(12, max_features=1 / 3, random_state=run_seed(0, number))
@@ -101,7 +102,7 @@ def test_classes_of_several_targets_with_gaps(tmp_path: Path) -> None:
     recipe = graph_recipe(None, "chains", FEW, "forest")[1].settled(graphs)
     train = graph_splits(graphs, recipe, 1, 0)[0].train & ~np.isnan(graphs.y[:, 1])
     theirs = RandomForestClassifier(12, random_state=run_seed(0, 0))
-    counts = morgan_counts(graphs, 64)
+    counts = morgan_counts(graphs.smiles, 64)
     theirs.fit(counts[train], graphs.y[train, 1])
     expected = theirs.predict_proba(counts)[:, 1]
     np.testing.assert_allclose(cells(run, "probability(odd)"), expected, atol=1e-6)

@@ -193,25 +193,20 @@ def _place(value: int, low: int, high: int) -> int:
 _RADIUS = 2
 
 
-def morgan_counts(graphs: GraphSet, size: int) -> NDArray[np.uint8]:
-    """Counts of the surroundings of up to two bonds, hashed to ``size`` columns, ``[G, size]``.
+def morgan_counts(smiles: Sequence[str], size: int) -> NDArray[np.uint8]:
+    """Counts of the surroundings of up to two bonds, hashed to ``size`` columns, ``[n, size]``.
 
     More than 255 count as 255. Chirality is left out, as RDKit does.
     """
-    if graphs.smiles is None:
-        raise ConfigError(
-            f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; choose a "
-            "model without fingerprints."
-        )
     chem, silence = rdkit()
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
     generator = GetMorganGenerator(radius=_RADIUS, fpSize=size)
-    counts = np.zeros((len(graphs), size), dtype=np.uint8)
+    counts = np.zeros((len(smiles), size), dtype=np.uint8)
     with silence():
-        for row, text in zip(counts, graphs.smiles, strict=True):
+        for row, text in zip(counts, smiles, strict=True):
             molecule = chem.MolFromSmiles(text)
             if molecule is None:
-                raise ConfigError(f"{graphs.name}: {text!r} is not valid SMILES.")
+                raise ConfigError(f"{text!r} is not valid SMILES.")
             row[:] = generator.GetCountFingerprintAsNumPy(molecule).clip(max=255)
     return counts

@@ -151,6 +151,31 @@ class EdgeEmbedding(MixedEmbedding):
         return vectors if numbers is None else torch.cat([vectors[:1], vectors[1:] + numbers])
 
 
+class FingerprintEmbedding(nn.Module):
+    r"""Vectors of fingerprints c, :math:`\mathrm{ReLU}(W \log(1 + c) + b)`, with dropout.
+
+    Shapes: a batch of B graphs with fingerprints ``[B, size]``, output ``[B, channels]``.
+    """
+
+    def __init__(self, size: int, channels: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.size = size
+        self.map = nn.Linear(size, channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, batch: PackedGraphs) -> Tensor:
+        counts = batch.fingerprints
+        if counts is None or counts.shape[1] != self.size:
+            given = "no fingerprints" if counts is None else f"fingerprints of {counts.shape[1]}"
+            raise ConfigError(
+                f"the graphs have {given}, but the model has fingerprint={self.size}: pack them "
+                f"with fingerprint={self.size}, or give a PyG Data `fingerprints` "
+                f"[1, {self.size}] of specformer.graphs.morgan_counts."
+            )
+        logs = counts.to(self.map.weight.dtype).log1p()
+        return cast(Tensor, self.dropout(self.map(logs).relu()))
+
+
 def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
     r"""Sums of rows of a table, :math:`\sum_c W_{r_c}`, with a gradient that suits a GPU.
 

@@ -18,8 +18,9 @@ def as_packed(batch: Any) -> PackedGraphs:
     """Packed graphs as they are, or a PyG ``Batch`` or ``Data`` with spectra of ``AddSpectrum``.
 
     Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, ``z``
-    and ``edge_type`` may hold categories. An edge given in one direction counts in both; given in
-    both, each direction keeps its own features.
+    and ``edge_type`` may hold categories, and ``fingerprints`` ``[1, size]`` a graph's counts. An
+    edge given in one direction counts in both; given in both, each direction keeps its own
+    features.
 
     Example:
         >>> from torch_geometric.data import Batch, Data
@@ -60,6 +61,7 @@ def _packed(batch: Any) -> PackedGraphs:
         eigenvectors=batch.eigenvectors,
         sizes=sizes,
         max_nodes=largest,
+        fingerprints=getattr(batch, "fingerprints", None),
     )
     packed.bond.copy_(_bonds(packed, batch.edge_index, kinds))
     return packed if entries == cells else _filled(packed, pairs)

@@ -64,6 +64,8 @@ class GraphModel:
     transformer_dropout: float = 0.0
     feature_dropout: float = 0.0
     propagation_dropout: float = 0.0
+    fingerprint: int = 0
+    fingerprint_dropout: float = 0.0
     init_std: float | None = None
 
 
@@ -174,6 +176,11 @@ class GraphRecipe:
             raise ConfigError(f"metric={metric} is for {of}; the task is {task}.")
         if kind is _CLASSES and not metric_named(metric).several:
             raise ConfigError(f"metric={metric} does not go with {kind.told}; accuracy does.")
+        if getattr(self.model, "fingerprint", 0) and graphs.smiles is None:
+            raise ConfigError(
+                f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; use "
+                "model.fingerprint=0, and no forest."
+            )
         loss = self.loss or kind.losses[0]
         if loss not in kind.losses:
             raise ConfigError(f"loss={loss} does not go with {kind.told}.")
