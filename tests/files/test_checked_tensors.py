@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+import hashlib
+from pathlib import Path
 
-from specformer.files.checked_tensors import checksum
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from specformer.files.checked_tensors import checksum, read_tensors, write_tensors
 
 
 def test_any_difference_shows() -> None:
@@ -33,3 +38,29 @@ def test_nothing_has_a_checksum_too() -> None:
     strange = torch.as_strided(empty, (0,), (0,))
     assert checksum({"a": strange}) == checksum({"a": empty})
     assert checksum({"a": empty}) != checksum({"a": empty.long()})
+
+
+def test_nothing_at_all_has_the_checksum_that_xxh3_publishes() -> None:
+    assert checksum({}) == "99aa06d3014798d86001c324468d497f"
+
+
+@pytest.mark.parametrize("sha256", [False, True], ids=["XXH3", "SHA-256 of earlier versions"])
+def test_files_of_both_checksums_are_read_and_refused_once_altered(
+    tmp_path: Path, sha256: bool
+) -> None:
+    path, values = tmp_path / "a.safetensors", torch.arange(3.0)
+    if sha256:
+        digest = hashlib.sha256(b"word" + b";a:torch.float32:(3,);" + values.numpy().tobytes())
+        header = {"format": "test/1", "checksum": digest.hexdigest(), "key": "word"}
+        save_file({"a": values}, path, header)
+    else:
+        write_tensors(path, {"a": values}, "test/1", {"key": "word"})
+    tensors, words = read_tensors(path, "test file", "test/1", refused=ValueError)
+    assert tensors["a"].tolist() == [0, 1, 2]
+    assert words == {"key": "word"}
+    del tensors
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="checksum differs"):
+        read_tensors(path, "test file", "test/1", refused=ValueError)

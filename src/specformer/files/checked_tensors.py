@@ -6,10 +6,12 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load
 from torch import Tensor
@@ -85,7 +87,9 @@ def read_tensors(
     except (SafetensorError, OSError, LookupError, RuntimeError, ValueError) as error:
         raise refused(f"{path}: damaged {what} ({error}).") from error
     words = {key: value for key, value in header.items() if key not in _OURS}
-    if verify and header.get("checksum") != checksum(tensors, _joined(words) + beside):
+    told = header.get("checksum", "")
+    algorithm = hashlib.sha256 if len(told) == 64 else xxhash.xxh3_128  # an older file, or ours
+    if verify and told != checksum(tensors, _joined(words) + beside, algorithm):
         which = "it, or what lies beside it," if beside else "the file"
         raise refused(f"{path}: checksum differs; {which} was altered or damaged.")
     return tensors, words
@@ -131,12 +135,20 @@ def _joined(words: Mapping[str, str]) -> str:
     return "".join(words[key] for key in sorted(words))
 
 
-def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """SHA-256 of named tensors on the CPU and of a text: of every bit, type and shape."""
-    digest = hashlib.sha256(text.encode())
+def checksum(
+    tensors: Mapping[str, Tensor],
+    text: str = "",
+    algorithm: Callable[[bytes], Any] = xxhash.xxh3_128,
+) -> str:
+    """A hash of named tensors on the CPU and of a text: of every bit, type and shape.
+
+    XXH3 finds accidents, which is all that a checksum in the same file can, 14 times as fast as
+    SHA-256.
+    """
+    digest = algorithm(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f";{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
         if tensor.numel():  # the stride of an empty one may be 0, which no view takes
             digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return str(digest.hexdigest())

@@ -2,6 +2,7 @@ r"""Models for a set of many small graphs: fresh ones, and those that were train
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -199,7 +200,8 @@ class StartingPoint:
                 f"{number}.{name}": tensor
                 for number, model in enumerate(self.models)
                 for name, tensor in model.state_dict().items()
-            }
+            },
+            algorithm=hashlib.sha256,  # checkpoints of stopped runs name it
         )
 
     @property
