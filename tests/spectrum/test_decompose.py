@@ -311,9 +311,9 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
     gpu, size = torch.device("cuda"), 30_000
     room = dense.required_bytes(size, gpu, torch.float32)
     monkeypatch.setattr(devices, "available_bytes", lambda device: room)
-    edgeless = normalised_laplacian(sp.csr_array((size, size)))
+    ring = normalised_laplacian(closed_form("ring", size)[0])
     nothing: Any = (), None, None, None, None, None
-    problem = choice.Problem(edgeless, np.zeros(size), 12_000, 0, gpu, dtype, *nothing)
+    problem = choice.Problem(ring, np.full(size, 2.0), 12_000, 0, gpu, dtype, *nothing)
     monkeypatch.setattr(choice, "_ask", lambda name, problem: (name, None))
     assert choice.answer(problem, "auto")[0] == chosen
 
@@ -342,14 +342,14 @@ def test_memory_is_refused_with_the_figure_and_the_way_out(monkeypatch: pytest.M
 
 
 def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    star = closed_form("star", 100)[0]
-    spectrum = decompose(star, k=2, solver="lanczos")
+    complete = nx.complete_graph(100)
+    spectrum = decompose(complete, k=2, solver="lanczos")
     assert spectrum.report.solver == "dense"
     assert "lanczos gave up: the eigenvalue at the cut is repeated" in spectrum.report.reason
-    assert spectrum.num_eigenpairs == 99
+    assert spectrum.num_eigenpairs == 100
     monkeypatch.setattr(devices, "available_bytes", lambda device: 0)
     with pytest.raises(SpectrumError, match=r"No other solver can take over: .* 0\.0 GiB are free"):
-        decompose(star, k=2, solver="lanczos")
+        decompose(complete, k=2, solver="lanczos")
 
 
 def test_chebyshev_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,9 +365,33 @@ def test_lanczos_giving_up_falls_back_to_chebyshev_where_dense_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dense, "refusal", lambda *_: "no room")
-    spectrum = decompose(closed_form("star", 100)[0], k=2, solver="lanczos")
+    spectrum = decompose(nx.complete_graph(100), k=2, solver="lanczos")
     assert spectrum.report.solver == "chebyshev"
-    assert spectrum.num_eigenpairs == 99
+    assert spectrum.num_eigenpairs == 100
+
+
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "chebyshev"])
+def test_stars_are_answered_or_refused_without_a_search(solver: Any) -> None:
+    spectrum = decompose(closed_form("star", 801)[0], k=50, solver=solver)
+    assert (spectrum.report.solver, spectrum.num_eigenpairs) == ("dense", 800)
+    star = closed_form("star", 100_001)[0]
+    for k in (2, (1, 2)):
+        with pytest.raises(
+            SpectrumError, match=r"100,000 pairs at least, .*up to k=1 come without"
+        ):
+            decompose(star, k=k, solver=solver)
+    assert decompose(star, k=1, solver=solver).eigenvalues.tolist() == [0.0]
+
+
+def test_pairs_that_come_along_are_never_counted_too_high() -> None:
+    every = [*SMALL.values(), adjacency(nx.random_labeled_tree(60, seed=0))]
+    for matrix in every:
+        laplacian = normalised_laplacian(matrix)
+        values = np.linalg.eigvalsh(laplacian.toarray())
+        for end in (values, 2.0 - values[::-1]):
+            for count in range(1, len(values) + 1):
+                came = (end <= end[count - 1] + 1e-9).sum()
+                assert choice.least_pairs(laplacian, count) <= came
 
 
 def test_an_old_spectrum_is_refreshed() -> None:

@@ -85,7 +85,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: it has aliases (*a); write their values out
     """
     try:
-        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one) # nosec B506
+        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one)
     except RecursionError:
         raise _too_deep() from None
     except yaml.YAMLError as error:

@@ -78,7 +78,17 @@ class Problem:
 
 def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     """The solver that succeeded, the reason it was chosen, and what it found."""
-    wanted = problem.lowest + problem.highest
+    asked = wanted = problem.lowest + problem.highest
+    if solver in ("auto", "lanczos", "chebyshev"):
+        least = least_pairs(problem.laplacian, max(problem.lowest, problem.highest))
+        wanted = max(asked, least)
+    if wanted > asked and wanted >= problem.num_nodes // 2:
+        refused = dense.refusal(problem.num_nodes, problem.device, problem.dense_dtype)
+        if refused:
+            raise SpectrumError(
+                f"with {asked:,} eigenpairs all copies of the eigenvalue 1 come along, {wanted:,} "
+                f"pairs at least, and {refused}; up to k={problem.num_nodes - wanted} come without."
+            )
     name, reason = choose(solver, problem.num_nodes, wanted, problem.device, problem.dense_dtype)
     _announce(name, reason, problem)
     while True:
@@ -96,6 +106,23 @@ def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]
                 raise SpectrumError(f"{error} No other solver can take over: {refused}.") from error
             name, reason = following, f"{name} gave up: {error}"
             logger.warning("solver %s: %s", name, reason)
+
+
+def least_pairs(laplacian: sp.csr_array, count: int) -> int:
+    """How many pairs come along at least, if ``count`` are asked for at one end: 0 if unknown.
+
+    On nodes without edges among themselves I − L is zero. By Cauchy's interlacing, with c other
+    nodes, at most c eigenvalues lie on either side of 1. More than c pairs then include all its
+    copies, so that at least n − c come along. Of a star with its many leaves c is 1.
+    """
+    edges = sp.coo_array(sp.eye_array(laplacian.shape[0]) - laplacian)
+    edges.eliminate_zeros()
+    num_nodes, (rows, columns) = laplacian.shape[0], edges.coords
+    # Nodes before all of their neighbours, by degree, have no edges among themselves.
+    order = np.empty(num_nodes, dtype=np.int64)
+    order[np.argsort(np.bincount(rows, minlength=num_nodes), kind="stable")] = np.arange(num_nodes)
+    others = len(np.unique(rows[order[columns] <= order[rows]]))
+    return num_nodes - others if count > others else 0
 
 
 def choose(
