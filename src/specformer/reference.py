@@ -200,10 +200,14 @@ def convolution(
 def residual_block(
     state: State, x: Tensor, combined: Tensor, norm: str | None, training: bool = False
 ) -> Tensor:
-    """A block of the deep form, which is not the paper's: ReLU(norm(X W_r + Ŝ X W_s))."""
+    """A block of the deep form, which is not the paper's: ReLU(norm(X W_r + Ŝ X W_s)).
+
+    There may be no W_r.
+    """
     signal = linear(part(state, "signal"), x)
     filtered = torch.stack([combined[:, :, c] @ signal[:, c] for c in range(x.shape[1])], dim=1)
-    out = linear(part(state, "skip"), x) + filtered
+    skip = part(state, "skip")
+    out = linear(skip, x) + filtered if skip else filtered
     if norm == "layer":
         out = layer_norm(part(state, "norm"), out)
     else:

@@ -117,24 +117,22 @@ def test_conv_options(transform, norm, activation, residual, bias) -> None:
 
 
 @pytest.mark.parametrize("norm", [None, "layer", "batch"])
-@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize(("local", "skip"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("name", ["star", "union cut"])
-def test_deep_form_is_its_equations(name: str, sharing, local: bool, norm) -> None:
-    options = {"sharing": sharing, "local": local, "norm": norm, "num_layers": 3}
+def test_deep_form_is_its_equations(name: str, sharing, local: bool, skip: bool, norm) -> None:
+    options = {"sharing": sharing, "local": local, "skip": skip, "norm": norm, "num_layers": 3}
     assert_is_the_papers(SPECTRA[name], form="deep", **options)
 
 
-def test_the_local_branch_is_a_step_to_the_neighbours() -> None:
-    """With the learned bases and the skip off, a block is ReLU((I − L) X W_s) before its norm."""
+def test_without_a_skip_a_fresh_block_is_a_step_to_the_neighbours() -> None:
+    """Its learned bases have no weight yet: ReLU((I − L) X W_s) before its norm."""
     graph = SMALL["grid"]
     spectrum = decompose(graph, dtype=torch.float64)
-    block = undropped(3, 8, 4, form="deep", num_layers=1).double().convs[0]
+    model = undropped(3, 8, 4, form="deep", skip=False, num_layers=1).double()
+    model.reset_parameters()
+    block = model.convs[0]
     block.norm = torch.nn.Identity()
-    with torch.no_grad():
-        block.skip.weight.zero_()
-        block.skip.bias.zero_()
-        block.bases.weight[:-1] = 0.0
     x = random(spectrum.num_nodes, 8)
     roots = np.sqrt(graph.sum(axis=1)).reshape(-1, 1)
     step = torch.as_tensor(np.asarray(graph.todense() if sp.issparse(graph) else graph))
@@ -498,6 +496,7 @@ def test_number_of_parameters() -> None:
         ({"propagation_dropout": 2}, "propagation_dropout=2"),
         ({"form": "odd"}, "form='odd': choose paper or deep"),
         ({"local": False}, "local=False does not apply to form='paper'"),
+        ({"skip": False}, "skip=False does not apply to form='paper'"),
         ({"form": "deep", "space": "hidden"}, "space='hidden' does not apply to form='deep'"),
         ({"form": "deep", "residual": True}, "residual=True does not apply to form='deep'"),
     ],

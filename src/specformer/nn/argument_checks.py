@@ -145,7 +145,7 @@ def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any
 
 #: What each form of the node model has no use for, and the only value it then may have.
 _IDLE: dict[str, dict[str, Any]] = {
-    "paper": {"local": True},
+    "paper": {"local": True, "skip": True},
     "deep": {
         "space": "output",
         "feature_layers": 2,
@@ -164,7 +164,7 @@ def check_node_model(config: Mapping[str, Any]) -> None:
     check_counts(config, "in_channels")
     _check_model(
         config,
-        *("transform", "residual", "bias", "local"),
+        *("transform", "residual", "bias", "local", "skip"),
         bases=("linear", "ffn"),
         form=("paper", "deep"),
         space=("output", "hidden", "input"),

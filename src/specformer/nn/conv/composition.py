@@ -3,6 +3,7 @@ r"""The convolutions of a model, one after another: as one filter if they all ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -21,23 +22,27 @@ class ResidualBlock(Resettable):
     .. math::
         X' = \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(X W_r + \hat S (X W_s))))
 
+    Without ``skip`` there is no :math:`W_r`: what a node knows of itself is what the filter keeps.
     A basis whose weights become zero is switched off, channel by channel. Bases Ŝ are of the
     block's width, perhaps shared between blocks.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]``, output as x.
     """
 
-    def __init__(self, bases: LinearBases, norm: Norm, dropout: float) -> None:
+    def __init__(self, bases: LinearBases, norm: Norm, dropout: float, skip: bool) -> None:
         super().__init__()
         self.bases = bases
-        self.skip = Linear(bases.channels, bases.channels)
+        self.skip = Linear(bases.channels, bases.channels) if skip else None
         self.signal = Linear(bases.channels, bases.channels)
         self.norm = norm_module(norm, bases.channels)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
-        skip, signal = joined(x, [self.skip, self.signal]).chunk(2, dim=-1)
-        out = skip + self.bases(signal, response, spectrum)
+        if self.skip is None:
+            out = self.bases(self.signal(x), response, spectrum)
+        else:
+            skip, signal = joined(x, [self.skip, self.signal]).chunk(2, dim=-1)
+            out = skip + self.bases(signal, response, spectrum)
         return cast(Tensor, self.dropout(self.norm(out).relu()))
 
 
@@ -64,7 +69,9 @@ def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
     conv: Any = ResidualBlock if deep else NodeConv
     if deep:
         arguments = [config["num_heads"] + config["local"], channels]
-        options = {"norm": config["norm"] or "batch", "dropout": dropout}
+        options = {"norm": config["norm"] or "batch", "dropout": dropout, "skip": config["skip"]}
+        if config["local"] and not config["skip"]:
+            kind = partial(LinearBases, only_last=True)  # a step to the neighbours, as GCN's layer
     else:
         arguments = [config["num_heads"], channels, dropout]
         names = ("transform", "norm", "activation", "residual", "bias")

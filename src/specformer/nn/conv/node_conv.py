@@ -17,7 +17,7 @@ BasesKind = Literal["linear", "ffn"]
 
 
 class LinearBases(nn.Module):
-    r"""Weights of the identity and of every basis, one per channel, initialised to ones.
+    r"""Weights of the identity and of every basis, one per channel.
 
     .. math::
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
@@ -25,18 +25,26 @@ class LinearBases(nn.Module):
     No basis is ever built: weights and new eigenvalues are combined first, so that all heads and
     channels go through two products with U, or K with L where there is no U.
 
+    All weights are ones at first; if ``only_last``, those of the last basis, and the others zeros.
+
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]`` (λ), output as x.
     """
 
-    def __init__(self, num_heads: int, channels: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, num_heads: int, channels: int, dropout: float = 0.0, *, only_last: bool = False
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.channels = channels
         self.dropout = dropout
-        self.weight = nn.Parameter(torch.ones(num_heads + 1, channels))
+        self.only_last = only_last
+        self.weight = nn.Parameter(torch.empty(num_heads + 1, channels))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
+        if self.only_last:
+            nn.init.zeros_(self.weight[..., :-1, :])
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         if self.training and self.dropout > 0:

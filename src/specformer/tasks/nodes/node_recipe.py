@@ -73,6 +73,7 @@ class NodeModel:
     sharing: Literal["small", "medium", "large"] = "medium"
     form: Literal["paper", "deep"] = "paper"
     local: bool = True
+    skip: bool = True
     num_blocks: int = 1
     space: Literal["output", "hidden", "input"] = "output"
     feature_layers: Literal[1, 2] = 2
