@@ -25,7 +25,7 @@ def names(*changes: str) -> list[str]:
 
 
 def test_default_has_forms_and_named_recipes_have_none() -> None:
-    assert names() == ["paper", "deep-3", "deep-6", "deep-8"]
+    assert names() == ["paper", "smooth-2", "deep-3", "deep-6", "deep-8"]
     assert not node_recipe("paper", "cora")[1].forms
     assert not node_recipe("best", "squirrel-filtered")[1].forms
     assert not node_recipe("default", "mine", model="gcn")[1].forms
@@ -38,7 +38,7 @@ def test_changes_reach_every_form() -> None:
 
 
 def test_forms_that_changes_rule_out_are_not_tried() -> None:
-    assert names("model.form=deep") == ["deep-3", "deep-6", "deep-8"]
+    assert names("model.form=deep") == ["smooth-2", "deep-3", "deep-6", "deep-8"]
     only = node_recipe("default", "mine", ["model.space=hidden"])[1]
     assert (only.form, only.model.space, only.forms) == ("paper", "hidden", {})
 
@@ -81,7 +81,7 @@ def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) ->
     row = result_of(runs=1)["nodes"][0]
     assert row["form"] == "paper"
     assert "forms_tried" not in row
-    assert "deep-3, deep-6, deep-8 not tried" in caplog.text
+    assert "smooth-2, deep-3, deep-6, deep-8 not tried" in caplog.text
 
 
 def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
@@ -99,7 +99,7 @@ def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         result_of(runs=1, folder=tmp_path)
     resumed = result_of(runs=1, folder=tmp_path)
-    assert tried == ["paper", "deep-3", "deep-6", "deep-6", "deep-8"]
+    assert tried == ["paper", "smooth-2", "deep-3", "deep-3", "deep-6", "deep-8"]
     whole = result_of(runs=1)
     assert resumed["nodes"][0]["forms_tried"] == whole["nodes"][0]["forms_tried"]
     assert resumed["test"] == whole["test"]
