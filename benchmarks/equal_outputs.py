@@ -53,15 +53,38 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "train, an image": (["train", "image.png", "--out", "i", "--set", "schedule.epochs=60"], "i"),
     "resume after a kill": (
-        ["train", "graph.npz", "--runs", "1", "--out", "k", "--set", "form=paper"]
-        + ["--set", "schedule.epochs=600", "--set", "schedule.patience=600"],
+        [
+            "train",
+            "graph.npz",
+            "--runs",
+            "1",
+            "--out",
+            "k",
+            "--set",
+            "form=paper",
+            "--set",
+            "schedule.epochs=600",
+            "--set",
+            "schedule.patience=600",
+        ],
         "k",
     ),
     "predict, nodes": (["predict", "n", "--out", "n.csv"], "n.csv"),
     "predict, molecules": (["predict", "m", "--smiles", "CCCO", "--out", "m.csv"], "m.csv"),
     "tune": (
-        ["tune", "graph.npz", "--trials", "3", "--splits", "1", "--finalists", "1"]
-        + ["--out", "t", *_FEW],
+        [
+            "tune",
+            "graph.npz",
+            "--trials",
+            "3",
+            "--splits",
+            "1",
+            "--finalists",
+            "1",
+            "--out",
+            "t",
+            *_FEW,
+        ],
         "t",
     ),
     "compare": (
@@ -69,8 +92,20 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
         "c",
     ),
     "table 1": (
-        ["table", "1", "--images", "2", "--models", "specformer,gprgnn", "--out", "t1"]
-        + ["--filters", "comb", "--set", "schedule.epochs=20"],
+        [
+            "table",
+            "1",
+            "--images",
+            "2",
+            "--models",
+            "specformer,gprgnn",
+            "--out",
+            "t1",
+            "--filters",
+            "comb",
+            "--set",
+            "schedule.epochs=20",
+        ],
         "t1",
     ),
     **{
