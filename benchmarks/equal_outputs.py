@@ -1,9 +1,11 @@
 r"""Do two checkouts put out the same? Run a list of commands with both, compare to the bit.
 
-``python -m benchmarks.equal_outputs ../before`` compares this checkout with another one, on a CPU with one
-thread and a fresh cache each; ``--save before.json`` keeps what a checkout puts out, to be compared with later. Of a run folder it compares the figures of ``result.json``, the arrays of
-``outputs.npz``, the models' weights and each reading of ``metrics.jsonl``; of a spectrum its eigenvalues and
-vectors; of ``predict`` the CSV. What may differ by nature is left out: seconds, versions, commits, paths.
+``python -m benchmarks.equal_outputs ../before`` compares this checkout with another one, on a CPU
+with one thread and a fresh cache each; ``--save before.json`` keeps what a checkout puts out, to be
+compared with later. Of a run folder it compares the figures of ``result.json``, the arrays of
+``outputs.npz``, the models' weights and each reading of ``metrics.jsonl``; of a spectrum its
+eigenvalues and vectors; of ``predict`` the CSV. What may differ by nature is left out: seconds,
+versions, commits, paths.
 """
 
 from __future__ import annotations
