@@ -32,6 +32,7 @@ from skimage.io import imsave
 from skimage.transform import resize
 
 from specformer.datasets import csbm
+from specformer.graphs import write_npz
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -127,11 +128,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 def write_inputs(folder: Path) -> None:
     """A graph, molecules and an image."""
-    graph = csbm(homophily=-0.5, num_nodes=300, num_features=60)
-    ends = np.stack(graph.adjacency.nonzero())
-    np.savez(
-        folder / "graph.npz", edge_index=ends, x=graph.x, y=graph.y, num_nodes=300, directed=False
-    )
+    write_npz(folder / "graph.npz", csbm(homophily=-0.5, num_nodes=300, num_features=60))
     rows = [f"{text},{number % 7}" for number, text in enumerate(_SMILES * 6)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]))
     small = resize(data.camera(), (20, 20), anti_aliasing=True)
@@ -229,7 +226,9 @@ def outputs_of(checkout: Path, names: list[str]) -> dict[str, dict[str, str]]:
 def main(
     other: Path = typer.Argument(help="The checkout to compare with, or what --save wrote of it."),
     only: list[str] = typer.Option(None, help="Names of commands; as often as you like."),
-    save: Path = typer.Option(None, help="Compare nothing; keep what the other puts out here."),
+    save: Path | None = typer.Option(
+        None, help="Compare nothing; keep what the other puts out here."
+    ),
 ) -> None:
     """Compare what this checkout and another one put out."""
     names = only or list(COMMANDS)
