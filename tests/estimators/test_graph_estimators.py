@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from tests.cli.command_line import only_json
 from torch_geometric.data import Batch, Data
 
 import specformer as sf
-from specformer.errors import GraphError
+from specformer.errors import ConfigError, GraphError, RunError
+from specformer.graphs import graph_set_from_pyg, write_graph_set
 
 SMALL = {"model.hidden_channels": 16, "model.num_layers": 2, "schedule.batch_size": 32}
 QUICK = {"epochs": 12, "learning_rate": 0.005, "settings": SMALL, "device": "cpu"}
@@ -55,6 +57,35 @@ def test_targets_of_the_graphs_themselves():
     assert labels.predict(graphs).shape == labels.predict_proba(graphs).shape == (40, 2)
     three = sf.GraphClassifier(**QUICK).fit(graphs, np.arange(40) % 3)
     assert three.predict_proba(graphs).shape == (40, 3)
+
+
+def test_numbers_of_edges_are_learned_from(call, tmp_path):
+    """The target is the mean length of the edges, which nothing else tells of."""
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for number, graph in enumerate(rings_and_paths(120)[0]):
+        lengths = torch.rand(graph.num_edges, 1, generator=generator) + number % 7
+        y = lengths.mean().view(1)
+        graphs.append(Data(graph.x, graph.edge_index, edge_attr=lengths, y=y))
+    own = sf.GraphRegressor(**{**QUICK, "epochs": 20, "random_state": 3}).fit(graphs[:90])
+    assert own.score(graphs[90:], [float(graph.y) for graph in graphs[90:]]) > 0.9
+    own.save(tmp_path / "run")
+    assert np.array_equal(sf.load(tmp_path / "run").predict(graphs), own.predict(graphs))
+    bare = [Data(graph.x, graph.edge_index) for graph in graphs]
+    with pytest.raises(RunError, match="0 numbers of bonds, the model was trained on 1"):
+        own.predict(bare)
+    with pytest.raises(ConfigError, match="edges have 1 numbers each, which gin does not take"):
+        sf.GraphRegressor("gin", **QUICK).fit(graphs)
+    # The command line reads the same from PyG's file, and from its own.
+    write_graph_set("mine.npz", graph_set_from_pyg(graphs))
+    torch.save(graphs, "mine.pt")
+    changes = {**SMALL, "schedule.epochs": 2}
+    options = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+    found = []
+    for name in ("mine.npz", "mine.pt"):
+        out = ("--out", f"{name}-run", "--device", "cpu", "--json")
+        found.append(only_json(call("train", name, *options, *out))["test"]["values"])
+    assert found[0] == found[1]
 
 
 @pytest.fixture

@@ -223,6 +223,41 @@ def test_numbers_beside_categories_of_nodes_and_edges() -> None:
     torch.testing.assert_close(model(shuffled), model(batch), rtol=0, atol=1e-10)
 
 
+def measured_graphs() -> list[Data]:
+    """Numbers beside the categories of nodes and edges, the same in both directions."""
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for data in GRAPHS:
+        place = torch.rand(data.num_nodes, 3, generator=generator)
+        one, other = place[data.edge_index]
+        numbers = torch.stack([(one - other).norm(dim=1), (one * other).sum(dim=1)], dim=1)
+        kinds = {"z": data.x, "edge_type": data.edge_attr}
+        graphs.append(Data(place, data.edge_index, edge_attr=numbers, **kinds))
+    return graphs
+
+
+@pytest.mark.parametrize("room", [0, 5])
+def test_the_packed_store_has_the_numbers_of_edges(room: int) -> None:
+    """Graphs in another order, and one of them twice, without padding and with it."""
+    graphs, order = measured_graphs(), [4, 1, 0, 5, 1, 3, 2]
+    model = model_of(in_channels=3, edge_dim=2).train()
+    data = [SPECTRUM(each) for each in graphs]
+    store = stored(graph_set_from_pyg(graphs), data)
+    shape = store.exact_shape(np.array(order))
+    shape |= {key: shape[key] + room for key in ("num_nodes", "num_pairs", "num_bonds")}
+    found = []
+    for batch in (
+        Batch.from_data_list([data[number] for number in order]),
+        store.batch(torch.tensor(order), **shape),
+    ):
+        model.zero_grad()
+        out = model(batch)
+        out.square().sum().backward()
+        found.append([out, *(parameter.grad for parameter in model.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
 def test_graphs_without_features() -> None:
     graphs = [Data(edge_index=data.edge_index, num_nodes=data.num_nodes) for data in GRAPHS]
     model = model_of(node_cardinalities=[1], edge_cardinalities=[1])

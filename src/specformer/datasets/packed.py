@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
@@ -29,8 +29,10 @@ class GraphStore:
         node_start: ``[G + 1]`` where a graph's nodes start.
         pair_start: ``[G + 1]`` where a graph's pairs of nodes start.
         nodes: ``[ΣN, columns]`` integer features.
-        bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``.
+        bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``; where bonds
+            have numbers, 1, 2, … for those of a graph.
         bond_table: ``[kinds, columns]`` features of each kind plus one; zeros first, "no bond".
+            Where bonds have numbers, each is a kind of its own.
         eigenvalues: ``[ΣN]``.
         eigenvectors: ``[ΣN²]``.
         y: ``[G, tasks]`` targets, NaN where missing; None without any.
@@ -41,6 +43,9 @@ class GraphStore:
         ring_start: ``[G + 1]`` where a graph's rings start.
         host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory.
         x: ``[ΣN, columns]`` numbers of the nodes; None without any.
+        bond_x: ``[1 + ΣE, columns]`` numbers of the bonds, zeros first; None without any.
+        bond_counts: ``[G]`` bonds of each graph, where they have numbers.
+        bond_start: ``[G + 1]`` where a graph's bonds start, likewise.
         fingerprints: ``[G, size]`` counts of each molecule's parts; None where not asked for.
     """
 
@@ -59,6 +64,9 @@ class GraphStore:
     ring_start: Tensor | None = None
     host_cells: np.ndarray | None = None
     x: Tensor | None = None
+    bond_x: Tensor | None = None
+    bond_counts: Tensor | None = None
+    bond_start: Tensor | None = None
     fingerprints: Tensor | None = None
 
     @classmethod
@@ -88,7 +96,7 @@ class GraphStore:
         target = torch.device(device) if device is not None else spectra.eigenvalues.device
         if not np.array_equal(spectra.sizes.cpu().numpy(), graphs.num_nodes):
             raise GraphError(f"{graphs.name}: the spectra are those of other graphs.")
-        kind, table = bond_kinds(graphs)
+        kind, table = bond_kinds(graphs) if graphs.edge_x is None else _each_bond(graphs)
         arrays = {
             "sizes": graphs.num_nodes,
             "node_start": graphs.node_start,
@@ -99,9 +107,13 @@ class GraphStore:
         }
         if graphs.x is not None:
             arrays["x"] = graphs.x
+        host_cells = None
+        if graphs.edge_x is not None:
+            arrays["bond_x"] = np.pad(graphs.edge_x, ((1, 0), (0, 0)))
+            arrays |= {"bond_counts": graphs.num_edges, "bond_start": graphs.edge_start}
+            host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
         if fingerprint:
             arrays["fingerprints"] = _fingerprints(graphs, fingerprint)
-        host_cells = None
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
             arrays |= _ring_arrays(found)
@@ -184,6 +196,7 @@ class GraphStore:
             start = self.node_start.index_select(0, index)
             node, is_node = stretches(start, batch.sizes, num_nodes)
             batch = replace(batch, x=self.x.index_select(0, node) * is_node.unsqueeze(1))
+        batch = self._with_own_bonds(batch, index, num_bonds)
         if self.rings is None or self.ring_counts is None or self.ring_start is None:
             return batch
         counts = self.ring_counts.index_select(0, index)
@@ -191,6 +204,23 @@ class GraphStore:
         atoms = self.rings.index_select(0, ring).long()
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
         return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
+
+    def _with_own_bonds(self, batch: PackedGraphs, index: Tensor, room: int) -> PackedGraphs:
+        """The batch with a table of its own bonds alone, where hardly any two are alike."""
+        if self.bond_x is None or self.bond_counts is None or self.bond_start is None:
+            return batch
+        counts = self.bond_counts.index_select(0, index)
+        bond, is_bond = stretches(self.bond_start.index_select(0, index), counts, room)
+        rows = nn.functional.pad((bond + 1) * is_bond, (1, 0))  # row 0 of padding: no bond
+        # The numbers 1, 2, … of a graph's bonds follow those of the graphs before it.
+        before = nn.functional.pad(counts.cumsum(0), (1, 0)).index_select(0, batch.graph)
+        placed = batch.bond + before.index_select(0, batch.target) * (batch.bond > 0)
+        return replace(
+            batch,
+            bond=placed,
+            bond_table=self.bond_table.index_select(0, rows),
+            bond_x=self.bond_x.index_select(0, rows),
+        )
 
     def exact(self, index: Any) -> PackedGraphs:
         """The graphs of these numbers, or of a mask, without padding."""
@@ -210,7 +240,7 @@ class GraphStore:
         }
 
     def cells(self, numbers: np.ndarray) -> tuple[int, int]:
-        """Bonds and rings of these graphs, at least one of each; none in a store without rings."""
+        """Bonds and rings of these graphs, at least one of each; none where no batch lists them."""
         if self.host_cells is None:
             return 0, 0
         bonds, rings = self.host_cells[numbers].sum(axis=0).clip(min=1).tolist()
@@ -286,6 +316,14 @@ def _fingerprints(graphs: GraphSet, size: int) -> np.ndarray:
             "model without fingerprints."
         )
     return morgan_counts(graphs.smiles, size)
+
+
+def _each_bond(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
+    """The number of every bond within its graph, from 1 on, and each bond's features plus one."""
+    number = np.arange(1, len(graphs.edge_feat) + 1) - np.repeat(
+        graphs.edge_start[:-1], graphs.num_edges
+    )
+    return number, np.pad(graphs.edge_feat.astype(np.int64) + 1, ((1, 0), (0, 0)))
 
 
 def _ring_arrays(found: RingSet) -> dict[str, np.ndarray]:

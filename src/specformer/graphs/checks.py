@@ -124,26 +124,26 @@ def check_adjacency(matrix: Any) -> csr_array[np.float64]:
 
 
 def check_features(
-    x: Any, num_nodes: int, *, missing: bool = False
+    x: Any, num_nodes: int, *, missing: bool = False, name: str = "x"
 ) -> NDArray[np.float32] | csr_array[np.float32]:
     """Return features [n, channels] as float32, dense or, of sparse ones, CSR.
 
     Where values may be missing, NaN is one in a dense array; a sparse one has none.
     """
     x = as_scipy(x)
-    values = x if _is_sparse(x) else as_array(x, "x")
+    values = x if _is_sparse(x) else as_array(x, name)
     if values.ndim != 2 or values.shape[0] != num_nodes:
-        raise GraphError(f"x must have shape [{num_nodes}, features], not {_shape(values)}")
+        raise GraphError(f"{name} must have shape [{num_nodes}, features], not {_shape(values)}")
     if values.dtype.kind not in _KINDS["numbers"]:
-        raise GraphError(f"x must hold numbers, not {values.dtype}")
+        raise GraphError(f"{name} must hold numbers, not {values.dtype}")
     rule = "but features must be finite in float32"
     with np.errstate(over="ignore"):  # what overflows is refused below
         if _is_sparse(values):
-            sparse = _canonical(values, np.float32, "x")
-            refuse(~np.isfinite(sparse.data), sparse.data, "x", rule, sparse.tocoo().coords)
+            sparse = _canonical(values, np.float32, name)
+            refuse(~np.isfinite(sparse.data), sparse.data, name, rule, sparse.tocoo().coords)
             return sparse
         dense: NDArray[np.float32] = values.astype(np.float32)
-    refuse(np.isinf(dense) if missing else ~np.isfinite(dense), values, "x", rule)
+    refuse(np.isinf(dense) if missing else ~np.isfinite(dense), values, name, rule)
     return dense
 
 

@@ -29,7 +29,7 @@ SPLITS = ("train_idx", "valid_idx", "test_idx")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSet:
-    """G undirected graphs with categories of their nodes and bonds, and perhaps numbers of nodes.
+    """G undirected graphs with categories of their nodes and bonds, and perhaps numbers of both.
 
     A bond is held once: given in both directions it becomes one, if its features agree. Graphs of
     one node, without bonds or in several pieces are ordinary.
@@ -49,6 +49,7 @@ class GraphSet:
         task_names: the name of each column of ``y``.
         class_names: the name of class 0, 1, … where the only target is a class.
         x: numbers of the nodes [ΣN, features], float32, where they have any.
+        edge_x: numbers of the bonds [ΣE, features], float32, where they have any.
         name: what to call the set in reports.
 
     Example:
@@ -70,6 +71,7 @@ class GraphSet:
     task_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     x: NDArray[np.float32] | None = None
+    edge_x: NDArray[np.float32] | None = None
     name: str = "graphs"
 
     def __post_init__(self) -> None:
@@ -84,10 +86,11 @@ class GraphSet:
         total_nodes, total_edges = int(self.num_nodes.sum()), int(self.num_edges.sum())
         put("node_feat", _categories(self.node_feat, "node_feat", total_nodes))
         put("edge_feat", _categories(self.edge_feat, "edge_feat", total_edges))
+        for field, rows in (("x", total_nodes), ("edge_x", total_edges)):
+            if getattr(self, field) is not None:
+                put(field, _numbers(getattr(self, field), field, rows))
         for field, value in _bonds_once(self).items():
             put(field, value)
-        if self.x is not None:
-            put("x", _numbers(self.x, total_nodes))
         if self.y is not None:
             put("y", _targets(self.y, len(self)))
         for field in ("ids", "smiles"):
@@ -116,6 +119,11 @@ class GraphSet:
         """Number of columns of ``x``; 0 without it."""
         return 0 if self.x is None else int(self.x.shape[1])
 
+    @property
+    def num_edge_features(self) -> int:
+        """Number of columns of ``edge_x``; 0 without it."""
+        return 0 if self.edge_x is None else int(self.edge_x.shape[1])
+
     @cached_property
     def node_start(self) -> NDArray[np.int64]:
         """Row of ``node_feat`` each graph starts at [G + 1]; the last entry is ΣN."""
@@ -129,7 +137,8 @@ class GraphSet:
     @cached_property
     def fingerprint(self) -> str:
         """A short hash of graphs, features and targets."""
-        fields = ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "x", "y")
+        features = ("node_feat", "edge_feat", "x", "edge_x", "y")
+        fields = ("num_nodes", "num_edges", "edge_index", *features)
         return fingerprint(**{field: getattr(self, field) for field in fields})
 
     @property
@@ -199,6 +208,7 @@ class GraphSet:
             node_feat=self.node_feat[rows],
             edge_feat=self.edge_feat[bonds],
             x=None if self.x is None else self.x[rows],
+            edge_x=None if self.edge_x is None else self.edge_x[bonds],
             y=None if self.y is None else self.y[chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
             smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
@@ -207,7 +217,8 @@ class GraphSet:
 
     def __repr__(self) -> str:
         shown = {"graphs": len(self), "nodes": len(self.node_feat), "edges": len(self.edge_feat)}
-        known = {"features": self.num_features, "tasks": self.num_tasks}
+        known = {"features": self.num_features, "edge_features": self.num_edge_features}
+        known |= {"tasks": self.num_tasks}
         shown |= {key: value for key, value in known.items() if value}
         for split in SPLITS:
             if (index := getattr(self, split)) is not None:
@@ -263,12 +274,12 @@ def _categories(value: Any, name: str, rows: int) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=next(fitting))
 
 
-def _numbers(value: Any, rows: int) -> NDArray[np.float32]:
-    dense = check_features(value, rows)
+def _numbers(value: Any, name: str, rows: int) -> NDArray[np.float32]:
+    dense = check_features(value, rows, name=name)
     if not isinstance(dense, np.ndarray):
-        raise GraphError("x of many graphs must be dense, not sparse")
+        raise GraphError(f"{name} of many graphs must be dense, not sparse")
     if dense.shape[1] == 0:
-        raise GraphError("x has no columns")
+        raise GraphError(f"{name} has no columns")
     return dense
 
 
@@ -281,17 +292,22 @@ def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:
     if not (np.diff(np.sort(pair)) == 0).any():
         return {}
     _, first, place = np.unique(pair, return_index=True, return_inverse=True)
-    differs = (graphs.edge_feat != graphs.edge_feat[first[place]]).any(axis=1)
+    features = {"edge_feat": graphs.edge_feat}
+    if graphs.edge_x is not None:
+        features["edge_x"] = graphs.edge_x
+    differs = np.zeros(len(pair), dtype=bool)
+    for feature in features.values():
+        differs |= (feature != feature[first[place]]).any(axis=1)
     if differs.any():
         bond = int(differs.argmax())
         raise GraphError(
             f"graph {graph[bond]}: the bond between nodes {low[bond]} and {high[bond]} is there "
-            "more than once, with different features"
+            "more than once, with different features; make them the same in both directions"
         )
     keep = np.sort(first)
     return {
         "edge_index": graphs.edge_index[:, keep],
-        "edge_feat": graphs.edge_feat[keep],
+        **{name: feature[keep] for name, feature in features.items()},
         "num_edges": np.bincount(graph[keep], minlength=len(graphs)),
     }
 

@@ -30,17 +30,23 @@ def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
 def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:
     """One number per graph ``[G]``, the same for every order of its nodes."""
     first, second = graphs.edge_index + np.repeat(graphs.node_start[:-1], graphs.num_edges)
-    bonds = _of_rows(graphs.edge_feat)
-    colours = _of_rows(graphs.node_feat)
-    if graphs.x is not None:
-        numbers = graphs.x + np.float32(0)  # no -0.0, which equals 0.0 and has other bits
-        colours = _mixed(colours * _STEP + _of_rows(numbers.view(np.uint32)))
+    bonds = _with_numbers(_of_rows(graphs.edge_feat), graphs.edge_x)
+    colours = _with_numbers(_of_rows(graphs.node_feat), graphs.x)
     for _ in range(_ROUNDS):
         heard = np.zeros_like(colours)
         np.add.at(heard, second, _mixed(colours[first] + bonds))
         np.add.at(heard, first, _mixed(colours[second] + bonds))
         colours = _mixed(colours * _STEP + heard)
     return np.add.reduceat(_mixed(colours), graphs.node_start[:-1])
+
+
+def _with_numbers(
+    colours: NDArray[np.uint64], numbers: NDArray[np.float32] | None
+) -> NDArray[np.uint64]:
+    if numbers is None:
+        return colours
+    numbers = numbers + np.float32(0)  # no -0.0, which equals 0.0 and has other bits
+    return _mixed(colours * _STEP + _of_rows(numbers.view(np.uint32)))
 
 
 def _of_rows(table: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -25,7 +25,8 @@ GRAPHS = GraphSet(
 
 
 def assert_same(one: GraphSet, other: GraphSet) -> None:
-    for field in ("num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat", "x", "y"):
+    features = ("node_feat", "edge_feat", "x", "edge_x", "y")
+    for field in ("num_nodes", "num_edges", "edge_index", *features):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
 
 
@@ -41,6 +42,28 @@ def test_numbers_of_nodes_come_back_beside_their_categories() -> None:
     alone = graph_set_from_pyg(data)
     np.testing.assert_array_equal(alone.x, graphs.x)
     assert not alone.node_feat.any()
+
+
+def test_numbers_of_bonds_come_back_beside_their_categories() -> None:
+    graphs = replace(GRAPHS, edge_x=np.random.default_rng(0).standard_normal((4, 2)))
+    data = graph_set_to_pyg(graphs)
+    assert data[0].edge_attr.shape == (5, 2)
+    assert data[2].edge_type.tolist() == [[4], [4]]
+    # Without edges it has no number to be a float, nor a category to be an integer.
+    data[1].edge_attr, data[1].edge_type = torch.zeros(0, 7).long(), None
+    assert_same(graph_set_from_pyg(data), graphs)
+    assert_same(graph_set_from_pyg(Batch.from_data_list(graph_set_to_pyg(graphs))), graphs)
+    assert_same(graphs.subset([2, 0]).subset([1, 0]), graphs.subset([0, 2]))
+    for each in data:
+        del each.edge_type
+    alone = graph_set_from_pyg(data)
+    np.testing.assert_array_equal(alone.edge_x, graphs.edge_x)
+    assert not alone.edge_feat.any()
+    assert alone.fingerprint != replace(alone, edge_x=alone.edge_x + 1).fingerprint
+    data[2].edge_attr = data[2].edge_attr.long()
+    message = "edge_attr holds numbers in graph 0 and categories in graph 2; make all"
+    with pytest.raises(GraphError, match=message):
+        graph_set_from_pyg(data)
 
 
 def test_data_have_both_directions() -> None:
@@ -152,7 +175,9 @@ RING = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
         ({"x": torch.rand(2, 4), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 4\]"),
         ({"x": torch.full((3, 1), torch.nan)}, r"x\[0, 0\] is nan"),
         ({"x": torch.eye(3), "z": torch.rand(3)}, r"z.* categories .*not float32"),
-        ({"edge_attr": torch.rand(6, 1)}, r"edge_attr.* categories .*not float32; .* leave it out"),
+        ({"edge_attr": torch.arange(6.0)}, r"nodes 0 and 1 .* different features; make them the"),
+        ({"edge_attr": torch.full((6,), torch.inf)}, r"edge_attr\[0\] is inf, but features must"),
+        ({"edge_type": torch.ones(6)}, r"edge_type.* categories .*not float32"),
         ({"edge_attr": torch.ones(3, 1).long()}, r"edge_attr.* shape \[6, columns\], not \[3, 1\]"),
         ({"x": torch.ones(2, 1).long(), "num_nodes": 3}, r"x.* shape \[3, columns\], not \[2, 1\]"),
         ({"edge_index": torch.tensor([0, 1])}, r"edge_index.* shape \[2, edges\], not \[2\]"),

@@ -21,8 +21,8 @@ from specformer.graphs.graph_set import GraphSet
 def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
     """Return the graphs of a PyG ``Batch``, or of a list or data set of ``Data``.
 
-    Whole numbers in ``x`` are categories, others are numbers; beside those, or without ``x``, ``z``
-    may hold categories. ``edge_attr`` must hold categories; of the rest only ``y`` is taken.
+    Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, or
+    without them, ``z`` and ``edge_type`` may hold categories. Of the rest only ``y`` is taken.
 
     Example:
         >>> import torch
@@ -50,8 +50,9 @@ def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
 def graph_set_to_pyg(graphs: GraphSet) -> list[Any]:
     """Return a list of PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr`` and ``y`` [1, tasks].
 
-    Nodes that have numbers have them in ``x``, and their categories in ``z``. Each bond is there in
-    both directions, one after the other; a self-loop once.
+    Nodes that have numbers have them in ``x``, and their categories in ``z``; bonds, in
+    ``edge_attr`` and ``edge_type``. Each bond is there in both directions, one after the other; a
+    self-loop once.
 
     Example:
         >>> graph_set_to_pyg(GraphSet([2], [1], [[0], [1]]))
@@ -62,21 +63,26 @@ def graph_set_to_pyg(graphs: GraphSet) -> list[Any]:
 
     sizes = graphs.num_nodes.tolist()
     x = torch.as_tensor(graphs.node_feat.astype(np.int64)).split(sizes)
-    edge_index, edge_feat, counts = _both_ways(graphs)
+    edge_index, bond, counts = _both_ways(graphs)
     ends = torch.as_tensor(edge_index).split(counts.tolist(), dim=1)
-    kinds = torch.as_tensor(edge_feat.astype(np.int64)).split(counts.tolist())
+    kinds = torch.as_tensor(graphs.edge_feat[bond].astype(np.int64)).split(counts.tolist())
     parts = zip(x, ends, kinds, strict=True)
     data = [Data(x=a.clone(), edge_index=b.clone(), edge_attr=c.clone()) for a, b, c in parts]
     if graphs.x is not None:
         for each, numbers in zip(data, torch.as_tensor(graphs.x).split(sizes), strict=True):
             each.x, each.z = numbers.clone(), each.x
+    if graphs.edge_x is not None:
+        measured = torch.as_tensor(graphs.edge_x[bond]).split(counts.tolist())
+        for each, numbers in zip(data, measured, strict=True):
+            each.edge_attr, each.edge_type = numbers.clone(), each.edge_attr
     if graphs.y is not None:
         for each, row in zip(data, torch.as_tensor(graphs.y).split(1), strict=True):
             each.y = row.clone()
     return data
 
 
-def _both_ways(graphs: GraphSet) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+def _both_ways(graphs: GraphSet) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ends of all edges, the bond that each is of, and the edges of each graph."""
     source, target = graphs.edge_index.astype(np.int64)
     copies = np.where(source == target, 1, 2)
     edges = np.repeat(np.stack([source, target]), copies, axis=1)
@@ -85,7 +91,7 @@ def _both_ways(graphs: GraphSet) -> tuple[NDArray[np.int64], NDArray[Any], NDArr
     edges[:, second] = edges[::-1, second]
     loops = np.repeat(np.arange(len(graphs)), graphs.num_edges)[copies == 1]
     counts = 2 * graphs.num_edges - np.bincount(loops, minlength=len(graphs))
-    return edges, np.repeat(graphs.edge_feat, copies, axis=0), counts
+    return edges, np.repeat(np.arange(len(copies)), copies), counts
 
 
 def _of_batch(batch: Any) -> dict[str, Any]:
@@ -100,8 +106,8 @@ def _of_batch(batch: Any) -> dict[str, Any]:
     # A batch keeps the bonds of a graph together unless someone has shuffled them.
     order = np.argsort(graph, kind="stable")
     fields["edge_index"] = (edges - first[graph])[:, order]
-    if "edge_feat" in fields:
-        fields["edge_feat"] = fields["edge_feat"][order]
+    for key in fields.keys() & {"edge_feat", "edge_x"}:
+        fields[key] = fields[key][order]
     if (y := fields.get("y")) is not None:  # those of shape [k] are joined
         if y.size % count:
             raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
@@ -111,67 +117,86 @@ def _of_batch(batch: Any) -> dict[str, Any]:
 
 
 def _of_list(source: Iterable[Any]) -> dict[str, Any]:
-    keys = ("edge_index", "node_feat", "x", "edge_feat", "y")
+    keys = ("edge_index", "node_feat", "x", "edge_feat", "edge_x", "y")
     parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
     num_nodes: list[int] = []
-    holders: dict[str, int] = {}  # a graph whose x are numbers, and one whose x are categories
+    # A graph where they are numbers, and one where they are categories.
+    holders: dict[str, dict[str, int]] = {"x": {}, "edge_attr": {}}
     for number, data in enumerate(source):
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
             raise GraphError(f"graph {number} is not a PyG Data with nodes and an edge_index")
         num_nodes.append(int(data.num_nodes))
         fields = _of_one(data, num_nodes[-1], f"graph {number}: ")
         if getattr(data, "x", None) is not None:
-            holders["numbers" if "x" in fields else "categories"] = number
+            holders["x"]["numbers" if "x" in fields else "categories"] = number
+        if fields["edge_index"].size and getattr(data, "edge_attr", None) is not None:
+            holders["edge_attr"]["numbers" if "edge_x" in fields else "categories"] = number
         for key, array in fields.items():
             parts[key].append(array.reshape(1, -1) if key == "y" else array)
     count = len(num_nodes)
     if count == 0:
         raise GraphError("the set has no graphs")
-    _refuse_mixed(holders)
-    names = {"node_feat": "z" if parts["x"] else "x or z", "edge_feat": "edge_attr"}
-    return {
-        "num_nodes": np.array(num_nodes),
-        "num_edges": np.array([each.shape[1] for each in parts["edge_index"]]),
-        **{key: _joined(column, names.get(key, key), count) for key, column in parts.items()},
+    for name, held in holders.items():
+        _refuse_mixed(name, held)
+    num_edges = np.array([each.shape[1] for each in parts["edge_index"]])
+    counts = dict.fromkeys(keys, count)
+    if linked := int(np.count_nonzero(num_edges)):  # features of no edges may be of any type
+        for key in ("edge_feat", "edge_x"):
+            parts[key], counts[key] = [each for each in parts[key] if len(each)], linked
+    names = {
+        "node_feat": "z" if parts["x"] else "x or z",
+        "edge_feat": "edge_type" if parts["edge_x"] else "edge_attr",
+        "edge_x": "edge_attr",
     }
+    joined = {key: _joined(parts[key], names.get(key, key), counts[key]) for key in keys}
+    return {"num_nodes": np.array(num_nodes), "num_edges": num_edges, **joined}
 
 
 def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a ``Data`` or ``Batch``, each if it is there; only ``y`` is unchecked.
 
-    Nodes may have categories, numbers, or both.
+    Nodes and edges may have categories, numbers, or both.
     """
     name = f"{where}edge_index"
     edges = as_array(data.edge_index, name, of="integers")
     if edges.ndim != 2 or len(edges) != 2:
         raise GraphError(f"{name} must have shape [2, edges], not {list(edges.shape)}")
-    given = {key: getattr(data, key, None) for key in ("x", "z", "edge_attr", "y")}
     found = {"edge_index": edges}
-    kinds = "z"
-    if given["x"] is not None:
-        x = as_array(given["x"], f"{where}x")
-        if x.dtype.kind == "f":
-            found["x"] = _a_row_each(x, f"{where}x", nodes)
-            refuse(~np.isfinite(x), x, f"{where}x", "but features must be finite")
-        else:
-            kinds = "x"
-    if given[kinds] is not None:
-        found["node_feat"] = _kinds(given[kinds], f"{where}{kinds}", nodes)
-    if given["edge_attr"] is not None:
-        found["edge_feat"] = _kinds(given["edge_attr"], f"{where}edge_attr", edges.shape[1])
-    if given["y"] is not None:
-        found["y"] = as_array(given["y"], f"{where}y")
+    for keys, rows, fields in (
+        (("x", "z"), nodes, ("x", "node_feat")),
+        (("edge_attr", "edge_type"), edges.shape[1], ("edge_x", "edge_feat")),
+    ):
+        features = _numbers_and_kinds(data, keys, rows, where)
+        pairs = zip(fields, features, strict=True)
+        found |= {field: feature for field, feature in pairs if feature is not None}
+    if getattr(data, "y", None) is not None:
+        found["y"] = as_array(data.y, f"{where}y")
     return found
+
+
+def _numbers_and_kinds(
+    data: Any, keys: tuple[str, str], rows: int, where: str
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """Return the numbers, which only the first key may hold, and the categories."""
+    first, second = (getattr(data, key, None) for key in keys)
+    name, numbers = f"{where}{keys[0]}", None
+    if first is not None:
+        array = as_array(first, name)
+        if array.dtype.kind != "f":
+            return None, _kinds(array, name, rows)
+        numbers = _a_row_each(array, name, rows)
+        refuse(~np.isfinite(array), array, name, "but features must be finite")
+    kinds = None if second is None else _kinds(second, f"{where}{keys[1]}", rows)
+    return numbers, kinds
 
 
 def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
     """Return categories, one row per node or edge."""
     array = as_array(value, name)
     if array.size and array.dtype.kind not in "iu":
-        measured = ", and leave it out if it is measured" if name.endswith("edge_attr") else ""
         raise GraphError(
             f"{name} must hold categories 0, 1, 2, … as integers, not {array.dtype}; if it is "
-            f"one-hot, pass its argmax(dim=-1, keepdim=True){measured}"
+            "one-hot, pass its argmax(dim=-1, keepdim=True)"
         )
     refuse(array < 0, array, name, "but categories are 0, 1, 2, …")
     return _a_row_each(array, name, rows)
@@ -183,12 +208,12 @@ def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
     return array if array.ndim > 1 else array[:, None]
 
 
-def _refuse_mixed(holders: dict[str, int]) -> None:
-    """Refuse a set in which ``x`` holds numbers of some graphs and categories of others."""
+def _refuse_mixed(name: str, holders: dict[str, int]) -> None:
+    """Refuse a set in which a field holds numbers of some graphs and categories of others."""
     if len(holders) > 1:
         one, other = sorted(holders.items(), key=lambda each: each[1])
         raise GraphError(
-            f"x holds {one[0]} in graph {one[1]} and {other[0]} in graph {other[1]}; make all "
+            f"{name} holds {one[0]} in graph {one[1]} and {other[0]} in graph {other[1]}; make all "
             "integers or all floats"
         )
 

@@ -126,7 +126,7 @@ def _features(arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 _SET_REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
-_SET_AS_STORED = ("node_feat", "edge_feat", "x", "y", *SPLITS)
+_SET_AS_STORED = ("node_feat", "edge_feat", "x", "edge_x", "y", *SPLITS)
 _TEXTS = ("ids", "smiles", "task_names", "class_names")
 _PACKED = ("y_known", "y_positive")
 _SET_KNOWN = {*_SET_REQUIRED, *_SET_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
@@ -137,8 +137,8 @@ def read_graph_set(path: str | Path) -> GraphSet:
 
     Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
     [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat``
-    [ΣN, ·], ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·], targets as ``y``
-    [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles``,
+    [ΣN, ·], ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·] and of the bonds as
+    ``edge_x`` [ΣE, ·], targets as ``y`` [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles``,
     ``task_names`` and ``class_names``. Binary targets may instead be packed, eight a byte, as
     ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed once or in
     both directions; either way a :class:`GraphSet` holds them once. Other keys are left alone.
@@ -180,7 +180,7 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
         "node_feat": graphs.node_feat,
         "edge_feat": graphs.edge_feat,
     }
-    arrays |= _stored(graphs, ("x", *SPLITS), _TEXTS)
+    arrays |= _stored(graphs, ("x", "edge_x", *SPLITS), _TEXTS)
     if graphs.y is not None:
         arrays |= _packed(graphs.y)
     write_arrays(path, arrays)

@@ -39,7 +39,12 @@ TRAINED_MODELS = (*GRAPH_MODELS, FOREST)
 def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
     """A fresh model of that name with room for what these graphs hold."""
     outputs = num_outputs(graphs, recipe)
-    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, graphs.num_features)
+    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, *_numbers(graphs))
+
+
+def _numbers(graphs: GraphSet) -> tuple[int, int]:
+    """How many numbers a node has, and how many a bond."""
+    return graphs.num_features, graphs.num_edge_features
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
@@ -92,6 +97,7 @@ def graph_model(
     bonds: Sequence[int],
     outputs: int,
     in_channels: int = 0,
+    edge_dim: int = 0,
 ) -> nn.Module:
     """A fresh model of that name."""
     check_known("model", GRAPH_MODELS, name)
@@ -102,9 +108,14 @@ def graph_model(
         "in_channels": in_channels,
     }
     options = asdict(recipe.model)
-    if name in GRAPH_BASELINES:
-        return _baseline(name, options, data)
-    return GraphSpecformer(**data, **options)
+    if name not in GRAPH_BASELINES:
+        return GraphSpecformer(**data, edge_dim=edge_dim, **options)
+    if edge_dim:
+        raise ConfigError(
+            f"the edges have {edge_dim} numbers each, which {name} does not take; use "
+            "specformer, leave edge_attr out, or pass its argmax if it is one-hot."
+        )
+    return _baseline(name, options, data)
 
 
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
@@ -129,6 +140,7 @@ def same_columns(graphs: GraphSet, model: Pretrained) -> None:
         ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
         ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
         ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
+        ("numbers of bonds", graphs.num_edge_features, model.config.get("edge_dim", 0)),
     ):
         if found != expected:
             raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
@@ -232,7 +244,8 @@ class StartingPoint:
         """
         trained = self.models[run % len(self.models)]
         outputs = num_outputs(graphs, recipe)
-        fresh = graph_model(self.model, recipe, *self._cardinalities, outputs, graphs.num_features)
+        room = (*self._cardinalities, outputs, *_numbers(graphs))
+        fresh = graph_model(self.model, recipe, *room)
         assert isinstance(fresh, Pretrained)
         self.check_same(recipe, fresh)
         state = trained.state_dict()

@@ -21,7 +21,7 @@ from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, check_known
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
-from specformer.nn.conv.embedding import NodeEmbedding
+from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.engine.capture import RepeatedByShape, differentiate
@@ -239,16 +239,20 @@ def _prepared(task: GraphTask, device: torch.device) -> tuple[GraphTask, Scale]:
 
 
 def _standardise_inputs(model: nn.Module, task: GraphTask) -> None:
-    """Have the model take nodes' numbers with mean 0 and variance 1 over the training graphs."""
-    store, x = task.store, task.store.x
-    if x is None:
-        return
-    first = store.node_start.cpu().numpy()[task.train]
-    rows = torch.from_numpy(ragged(first, store.host_sizes[task.train])).to(x.device)
-    learned = x.index_select(0, rows)
-    for module in model.modules():
-        if isinstance(module, NodeEmbedding) and module.in_channels == x.shape[1]:
-            module.standardise(learned)
+    """Have the model take numbers with mean 0 and variance 1 over the training graphs."""
+    store = task.store
+    for x, start, kind in (
+        (store.x, store.node_start, NodeEmbedding),
+        (None if store.bond_x is None else store.bond_x[1:], store.bond_start, EdgeEmbedding),
+    ):
+        if x is None or start is None:
+            continue
+        first = start.cpu().numpy()
+        rows = ragged(first[task.train], np.diff(first)[task.train])
+        learned = x.index_select(0, torch.from_numpy(rows).to(x.device))
+        for module in model.modules():
+            if isinstance(module, kind) and module.in_channels == x.shape[1] and len(learned):
+                module.standardise(learned)
 
 
 def _tested(
