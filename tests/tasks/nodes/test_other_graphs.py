@@ -13,7 +13,9 @@ import specformer as sf
 from specformer.datasets import csbm
 from specformer.graphs import Graph, read_graph
 from specformer.spectrum import approximate, decompose
+from specformer.spectrum.solvers import choice
 from specformer.tasks.nodes.node_predict import quantiles, say_distance
+from specformer.testing import assert_eigenpairs
 
 LOGGER = "specformer.tasks.nodes.node_predict"
 #: One form, where the recipe tries several.
@@ -60,6 +62,25 @@ def test_half_of_a_citation_graph_predicts_the_other(shared_data, caplog):
     grown = part(whole, more)
     added = (clf.predict(grown) == grown.y)[~first[more]]
     assert added.mean() > 0.6
+
+
+def test_added_nodes_are_predicted_with_a_refreshed_spectrum(shared_data, tmp_path, monkeypatch):
+    """The way of docs/how-to/nodes.md: the refreshed spectrum waits in the cache."""
+    whole = read_graph(shared_data / "cora.npz")
+    old = part(whole, np.arange(whole.num_nodes) < 2650)  # the last 58 nodes are added
+    settings = {"settings": {"form": "paper", "k": 100}, "cache": tmp_path}
+    clf = sf.NodeClassifier(epochs=20, device="cpu", **settings).fit(old)
+    before = sf.decompose(old, k=100, cache=tmp_path)
+    assert before.report.solver == "chebyshev"
+    grown = sf.decompose(whole, k=100, start=before, cache=tmp_path)
+    assert_eigenpairs(whole.adjacency, grown)
+
+    def refuse(*_):
+        raise AssertionError("an eigenproblem was solved")
+
+    monkeypatch.setattr(choice, "_ask", refuse)
+    right = clf.predict(whole) == whole.y
+    assert right[2650:].mean() > 0.6
 
 
 def test_a_far_spectrum_is_warned_of(caplog):

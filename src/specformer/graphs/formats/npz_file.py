@@ -138,10 +138,11 @@ def read_graph_set(path: str | Path) -> GraphSet:
     Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
     [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat``
     [ΣN, ·], ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·] and of the bonds as
-    ``edge_x`` [ΣE, ·], targets as ``y`` [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``, ``smiles``,
-    ``task_names`` and ``class_names``. Binary targets may instead be packed, eight a byte, as
-    ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed once or in
-    both directions; either way a :class:`GraphSet` holds them once. Other keys are left alone.
+    ``edge_x`` [ΣE, ·], targets as ``y`` [G, tasks] (NaN is missing), ``train_idx``,
+    ``valid_idx``, ``test_idx``, ``ids``, ``smiles``, ``task_names`` and ``class_names``. Binary
+    targets may instead be packed, eight a byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉]
+    with ``y_shape``. Bonds may be listed once or in both directions; either way a
+    :class:`GraphSet` holds them once. Other keys are left alone.
 
     Example:
         >>> import tempfile

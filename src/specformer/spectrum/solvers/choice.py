@@ -91,6 +91,8 @@ def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]
             )
     name, reason = choose(solver, problem.num_nodes, wanted, problem.device, problem.dense_dtype)
     _announce(name, reason, problem)
+    if problem.start is not None and name != "chebyshev":
+        logger.warning("solver %s begins anew: only chebyshev uses the earlier spectrum", name)
     while True:
         try:
             found = _ask(name, problem)
