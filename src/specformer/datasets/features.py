@@ -2,7 +2,6 @@ r"""Node features as models take them: prepared by rules that the training nodes
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -16,8 +15,6 @@ from specformer.datasets.feature_columns import How, PreparedColumn, fit_column
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
-
-logger = logging.getLogger(__name__)
 
 #: How a whole table is prepared: by what it holds, or as asked for.
 Features = Literal["auto", "rows", "none", "standard"]
@@ -179,12 +176,6 @@ def preparation_lines(prepared: FeaturePreparation) -> list[str]:
     if len(lines) > _NAMED:
         lines = [*lines[:_NAMED], f"and {len(lines) - _NAMED} columns more"]
     return lines
-
-
-def say_preparation(name: str, prepared: FeaturePreparation) -> None:
-    """Log what is done with a graph's features."""
-    for line in preparation_lines(prepared):
-        logger.info("%s: %s", name, line)
 
 
 def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> NDArray[np.float32]:

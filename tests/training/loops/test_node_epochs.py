@@ -21,6 +21,7 @@ from specformer import Specformer, decompose
 from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
 from specformer.training.engine.stacking import trained_state, unstack
+from specformer.training.loops import nodes as node_loop
 from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -199,8 +200,10 @@ def test_goes_on_to_the_bit_from_every_epoch(options, monkeypatch, tmp_path: Pat
             assert torch.equal(tensor, trained_state(whole.model)[name]), (stop, name)
 
 
-def test_progress_is_that_of_the_epochs_done():
-    """What is told after 50 epochs is what a run of 50 epochs comes to."""
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_progress_is_that_of_the_epochs_done(seconds, monkeypatch):
+    """What is told after 50 epochs is what a run of 50 epochs comes to; slow ones are each told."""
+    monkeypatch.setattr(node_loop, "_TELL_EVERY", seconds)
     models, told = specformers(), []
     operator = operator_of(models)
 
@@ -212,8 +215,8 @@ def test_progress_is_that_of_the_epochs_done():
         return fit_nodes(models, task_on(), operator, schedule, **options)
 
     fit(60, on_progress=listen)
-    assert [done for done, _, _ in told] == [50, 60]
-    for done, accuracy, loss in told:
+    assert [done for done, _, _ in told] == ([50, 60] if seconds else list(range(1, 61)))
+    for done, accuracy, loss in told[-60::15] + told[-1:]:
         shorter = fit(done)
         assert accuracy == float(shorter.by_loss.val.mean())
         assert loss == float(shorter.curves[-1, :, 0].mean())

@@ -282,7 +282,8 @@ def test_what_does_not_fit_the_task_is_refused():
         fit_nodes(gcns(), task_of(), PROPAGATION, Schedule(epochs=1), monitor="acc")
 
 
-def test_progress_is_told():
+def test_progress_is_told(monkeypatch):
+    monkeypatch.setattr(node_loop, "_TELL_EVERY", 1e9)
     told = []
 
     def listen(done, accuracy, **others):

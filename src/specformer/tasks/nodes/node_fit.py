@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split
-from specformer.datasets.features import say_preparation
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
@@ -111,7 +110,6 @@ def learn_nodes(
     started, label = time.perf_counter(), label or work.model
     graph, splits, recipe = work.graph, work.splits, work.recipe
     prepared = work.prepared or node_features(graph, splits, recipe)
-    say_preparation(graph.name, prepared[0])
     fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
     fit, fresh, task = fitted.fit, fitted.fresh, fitted.task
     operator, landmarks = fitted.operator, fitted.landmarks

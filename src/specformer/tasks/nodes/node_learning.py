@@ -13,6 +13,7 @@ import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
+from specformer.datasets.features import preparation_lines
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Spectrum
 from specformer.tasks import estimate
@@ -99,7 +100,8 @@ class NodeLearning(Task[NodeWork]):
         return _checked(job, work.graph, recipe, work.splits)
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
-        return of_nodes(work.graph, work.recipe, work.splits)
+        found = of_nodes(work.graph, work.recipe, work.splits)
+        return found | {"prepared": preparation_lines(work.prepared[0])} if work.prepared else found
 
     def estimate(self, work: NodeWork, device: torch.device) -> Estimate:
         return estimate.of_nodes(work.graph, work.recipe, work.model, len(work.splits), device)

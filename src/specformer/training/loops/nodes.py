@@ -31,6 +31,8 @@ from specformer.training.runs.progress import Update
 Monitor = Literal["loss", "metric", "accuracy"]
 _READ_EVERY = 50
 _SAVE_EVERY = 200
+#: Seconds between two readings on a CPU, where slow epochs may make 50 of them a long time.
+_TELL_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,7 @@ class NodeRuns:
         done = int(self.epoch)
         settle_moments(self.optimiser)
         before, began = float(self.seconds), time.perf_counter()
+        told, is_free = began, self.epoch.device.type == "cpu"  # elsewhere readings wait for work
         with Interruption(active=checkpoint is not None) as interruption:
             while done < self.schedule.epochs:
                 interruption.begin_epoch()
@@ -212,16 +215,18 @@ class NodeRuns:
                 done += 1
                 reads = done % read_every == 0 or done == self.schedule.epochs
                 saves = done % save_every == 0 or interruption.asked
-                if evaluate and (reads or saves):
+                tells = reads or (is_free and time.perf_counter() - told > _TELL_EVERY)
+                if evaluate and (tells or saves):
                     evaluate()
                 if checkpoint and saves:
                     self.seconds.fill_(before + time.perf_counter() - began)
                     checkpoint.save(state)
                 interruption.let_through()
-                if reads:
+                if tells:
                     self._tell(done, on_progress)
-                    if self._is_over(done):
-                        break
+                    told = time.perf_counter()
+                if reads and self._is_over(done):
+                    break
         self.stopping.restore()
         return NodeFit(
             self.model.eval(),
