@@ -68,6 +68,16 @@ def test_unknown_ones_stay_unknown():
     assert np.isnan(with_targets(labelled(several)).y[0]).all()
 
 
+@pytest.mark.parametrize("days", [("2024-01-31", "2024-02-01"), ("31.01.2024", "1.2.2024")])
+def test_dates_are_classes_only_if_asked_for(days):
+    dated = labelled(np.arange(NODES) % 2, days)
+    with pytest.raises(GraphError, match=f"the labels are dates, such as {days[0]}; say which"):
+        with_targets(replace(dated, feature_names=tuple(map(str, range(BASE.num_features)))))
+    assert with_targets(dated, "classification").num_classes == 2
+    years = labelled(np.arange(NODES) % 2, ("2023", "2024"))
+    assert with_targets(years).num_classes == 2
+
+
 @pytest.mark.parametrize(
     ("y", "task", "message"),
     [

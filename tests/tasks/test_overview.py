@@ -40,6 +40,15 @@ def test_a_graph_by_hand() -> None:
     )
 
 
+def test_labels_that_are_unknown_or_numbers_by_hand() -> None:
+    unknown = of_nodes(graph(y=np.full(6, -1)), NodeRecipe(), [])
+    assert in_words(unknown).splitlines()[1:] == ["  no node has a label"]
+    numbers = graph(y=np.array([0.5, 2.5, np.nan, 1.5, 1.5, 1.5]))
+    assert in_words(of_nodes(numbers, NodeRecipe(), [])).splitlines()[1] == (
+        "  target 0: known of 5 nodes, from 0.5 to 2.5, mean 1.5"
+    )
+
+
 def test_many_classes_are_told_by_the_largest() -> None:
     y = np.append(np.arange(14), [13, 13])
     many = Graph(csr_array((16, 16)), x=np.ones((16, 1)), y=y)

@@ -95,7 +95,7 @@ class PreparedColumn:
             return f"one column for each of {listed}" + (" and the others" if self.others else "")
         mark = f"; missing: {self.fill:.4g}, marked" if self.marks_missing else ""
         if self.how == "drop":
-            return f"left out{'; marked where missing' if self.marks_missing else ''}"
+            return "only marked where missing" if self.marks_missing else "left out"
         if self.how == "none":
             return f"as it is{mark}"
         scaled = f"{self.centre:.4g} subtracted, divided by {self.scale:.4g}"

@@ -86,7 +86,10 @@ class FeaturePreparation:
         )
         width = sum(column.width for column in fitted)
         if width == 0:
-            raise GraphError(f"{graph.name}: no feature is left; every column has a single value")
+            raise GraphError(
+                f"{graph.name}: no feature is left, as every column has a single value; "
+                "without columns, features are made of the edges"
+            )
         return cls("columns", width, fitted)
 
     def dense(self, graph: Graph) -> NDArray[np.float32]:

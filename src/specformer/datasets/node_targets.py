@@ -14,7 +14,7 @@ from specformer.errors import GraphError
 from specformer.graphs import Graph
 from specformer.graphs.columns import quoted
 from specformer.graphs.formats.read import holds_only_edges
-from specformer.graphs.formats.table import is_number
+from specformer.graphs.formats.table import is_date, is_number
 
 TargetKind = Literal["classification", "regression"]
 
@@ -69,6 +69,11 @@ def _task_of(graph: Graph, source: str) -> TargetKind:
         few = len(known) <= _MANY_CLASSES and np.array_equal(known, np.arange(len(known)))
         return "classification" if few else "regression"
     names, counted = _names(graph), int(graph.is_labelled.sum())
+    if all(map(is_date, names)):
+        raise GraphError(
+            f"{source}: the labels are dates, such as {names[0]}; {_how_to_label(graph, source)}, "
+            "or learn every date as a class with --task classification."
+        )
     if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and not _has_fraction(names)):
         return "classification"
     if all(map(_is_finite, names)):

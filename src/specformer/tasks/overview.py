@@ -185,7 +185,9 @@ def _nodes_in_words(found: Mapping[str, Any]) -> list[str]:
         + (f" ({_counted(alone, 'node')} without edges)" if alone else "")
         + f", {_counted(found['features'], 'feature')}"
     ]
-    if "classes" in found:
+    if not found.get("classes", True):
+        lines.append("  no node has a label")
+    elif "classes" in found:
         missing = found["unlabelled"]
         lines.append(
             f"  {_counted(len(found['classes']), 'class', 'classes')}: "
@@ -215,7 +217,7 @@ def _targets_in_words(targets: Mapping[str, Any], thing: str) -> list[str]:
         elif target["known"]:
             low, mean, high = (target[key] for key in ("lowest", "mean", "highest"))
             text += f", from {low:.4g} to {high:.4g}, mean {mean:.4g}"
-        lines.append(f"  target {name}: {text}")
+        lines.append(f"  {name if name.startswith('target ') else f'target {name}'}: {text}")
     if len(targets) > _NAMED:
         lines.append(f"  and {len(targets) - _NAMED:,} more targets")
     return lines

@@ -188,8 +188,14 @@ MOLECULES = [
     alone("k.csv.gz", gzip.compress(b"smiles,logS\nCCO,1.5\nN,2\n", mtime=0), TWO),
     alone("l.csv", "smiles,y\nCCO,1 kg\nN,2\n", "l.csv: column 'y', row 2: '1 kg' is not a number; "
           "leave it empty if it is missing, write classes as 0 and 1, or use --targets"),
-    alone("m.csv", "CCO,1.5\nN,2\n", "m.csv: there is no column 'smiles', only 'CCO', '1.5'; say "
-          "which one holds SMILES with --smiles-column"),
+    alone("m.csv", "CCO,1.5\nN,2\n",
+          "m.csv: the first row must name the columns, and '1.5' looks like a value"),
+    alone("m.csv", "CCO,a\nN,b\n", "m.csv: the first row must name the columns, and 'CCO' is a "
+          "molecule", smiles="CCO"),
+    alone("p.csv", "smiles,MW,activity\nCCO,46,yes\nN,17,no\n",
+          Molecules(("CCO", "N"), {"MW": [46, 17]})),
+    alone("q.csv", "\ufeffsmiles;pIC50;name\r\nCCO;5,5;a\r\nN;2;b\r\n",
+          Molecules(("CCO", "N"), {"pIC50": [5.5, 2]})),
     alone("n.csv", "a,b\n1,2\n", "n.csv: there is no column 'smiles', only 'a', 'b'; say which one "
           "holds SMILES with --smiles-column"),
     alone("a.smi", "CCO ethanol\nN ammonia water\n",

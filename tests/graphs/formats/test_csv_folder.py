@@ -145,7 +145,7 @@ def test_other_forms_of_the_files(name: str, tmp_path: Path) -> None:
 def test_guesses_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="specformer.graphs")
     nodes = "id;größe;seit;label\nann;1,5;2020-01-01;a\nbob;2;1970-01-03;b\ncy;0,5;;a\n"
-    folder = folder_with(tmp_path, EDGES)
+    folder = folder_with(tmp_path, "source,target,kind\nann,bob,x\nbob,cy,y\n")
     (folder / "nodes.csv").write_bytes(nodes.encode("latin-1"))
     graph = read_csv_folder(folder)
     assert graph.feature_names == ("größe", "seit")
@@ -155,6 +155,7 @@ def test_guesses_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         "columns are parted by semicolons",
         "commas in numbers are read as decimal points",
         "column 'seit' holds dates, read as days since 1970",
+        "columns left out: 'kind'; --weight takes a column as the edges' weights",
     ]
 
 

@@ -16,6 +16,7 @@ from specformer.tasks.nodes import node_fit
 from specformer.tasks.nodes import node_recipe as recipes
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.progress import Silent
 
 QUICK = ("schedule.epochs=3", "schedule.patience=3", "model.hidden_channels=8")
 
@@ -98,7 +99,10 @@ def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(node_fit, "_validated", stopping)
     with pytest.raises(KeyboardInterrupt):
         result_of(runs=1, folder=tmp_path)
+    said: list[str] = []
+    monkeypatch.setattr(Silent, "say", lambda _, text: said.append(text))
     resumed = result_of(runs=1, folder=tmp_path)
+    assert "mine: tried before: paper, smooth-2" in said
     assert tried == ["paper", "smooth-2", "deep-3", "deep-3", "deep-6", "deep-8"]
     whole = result_of(runs=1)
     assert resumed["nodes"][0]["forms_tried"] == whole["nodes"][0]["forms_tried"]

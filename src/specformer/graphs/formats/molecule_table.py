@@ -128,7 +128,12 @@ def smiles_column(names: Collection[str]) -> list[str]:
 
 def _smiles_column(table: Table, asked: str | None) -> str:
     if asked is not None:
-        return table.said(asked)
+        column = table.said(asked)
+        if _is_molecule(column):
+            raise GraphError(
+                f"{table.path}: the first row must name the columns, and {column!r} is a molecule"
+            )
+        return column
     found = smiles_column(table.columns)
     if len(found) > 1:
         raise GraphError(
@@ -144,10 +149,17 @@ def _smiles_column(table: Table, asked: str | None) -> str:
             f"{table.path}: is a list of edges, by its columns {ends[0]!r} and {ends[1]!r}; "
             "put it into a folder as edges.csv, beside a nodes.csv with the labels"
         )
+    table.refuse_no_header()
     raise GraphError(
         f"{table.path}: there is no column 'smiles', only {quoted(table.columns)}; say which one "
         "holds SMILES with --smiles-column"
     )
+
+
+def _is_molecule(name: str) -> bool:
+    chem, silence = rdkit()
+    with silence():
+        return bool(name) and chem.MolFromSmiles(name) is not None
 
 
 def _targets(
@@ -155,14 +167,17 @@ def _targets(
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
     """Return the targets by name and, if the only one is of words, its classes."""
     if asked is None:
-        asked = [
+        own = [
             name
             for name in table.columns
             if name not in others
             and plain_name(name) not in (*UNNAMED, *MOLECULE_IDS)
             and _SMILES not in plain_name(name)
-            and _has_number(table, name)
         ]
+        asked = [name for name in own if _has_number(table, name)]
+        if left := [name for name in own if name not in asked]:
+            told = "%s: columns left out: %s; --targets takes columns to learn"
+            logger.info(told, table.path, quoted(left))
     else:
         asked = [table.said(name) for name in asked]
     written = (name for name in asked if not all(map(is_missing, table.columns[name])))

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,8 @@ from specformer.graphs.columns import (
 #: Cells that say "not known", in any case.
 _MISSING = {"", "nan", "na", "n/a", "#n/a", "<na>", "nat", "null", "none", "-", "?"}
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+#: What may stand before or after all numbers of a column.
+_SIGNS = "%$€£¥"
 #: The words for the parts of a split, in any case.
 _PARTS = {
     **dict.fromkeys(("train", "training"), 0),
@@ -121,6 +125,10 @@ class Table:
             raise ValueError(cell)
         return float(cell.replace(",", ".") if self.decimal_commas else cell)
 
+    def unsigned(self, cell: str) -> float:
+        """Return the number in a cell with a sign such as % beside it."""
+        return self.number(cell.strip(_SIGNS))
+
     def numbers(
         self,
         name: str,
@@ -168,6 +176,18 @@ class Table:
                 raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
         return np.array([_BOOLEANS[cell.lower()] for cell in cells], dtype=np.bool_)
 
+    def refuse_no_header(self) -> None:
+        """Refuse a first row of values; columns may be called 0, 1, 2, … after the first."""
+        header = list(self.columns)
+        counted = {str(place) for place in range(len(header) + 1)}
+        numbers = filter(is_number, header)
+        strange = next((name for name in numbers if name not in counted), None)
+        if strange is None and header and is_number(header[0]):
+            strange = header[0]
+        if strange is not None:
+            problem = f"the first row must name the columns, and {strange!r} looks like a value"
+            raise GraphError(f"{self.path}: {problem}")
+
     def index(self, name: str) -> dict[str, int]:
         """Return the position of each id, refusing an id that is empty or appears twice."""
         index: dict[str, int] = {}
@@ -188,7 +208,7 @@ class Table:
         except KeyError as error:
             cell = error.args[0]
             problem = f"there is no node {cell!r} in {among}" if cell else "the id is empty"
-            alike = next((node for node in index if _same_number(node, cell)), None)
+            alike = next((node for node in index if _are_alike(node, cell)), None)
             hint = "" if alike is None else f"; write it as {alike!r}, as there"
             raise self.error(name, cells.index(cell), problem + hint) from None
 
@@ -227,9 +247,12 @@ class Table:
         logger.info(told, self.path, name, *sizes)
 
 
-def _same_number(one: str, other: str) -> bool:
-    """Whether two ids are one number in two spellings, as 7, 007 and 7.0 are."""
-    return is_number(one) and is_number(other) and float(one) == float(other)
+def _are_alike(one: str, other: str) -> bool:
+    """Whether two ids are one in two spellings, as 7, 007 and 7.0 are, or Ann and ann."""
+    if is_number(one) and is_number(other):
+        return float(one) == float(other)
+    plain, other_plain = (normalize("NFKC", each).casefold() for each in (one, other))
+    return plain == other_plain
 
 
 def is_number(cell: str) -> bool:
@@ -252,13 +275,16 @@ _TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 _THOUSANDS = re.compile(r"\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86400.0
+#: Ways to write a date beside ISO 8601, which is None.
+_DATES = (None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
 
 def feature_column(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
     """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
 
-    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates as ISO 8601 writes them
-    become days since 1970. Words are numbered in their order. A word among numbers is refused.
+    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970.
+    Words are numbered in their order. A word among numbers is refused, and so are dates that may
+    have the day first, or the month.
     """
     cells = table.columns[name]
     written = [cell for cell in cells if not is_missing(cell)]
@@ -266,12 +292,17 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[
     if numbers < len(written):
         if all(cell.casefold() in _TRUTHS for cell in written):
             return _each(cells, lambda cell: _TRUTHS[cell.casefold()]), None
-        if all(reads(_days, cell) for cell in written):
+        if days := _days_of(table, name, written):
             logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
-            return _each(cells, _days), None
-        if thousands := next(filter(_THOUSANDS.fullmatch, written), None):
-            problem = f"{thousands!r} has a sign between thousands; write numbers without it"
-            raise table.error(name, cells.index(thousands), problem)
+            return _each(cells, days), None
+        for cell in written:
+            if _THOUSANDS.fullmatch(cell.strip(_SIGNS)):
+                problem = f"{cell!r} has a sign between thousands; write numbers without it"
+                raise table.error(name, cells.index(cell), problem)
+        if (sign := _sign_of(written)) and all(reads(table.unsigned, cell) for cell in written):
+            told = "%s: column %r is read without the sign %s of its numbers"
+            logger.info(told, table.path, name, sign)
+            return _each(cells, table.unsigned), None
         if 2 * numbers <= len(written):
             words = tuple(in_order(set(written)))
             place = {word: float(number) for number, word in enumerate(words)}
@@ -294,8 +325,30 @@ def reads(read: Callable[[str], float], cell: str) -> bool:
     return True
 
 
-def _days(cell: str) -> float:
-    """Days since 1970 at a date and time in ISO 8601; without a zone it is UTC."""
-    moment = datetime.fromisoformat(cell)
+def is_date(cell: str) -> bool:
+    """Whether a cell is a date rather than a number."""
+    return not is_number(cell) and any(reads(partial(_days, way), cell) for way in _DATES)
+
+
+def _sign_of(written: list[str]) -> str:
+    """The sign before or after every number, as % or that of a currency; none if they differ."""
+    signs = {cell.strip("0123456789+-., ") for cell in written}
+    return signs.pop() if len(signs) == 1 and signs <= {*_SIGNS} else ""
+
+
+def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
+    """What reads all cells as dates, if they are; refuses those that two ways read otherwise."""
+    ways = [partial(_days, way) for way in _DATES]
+    found = [days for days in ways if all(reads(days, cell) for cell in written)]
+    for cell in written:
+        if len({days(cell) for days in found}) > 1:
+            problem = f"{cell!r} may have the day first, or the month; write it as 2024-12-31"
+            raise table.error(name, table.columns[name].index(cell), problem)
+    return found[0] if found else None
+
+
+def _days(way: str | None, cell: str) -> float:
+    """Days since 1970 at a date and time written so; without a zone it is UTC."""
+    moment = datetime.fromisoformat(cell) if way is None else datetime.strptime(cell, way)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH).total_seconds() / _DAY

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from specformer.errors import ConfigError, GraphError
 from specformer.files.host_memory import free_bytes, gib
-from specformer.graphs.formats.table import Table
+from specformer.graphs.formats.table import Table, is_number
 
 logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
@@ -231,7 +231,8 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
     for column in filter(None, header):
         if header.count(column) > 1:
-            raise GraphError(f"{path}: column {column!r} appears more than once")
+            hint = "; the first row must name the columns" if is_number(column) else ""
+            raise GraphError(f"{path}: column {column!r} appears more than once{hint}")
     columns: dict[str, list[str]] = {name: [] for name in header}
     # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
     kept = [(columns[name].append, header.index(name)) for name in columns]

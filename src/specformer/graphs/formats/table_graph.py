@@ -20,7 +20,7 @@ from specformer.graphs.columns import (
     quoted,
 )
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.formats.table import Table, feature_column, in_order, is_missing, is_number
+from specformer.graphs.formats.table import Table, feature_column, in_order, is_missing
 from specformer.graphs.graph import MASKS, Graph
 
 logger = logging.getLogger(__name__)
@@ -59,32 +59,30 @@ def _ends(edges: Table, columns: Columns) -> tuple[str, str]:
         raise GraphError(f"{edges.path}: --source and --target go together; name both columns")
     ends = edges.endpoints()
     if ends is None:
+        is_short = len(edges.columns) <= 3  # as rows without a header are
+        first = " (1 and 2 if the first row is an edge)" if is_short else ""
         raise GraphError(
             f"{edges.path}: needs the columns 'source' and 'target', but has "
-            f"{quoted(edges.columns)}; say which they are with --source and --target"
+            f"{quoted(edges.columns)}; say which they are with --source and --target{first}"
         )
     return ends
 
 
 def _weight(edges: Table, columns: Columns, ends: tuple[str, str]) -> str | None:
-    """Return the column of weights; say which columns of numbers are none."""
+    """Return the column of weights; say which columns are left out."""
     if columns.weight == "none" and "none" not in edges.columns:
         return None
     if columns.weight is not None:
         return edges.said(columns.weight)
     found = edges.named(*WEIGHTS)
-    others = [
+    left = [
         column
-        for column, cells in edges.columns.items()
-        if column not in (found, *ends)
-        and plain_name(column) not in (*UNNAMED, *IDS)
-        and cells
-        and all(map(is_number, cells))
+        for column in edges.columns
+        if column not in (found, *ends) and plain_name(column) not in (*UNNAMED, *IDS)
     ]
-    if others and found is None:
-        left = "are" if len(others) > 1 else "is"
-        told = "%s: %s %s left out; --weight takes a column as the edges' weights"
-        logger.info(told, edges.path, quoted(others), left)
+    if left:
+        hint = "" if found else "; --weight takes a column as the edges' weights"
+        logger.info("%s: columns left out: %s%s", edges.path, quoted(left), hint)
     return found
 
 
@@ -100,7 +98,7 @@ def _refuse_without_nodes(edges: Table, columns: Columns, labels: bool) -> None:
 
 def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     """Return the fields of :class:`Graph` that a table of nodes fills."""
-    _refuse_no_header(table)
+    table.refuse_no_header()
     ids = _ids(table, columns)
     label, names = _label(table, columns, labels)
     asked = columns.split if labels or columns.split in table.columns else None
@@ -128,20 +126,6 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
             raise GraphError(f"{table.path}: columns {split!r} and {masks[0]!r} both tell a split")
         return nodes | _parts(table, split)
     return nodes | {mask: table.booleans(mask) for mask in masks}
-
-
-def _refuse_no_header(table: Table) -> None:
-    """Refuse a first row of values; columns may be called 0, 1, 2, … after the first."""
-    header = list(table.columns)
-    numbers = [name for name in header if is_number(name)]
-    counted = {str(place) for place in range(len(header) + 1)}
-    strange = next((name for name in numbers if name not in counted), None)
-    if strange is None and header and is_number(header[0]):
-        strange = header[0]
-    if strange is not None:
-        raise GraphError(
-            f"{table.path}: the first row must name the columns, and {strange!r} looks like a value"
-        )
 
 
 def _ids(table: Table, columns: Columns) -> str:

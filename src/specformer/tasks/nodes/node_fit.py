@@ -331,6 +331,8 @@ def with_best_form(
         purpose = json.dumps([told, few.drawn, work.seed, work.graph.fingerprint])
         kept = Checkpoint(numbered(checkpoint, "forms"), purpose)
         kept.restore({"figures": figures})
+        if before := [name for name, done in zip(recipes, ~figures.isnan(), strict=True) if done]:
+            place.progress.say(f"{work.graph.name}: tried before: {', '.join(before)}")
     for number, (name, recipe) in enumerate(recipes.items()):
         if figures[number].isnan():
             own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
