@@ -115,6 +115,15 @@ def test_classes_labels_and_unknown_ones():
     own = sf.NodeClassifier(**longer).fit((GRAPH.x, GRAPH.adjacency), y)
     assert own.classes_.tolist() == ["ant", "cat"]
     assert own.score(GRAPH, np.array(["ant", "cat"])[GRAPH.y]) > 0.8
+    own_words = replace(GRAPH, y=np.where(GRAPH.y == 1, 0, 1), class_names=("cat", "ant"))
+    assert own.score(own_words) == own.score(GRAPH, np.array(["ant", "cat"])[GRAPH.y])
+    unknown = replace(own_words, y=np.where(np.arange(NODES) < 60, own_words.y, -1))
+    half = accuracy_score(y[10:60], own.predict(GRAPH)[10:60])
+    assert (
+        own.score(unknown, mask=np.arange(NODES) >= 10)
+        == half
+        == own.score(GRAPH, y, mask=np.arange(60))
+    )
     several = np.stack([GRAPH.y, 1 - GRAPH.y], axis=1)
     labels = sf.NodeClassifier(**longer).fit(GRAPH, several)
     assert labels.predict(GRAPH).shape == (NODES, 2)
@@ -151,6 +160,9 @@ def test_numbers():
     left = ~own._learned_from
     assert own.score(GRAPH, y) == pytest.approx(r2_score(y[left], own.predict(GRAPH)[left]))
     assert own.score(GRAPH, y) > 0.3
+    steps = replace(GRAPH, class_names=("-20", "7.5"))
+    told = np.array([-20.0, 7.5])[GRAPH.y]
+    assert own.score(steps) == pytest.approx(r2_score(told[left], own.predict(GRAPH)[left]))
     both = sf.NodeRegressor(**OURS).fit(GRAPH, np.stack([y, -y], axis=1))
     assert both.predict(GRAPH).shape == (NODES, 2)
 

@@ -250,20 +250,22 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
         ([0, 1, -1, 0], ['cat', 'dog'])
     """
     labels = np.asarray(y)
-    if labels.dtype.kind == "O":
-        known = np.array([label is not None and label == label for label in labels.tolist()])
-    elif labels.dtype.kind == "f":
-        known = ~np.isnan(labels)
-    elif labels.dtype.kind == "i":
-        known = labels != -1
-    else:
-        known = np.ones(len(labels), dtype=bool)
+    known = is_label(labels)
     if not known.any():
         raise GraphError("y has no label to learn")
     classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = numbers.reshape(-1)
     return found, classes
+
+
+def is_label(labels: np.ndarray) -> np.ndarray:
+    """Where ``[n]`` there is a label: not None, NaN nor, among whole numbers, -1."""
+    if labels.dtype.kind == "O":
+        return np.array([label is not None and label == label for label in labels.tolist()])
+    if labels.dtype.kind == "f":
+        return ~np.isnan(labels)
+    return labels != -1 if labels.dtype.kind == "i" else np.ones(len(labels), dtype=bool)
 
 
 def as_labels(names: Any) -> np.ndarray:

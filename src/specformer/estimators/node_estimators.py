@@ -24,6 +24,7 @@ from specformer.estimators.base_estimator import (
     as_columns,
     as_labels,
     encoded,
+    is_label,
     zeros_and_ones,
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
@@ -78,12 +79,16 @@ class NodeEstimator(Estimator):
         """True and predicted labels of the nodes that count."""
         check_is_fitted(self)
         graph = node_graph_of(data)
-        true = graph.y if y is None else np.asarray(y)
-        if true is None:
+        if y is None and graph.y is None:
             raise GraphError("there are no labels to compare with; pass y")
-        counted = self._counted(graph, true, mask)
-        predicted = self.predict(data)[counted]
-        return true[counted].reshape(predicted.shape), predicted
+        if y is None and self.task == "regression":
+            graph = with_targets(graph, "regression")
+        values = np.asarray(graph.y if y is None else y)
+        counted = self._counted(graph, values, mask)
+        true, predicted = values[counted], self.predict(data)[counted]
+        if y is None and true.ndim == 1 and graph.class_names:
+            true = as_labels(graph.class_names)[true]
+        return true.reshape(predicted.shape), predicted
 
     @abstractmethod
     def predict(self, data: Any) -> np.ndarray:
@@ -118,13 +123,12 @@ class NodeEstimator(Estimator):
         return self._parted(chosen, graph.is_labelled & ~chosen, classes)
 
     def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
-        if mask is not None:
-            return as_mask(mask, graph.num_nodes)
-        known = np.ones(len(values), dtype=bool)
-        if values.dtype.kind == "f":
+        if self.task == "classification" and values.ndim == 1:
+            known = is_label(values)
+        else:
             known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        elif values.dtype.kind == "i" and self.task == "classification" and values.ndim == 1:
-            known = values >= 0
+        if mask is not None:
+            return known & as_mask(mask, graph.num_nodes)
         if graph.test_mask is not None:
             return known & graph.test_mask.any(axis=1)
         if self._is_fitted_on(graph):
