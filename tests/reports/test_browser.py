@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from tests.reports.browser import WIDTHS, opened, start_browser
 from typer.testing import CliRunner
 
 from specformer.cli import app
+from specformer.datasets import csbm
+from specformer.graphs import write_npz
 from specformer.reports.html import write_report
 
 
@@ -24,11 +27,19 @@ def report(run):
 
 
 @pytest.fixture(scope="module")
-def node_report(tmp_path_factory):
+def graph_file(tmp_path_factory):
+    """A graph whose nodes and classes have names."""
+    path, ids = tmp_path_factory.mktemp("graph") / "pets.npz", tuple(f"pet-{i}" for i in range(400))
+    write_npz(path, replace(csbm(0.7, num_nodes=400), node_ids=ids, class_names=("cat", "dog")))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def node_report(graph_file, tmp_path_factory):
     """The report of a run on nodes."""
     folder = tmp_path_factory.mktemp("nodes") / "run"
     few = ("--set", "schedule.epochs=10", "--set", "form=paper", "--runs", "2", "--quiet")
-    assert CliRunner().invoke(app, ["train", "csbm", *few, "--out", str(folder)]).exit_code == 0
+    assert CliRunner().invoke(app, ["train", graph_file, *few, "--out", str(folder)]).exit_code == 0
     return folder / "report.html"
 
 
@@ -46,11 +57,11 @@ def molecule_report(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def comparison(node_report, tmp_path_factory):
+def comparison(node_report, graph_file, tmp_path_factory):
     """The page of two runs on the same splits."""
     folder = tmp_path_factory.mktemp("comparison")
     few = ("--set", "schedule.epochs=10", "--runs", "2", "--quiet", "--model", "mlp")
-    train = ["train", "csbm", *few, "--out", str(folder / "mlp")]
+    train = ["train", graph_file, *few, "--out", str(folder / "mlp")]
     assert CliRunner().invoke(app, train).exit_code == 0
     page = folder / "both.html"
     report = ["report", str(node_report.parent), str(folder / "mlp"), "--out", str(page)]
@@ -216,10 +227,11 @@ def test_a_graphs_nodes_are_painted_and_read(browser, node_report, width):
         assert len(strengths) > 5
         circle.hover(force=True)
         told = page.locator(".tip").inner_text()
-        assert told.startswith("node ")
+        assert told.startswith("node pet-")
         assert "sure" in told
-        figure.get_by_role("button", name="0", exact=True).click()
-        shown = figure.locator('circle[data-series="0"]').first
+        assert "uncoloured" in figure.locator(".key").get_attribute("class")
+        figure.get_by_role("button", name="cat", exact=True).click()
+        shown = figure.locator('circle[data-series="cat"]').first
         assert not shown.is_visible()
 
 
@@ -236,6 +248,7 @@ def test_runs_are_chosen_and_worst_nodes_listed(browser, node_report):
         table.get_by_role("button", name="Chance of its class").click()
         chances = [float(text[:-1]) for text in table.locator("td:nth-child(4)").all_inner_texts()]
         assert chances == sorted(chances)
+        assert table.locator("tbody th").first.inner_text().startswith("pet-")
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)

@@ -263,9 +263,8 @@ def is_label(labels: np.ndarray) -> np.ndarray:
     """Where ``[n]`` there is a label: not None, NaN nor, among whole numbers, -1."""
     if labels.dtype.kind == "O":
         return np.array([label is not None and label == label for label in labels.tolist()])
-    if labels.dtype.kind == "f":
-        return ~np.isnan(labels)
-    return labels != -1 if labels.dtype.kind == "i" else np.ones(len(labels), dtype=bool)
+    none: np.ndarray = labels == -1 if labels.dtype.kind == "i" else labels != labels  # NaN
+    return ~none
 
 
 def as_labels(names: Any) -> np.ndarray:

@@ -123,12 +123,14 @@ class NodeEstimator(Estimator):
         return self._parted(chosen, graph.is_labelled & ~chosen, classes)
 
     def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
+        known = np.ones(len(values), dtype=bool)
         if self.task == "classification" and values.ndim == 1:
-            known = is_label(values)
+            known &= is_label(values)
         else:
-            known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+            known &= ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
         if mask is not None:
-            return known & as_mask(mask, graph.num_nodes)
+            known &= as_mask(mask, graph.num_nodes)
+            return known
         if graph.test_mask is not None:
             return known & graph.test_mask.any(axis=1)
         if self._is_fitted_on(graph):

@@ -205,7 +205,8 @@ def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
         "of 95%."
     )
     columns = (
-        f"Test {metric.label}", "Validation", f"To {other}", "p (Holm)", "Parameters", "Time",
+        f"Test {metric.label}", "Validation", f"To {other}", "p (Holm)", "Parameters",
+        "Time, in all",
     )  # fmt: skip
     return Table(caption, columns, tuple(lines))
 

@@ -105,7 +105,9 @@ def star() -> Graph:
     rows, columns = np.array([[0, 1], [0, 2], [0, 3], [4, 5]]).T
     half = sp.coo_array((np.ones(4), (rows, columns)), shape=(7, 7))
     y = np.array([0, 0, 1, -1, 1, 1, 0])
-    return Graph(sp.csr_array(half + half.T), y=y, class_names=("a", "b"))
+    return Graph(
+        sp.csr_array(half + half.T), y=y, class_names=("a", "b"), node_ids=tuple("ABCDEFG")
+    )
 
 
 #: Of two runs the chance of class b for each node.
@@ -136,7 +138,8 @@ def test_the_worst_nodes_come_with_their_neighbours():
 
     assert [each["node"] for each in worst] == [0, 4]
     assert worst[0] | {"chance": 0} == {
-        "node": 0, "class": "a", "predicted": "b", "chance": 0, "neighbours": {"a": 1, "b": 1},
+        "node": 0, "name": "A", "class": "a", "predicted": "b", "chance": 0,
+        "neighbours": {"a": 1, "b": 1},
     }  # fmt: skip
     assert round(worst[0]["chance"], 9) == 0.08
 
@@ -148,6 +151,7 @@ def test_a_drawing_has_the_edges_between_its_nodes():
     drawn = drawing(graph, nodes, BOTH[0], TESTED[0])
 
     assert drawn["drawn/edges"].tolist() == [[0, 1], [0, 2]]
+    assert drawn["drawn/names"].tolist() == ["A", "C", "D", "E"]
     assert drawn["drawn/labels"].tolist() == [0, 1, -1, 1]
     np.testing.assert_allclose(drawn["drawn/chances"], BOTH[0][nodes], rtol=1e-6)
 

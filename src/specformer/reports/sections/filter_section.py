@@ -79,7 +79,7 @@ def filter_section(rows: Rows) -> Section:
             ),
             Figure(
                 "Training",
-                f"Loss by epoch on a logarithmic scale{pictures.median_over(images, drawn)}."
+                f"Loss by epoch{pictures.median_over(images, drawn)}."
                 + (" A line ends where the last of them stopped training." if images > 1 else ""),
                 pictures.by_epoch(rows, None, "training loss"),
             ),

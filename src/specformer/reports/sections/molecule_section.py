@@ -84,7 +84,7 @@ def molecule_section(rows: Rows) -> Section:
             ),
             Figure(
                 "Training",
-                f"Loss over the training graphs by epoch, on a logarithmic scale{over}.",
+                f"Loss over the training graphs by epoch{over}.",
                 pictures.by_epoch(rows, 0, "training loss"),
             ),
             costs(rows),

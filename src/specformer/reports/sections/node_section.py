@@ -30,6 +30,8 @@ from specformer.reports.variants import Rows, metric_of, variant
 def node_section(rows: Rows) -> Section:
     """The section of predicted labels or numbers."""
     of_first, over_all = pictures.first_of(rows), ", over all runs." if rows.most() > 1 else "."
+    filters = tuple(all_filters(rows))
+    of_chosen = f"{of_first} or the one chosen" if filters and of_first else of_first
     right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
     judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
     numbers_only = all(metric_of(entry).task == "regression" for entry in rows.entries)
@@ -72,9 +74,9 @@ def node_section(rows: Rows) -> Section:
             ),
             Figure(
                 "Learned filters",
-                f"What each head of Specformer makes of the graph’s eigenvalues{of_first}. High on "
-                "the left keeps what neighbours share; high on the right keeps how they differ.",
-                tuple(all_filters(rows)) or pictures.heads(rows),
+                f"What each head of Specformer makes of the graph’s eigenvalues{of_chosen}. High "
+                "on the left keeps what neighbours share; high on the right keeps how they differ.",
+                filters or pictures.heads(rows),
             ),
             Figure(
                 "What the filter passes",
@@ -196,26 +198,27 @@ def full_attention(rows: Rows) -> Iterator[Picture]:
 
 def graphs(rows: Rows) -> Iterator[Picture]:
     """A part of each graph with what is known of its nodes."""
-    parts = ("edges", "labels", "tested", "chances", "centres", "spread")
+    parts = ("edges", "labels", "tested", "chances", "names", "centres", "spread")
     for name, style, nodes in rows.ours("drawn/nodes"):
-        edges, labels, tested, chances, centres, spread = (
+        edges, labels, tested, chances, names, centres, spread = (
             rows.one(name, style, f"drawn/{part}") for part in parts
         )
         assert edges is not None
         assert labels is not None
         assert tested is not None
         assert chances is not None
+        names = nodes.astype(str) if names is None else names  # older runs have none
         classes = [str(label) for label in rows.groups[name][0]["classes"]]
         paints = _paints(labels, tested, chances, style, len(classes))
         if centres is not None and spread is not None:
-            paints += _spreads(centres, spread)
+            paints += _spreads(names[np.searchsorted(nodes, centres)], spread)
         guesses = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
         label_names = [classes[label] if label >= 0 else "no label" for label in labels]
         notes = [
             f"node {node}{', tested' if test else ''}\nclass {label}\npredicted {classes[guess]}, "
             f"{100 * chance:.0f}% sure"
             for node, test, label, (guess, chance) in zip(
-                nodes, tested, label_names, guesses, strict=True
+                names, tested, label_names, guesses, strict=True
             )
         ]
         alt = f"{name}: {len(nodes):,} nodes and their edges, coloured by class."
@@ -280,7 +283,7 @@ def worst(rows: Rows) -> Iterator[Listing]:
         style = rows.looks[variant(entry)]
         lines = tuple(
             (
-                str(each["node"]),
+                str(each.get("name", each["node"])),
                 str(each["class"]),
                 str(each["predicted"]),
                 f"{100 * each['chance']:.1f}%",

@@ -151,8 +151,10 @@ def costs(rows: Rows) -> Table:
         )
         lines.append(Row(style, cells))
     over = f", over all {'filters' if of_filters else 'data sets'}" if len(rows.groups) > 1 else ""
-    columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Time, all runs")
-    return Table(f"What it took{over}.", columns, tuple(lines))
+    columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Training, all runs")
+    told = 0 if any(entry.get("recipe") for entry in rows.entries) else 1
+    kept = tuple(Row(line.look, line.cells[told:]) for line in lines)
+    return Table(f"What it took{over}.", columns[told:], kept)
 
 
 def _number(write: Callable[[float | None], str], value: float | None) -> Cell:

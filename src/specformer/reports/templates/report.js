@@ -252,10 +252,11 @@
     if (!paints) continue;
     const select = make("select", {}, ...paints.map((paint, number) => new Option(paint.name, number)));
     const told = make("p", { className: "told", textContent: paints[0].told });
-    const circles = all("circle", picture);
+    const circles = all("circle", picture), key = picture.closest("figure").querySelector(".key");
     const paint = () => {
       const { at, hues, told: words } = paints[select.value];
       told.textContent = words;
+      key?.classList.toggle("uncoloured", !hues.length); // its colours are those of classes
       circles.forEach((circle, node) => {
         const hue = hues.length ? hues[at[node]] : at[node] < 0 ? "blue" : "vermilion";
         circle.style.fill = `var(--plot-${hue})`;

@@ -300,13 +300,13 @@ class Choice:
 
         Example:
             >>> Choice("deep-3", {"paper": 0.81, "deep-3": 0.84}).told("accuracy")
-            'takes the form deep-3: accuracy on validation nodes paper 0.8100, deep-3 0.8400'
+            'takes the form deep-3 (accuracy on validation nodes: paper 0.8100, deep-3 0.8400)'
         """
         figures = (
             f"{name} {'diverged' if value is None else f'{value:.4f}'}"
             for name, value in self.tried.items()
         )
-        return f"takes the form {self.taken}: {metric} on validation nodes {', '.join(figures)}"
+        return f"takes the form {self.taken} ({metric} on validation nodes: {', '.join(figures)})"
 
 
 def with_best_form(

@@ -235,6 +235,7 @@ def worst_nodes(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> list[d
     return [
         {
             "node": int(node),
+            "name": graph.node_ids[node] if graph.node_ids else str(node),
             "class": names[graph.y[node]],
             "predicted": names[int(chances[node].argmax())],
             "chance": float(chances[node, graph.y[node]]),
@@ -289,6 +290,9 @@ def drawing(
     once = part.row < part.col
     return {
         "drawn/nodes": nodes,
+        "drawn/names": np.array(
+            [graph.node_ids[node] for node in nodes] if graph.node_ids else nodes, dtype=str
+        ),
         "drawn/edges": np.column_stack([part.row[once], part.col[once]]).astype(np.int32),
         "drawn/labels": graph.y[nodes],
         "drawn/tested": tested[nodes],
