@@ -39,7 +39,8 @@ def chains(here: Path) -> Path:
 
 @pytest.fixture
 def trained(call, chains: Path) -> dict:
-    status, out, err = call("train", chains, "--task", "regression", *FAST, "--json")
+    words = ("--task", "regression", "--runs", "1", *FAST, "--json")
+    status, out, err = call("train", chains, *words)
     assert (status, err) == (0, "")
     return json.loads(out)
 

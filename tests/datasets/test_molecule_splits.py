@@ -12,6 +12,7 @@ from specformer.datasets.molecule_splits import (
     graph_folds,
     graph_split,
     random_80_10_10,
+    resampled_splits,
     scaffold_split,
     scaffolds,
     settled_graph_protocol,
@@ -167,9 +168,37 @@ class TestScaffolds:
         with pytest.raises(ConfigError, match="'C1CC' is no molecule, so it has no scaffold"):
             scaffold_split(broken)
 
+    def test_resampled_ones_keep_scaffolds_together(self, shared_data: Path) -> None:
+        graphs = read_molecules(shared_data / "esol.csv").graphs
+        drawn = [resampled_splits(graphs, "resampled-scaffold", 2, seed) for seed in range(2)]
+        of = np.array(scaffolds(graphs.smiles))
+        for split in (each for splits in drawn for each in splits):
+            parts = [set(of[mask]) for mask in (split.train, split.val, split.test)]
+            assert sum(map(len, parts)) == len(set(of))
+            assert min(parts_of(split)[1:]) > 0.09 * len(graphs)
+            assert (split.train.astype(int) + split.val + split.test == 1).all()
+        np.testing.assert_array_equal(drawn[0][0].test, drawn[0][1].test)
+        assert (drawn[0][0].val != drawn[0][1].val).any()
+        assert (drawn[0][0].test != drawn[1][0].test).any()
+        with pytest.raises(ConfigError, match="a part of the split is left empty"):
+            resampled_splits(replace(atoms(30), smiles=("CC",) * 30), "resampled-scaffold", 1, 0)
+
     def test_rdkit_prints_nothing(self, capfd: pytest.CaptureFixture[str]) -> None:
         assert scaffolds(["[H+].[Cl-]"]) == [""]  # which RDKit warns of
         assert capfd.readouterr() == ("", "")
+
+
+def test_resampled_splits_share_their_test_part_and_every_class() -> None:
+    y = np.array([*[1.0] * 20, *[0.0] * 40, np.nan])
+    splits = resampled_splits(atoms(61, y=y), "resampled", 3, seed=5)
+    for split in splits:
+        assert parts_of(split) == [48, 6, 6]
+        assert (split.train.astype(int) + split.val + split.test == ~np.isnan(y)).all()
+        assert [y[part].sum() for part in (split.val, split.test)] == [2, 2]
+        np.testing.assert_array_equal(split.test, splits[0].test)
+    assert len({split.fingerprint for split in splits}) == 3
+    other = resampled_splits(atoms(61, y=y), "resampled", 1, seed=6)
+    assert (other[0].test != splits[0].test).any()
 
 
 def test_folds_spread_two_classes_and_leave_out_what_has_no_target() -> None:

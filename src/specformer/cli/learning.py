@@ -82,7 +82,8 @@ def train(
     runs: Annotated[
         int | None,
         typer.Option(
-            help="Splits, or images. (default: 10, or the file's; molecules 1; all images)"
+            help="Splits, or images. (default: 10, or the file's; molecules 5, of named sets 1; "
+            "all images)"
         ),
     ] = None,
     lanes: Annotated[

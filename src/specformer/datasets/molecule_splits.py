@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 
 #: Protocols by name; ``official`` takes the one that comes with the file, ``kfold-5`` stands for
 #: any number of folds.
-GRAPH_PROTOCOLS = ("random-80-10-10", "kfold-5", "scaffold", "official")
+GRAPH_PROTOCOLS = (
+    "random-80-10-10", "kfold-5", "scaffold", "resampled", "resampled-scaffold", "official",
+)  # fmt: skip
 #: Training, validation and test.
 _PARTS = 3
 #: Training graphs that validate where the validation part is tested on, and their largest share.
@@ -38,7 +40,7 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     train, val, test = [], [], []
     for group in groups:
         order = generator.permutation(group)
-        each = max(1, round(0.1 * len(order))) if len(order) >= _PARTS else 0
+        each = _tenth(len(order))
         train.append(order[2 * each :])
         val.append(order[:each])
         test.append(order[each : 2 * each])
@@ -63,15 +65,10 @@ def scaffold_split(graphs: GraphSet) -> Split:
     holds at most 80 % of all, else to validation if both then hold at most 90 %, else to testing.
     So what is tested on is built unlike what was learned from; the split is the same every time.
     """
-    if graphs.smiles is None:
-        raise ConfigError(f"{graphs.name}: a scaffold split needs the molecules' SMILES.")
-    known = _labelled(graphs)
-    groups = defaultdict(list)
-    for number, scaffold in zip(known, scaffolds([graphs.smiles[i] for i in known]), strict=True):
-        groups[scaffold].append(number)
+    known, groups = _labelled(graphs), _of_scaffolds(graphs)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     train, val, test = parts
-    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0])):
+    for group in sorted(groups, key=lambda group: (-len(group), group[0])):
         if len(train) + len(group) <= 0.8 * len(known):
             train += group
         elif len(train) + len(val) + len(group) <= 0.9 * len(known):
@@ -85,6 +82,65 @@ def scaffold_split(graphs: GraphSet) -> Split:
             "molecules; use split=random-80-10-10."
         )
     return _split(graphs, *parts)
+
+
+def _of_scaffolds(graphs: GraphSet) -> list[list[int]]:
+    """Numbers of the molecules of every scaffold."""
+    if graphs.smiles is None:
+        raise ConfigError(f"{graphs.name}: a scaffold split needs the molecules' SMILES.")
+    known, groups = _labelled(graphs), defaultdict(list)
+    for number, scaffold in zip(known, scaffolds([graphs.smiles[i] for i in known]), strict=True):
+        groups[scaffold].append(int(number))
+    return list(groups.values())
+
+
+def resampled_splits(graphs: GraphSet, protocol: str, count: int, seed: int) -> list[Split]:
+    """Splits with one test part, which the seed draws, and validation parts of their own.
+
+    So the mean of several models can be tested on what none of them has seen. With
+    ``resampled-scaffold`` molecules of one scaffold stay together, and a scaffold of more than half
+    a part trains; else classes are split as by :func:`random_80_10_10`.
+    """
+    known = _labelled(graphs)
+    if protocol == "resampled-scaffold":
+        size = round(0.1 * len(known))
+        drawn = [([unit for unit in _of_scaffolds(graphs) if 2 * len(unit) <= size], size)]
+    else:
+        groups = _classes(graphs, known)
+        if not any(len(group) >= _PARTS for group in groups):
+            groups = [known]
+        drawn = [([[i] for i in group.tolist()], _tenth(len(group))) for group in groups]
+    test = _taken(drawn, np.random.default_rng(seed))
+    held = set(test)
+    rest = [([unit for unit in units if unit[0] not in held], size) for units, size in drawn]
+    found = []
+    for run in range(count):
+        val = _taken(rest, np.random.default_rng([seed, run]))
+        train = np.setdiff1d(known, test + val)
+        if not (len(train) and val and test):
+            raise ConfigError(
+                f"{graphs.name}: a part of the split is left empty; use split=random-80-10-10."
+            )
+        found.append(_split(graphs, train, val, test))
+    return found
+
+
+def _tenth(count: int) -> int:
+    """Graphs of a class that go to a part; none where there is not one for each."""
+    return max(1, round(0.1 * count)) if count >= _PARTS else 0
+
+
+def _taken(
+    groups: Sequence[tuple[Sequence[list[int]], int]], generator: np.random.Generator
+) -> list[int]:
+    """Of every group units in a drawn order, each taken if that makes at most so many graphs."""
+    taken: list[int] = []
+    for units, size in groups:
+        most = len(taken) + size
+        for place in generator.permutation(len(units)):
+            if len(taken) + len(units[place]) <= most:
+                taken += units[place]
+    return taken
 
 
 def scaffolds(smiles: Sequence[str]) -> list[str]:
@@ -144,7 +200,8 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
 
     Where the targets of an ``official`` test part are secret, its validation part is tested on, and
     150,000 graphs of its training part, a tenth at most, validate: the paper's rule for PCQM4Mv2.
-    They are the same for every seed. Protocols of folds go to :func:`graph_folds`.
+    They are the same for every seed. Protocols of folds go to :func:`graph_folds`, resampled ones
+    to :func:`resampled_splits`.
 
     Example:
         >>> graphs = GraphSet([1] * 3, [0] * 3, [], train_idx=[2], valid_idx=[0], test_idx=[1])

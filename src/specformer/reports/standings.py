@@ -133,8 +133,8 @@ def how_tested(result: Result) -> str:
     adjusted = "Holm-adjusted p < 0.05"
     if result["is_one_split"]:
         return (
-            f"paired t-test over {result['runs']} runs of one split, which differ in their initial "
-            f"weights: it says nothing of other splits; {adjusted}"
+            f"paired t-test over {result['runs']} runs with one test part: it says nothing of "
+            f"other splits; {adjusted}"
         )
     return (
         f"paired t-test over {result['runs']} splits, corrected for the training data they share; "

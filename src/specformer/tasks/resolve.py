@@ -67,7 +67,7 @@ def resolve(
     request = _with_targets(request)
     request = replace(request, changes=full_changes(kind, request.model, request.changes))
     recipe, settings = task.resolve(request)
-    usual = fold_count(getattr(settings, "split", "")) or task.runs
+    usual = fold_count(getattr(settings, "split", "")) or task.usual_runs(request.source)
     return Job(
         source=request.source,
         kind=kind,

@@ -66,6 +66,10 @@ class Task(ABC, Generic[Work]):
     #: Whether several processes can train one run together.
     is_parallel: ClassVar[bool] = False
 
+    def usual_runs(self, source: str) -> int | None:  # noqa: ARG002
+        """How many runs of a source there are unless someone says."""
+        return self.runs
+
     @abstractmethod
     def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
         """The data class of a model's recipes, and its groups that this model does not use.

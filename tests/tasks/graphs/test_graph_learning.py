@@ -19,7 +19,7 @@ from tests.training.small_graphs import small_set, three_classes, with_numbers
 from specformer import GraphSpecformer
 from specformer.datasets import graph_split, pack
 from specformer.errors import ConfigError, RunError
-from specformer.graphs import GraphSet, read_graph_set
+from specformer.graphs import GraphSet, read_graph_set, read_molecules
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
 from specformer.tasks.graphs.graph_predict import load_graph_models
@@ -36,7 +36,7 @@ DRAWN = {"assignments": [*FAST, "split=random-80-10-10"]}
 
 
 def train(source: Path, run: RunFolder | None = None, **options):
-    settings = {"model": "specformer", "recipe": None, "progress": Silent(), **options}
+    settings = {"model": "specformer", "recipe": None, "progress": Silent(), "runs": 1, **options}
     return train_on(str(source), device=CPU, **{"assignments": FAST, **settings})
 
 
@@ -96,6 +96,25 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
         np.testing.assert_allclose(
             numbers, expected, rtol=1e-2 if kind == "spread" else 1e-4, atol=1e-4
         )
+
+
+def test_resampled_runs_are_judged_together(tmp_path: Path) -> None:
+    """On one test part, by what ``predict`` says of it; their validation parts differ."""
+    source = molecule_file(tmp_path / "chains.csv")
+    changes = {"assignments": [*FAST, "split=resampled"], "task": "regression", "runs": None}
+    run, result = finished(tmp_path, source, **changes)
+    graphs = read_molecules(source).graphs
+    recipe = graph_recipe(None, "chains", changes["assignments"])[1].settled(graphs)
+    splits = graph_splits(graphs, recipe, 5, 0)
+    assert result["molecules"][0]["splits"] == [split.fingerprint for split in splits]
+    rows = [row for row in rows_of(predict_with(run, device=CPU).text) if row["prediction"]]
+    said = np.array([[float(row[key]) for key in ("prediction", "spread")] for row in rows])
+    wrong = (said[:, 0] - graphs.y[:, 0])[splits[0].test]
+    assert result["test_together"] == pytest.approx(np.sqrt(np.mean(wrong**2)), rel=1e-3)
+    (bins,) = (array for name, array in run.outputs().items() if name.endswith("calibration"))
+    assert np.average(bins[:, 0] ** 2, weights=bins[:, 2]) == pytest.approx(
+        np.mean(said[splits[0].test, 1] ** 2), rel=1e-2
+    )
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes", "several"])

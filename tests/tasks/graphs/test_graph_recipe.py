@@ -154,6 +154,13 @@ def test_targets_that_never_vary_are_refused(targets: list[list[float]]) -> None
     assert GraphRecipe().settled(few).metric
 
 
+def test_only_files_of_ones_own_stop_early() -> None:
+    for model in ("specformer", "gin"):
+        assert graph_recipe(None, "mine.csv", model=model)[1].schedule.patience == 20
+        for recipe in (None, "default"):
+            assert graph_recipe(recipe, "zinc", model=model)[1].schedule.patience is None
+
+
 def test_assignments_and_names(tmp_path) -> None:
     assert graph_recipe(None, "mine")[0] == "default"
     changed = graph_recipe(None, "molhiv", ["schedule.beta1=0.99", "matrix=laplacian"])[1]

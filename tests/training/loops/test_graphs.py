@@ -162,6 +162,24 @@ def test_the_best_epoch_is_kept_and_measured(monitor, average: float | None) -> 
         np.testing.assert_allclose(np.sort(given, axis=0), np.sort(own, axis=0), atol=1e-6)
 
 
+def test_patience_ends_a_run_as_if_the_rest_had_never_been_better() -> None:
+    task = small_task(loss="mse", metric="mae")
+    schedule = replace(SCHEDULE, epochs=60, learning_rate=0.05)
+    whole = fit_graphs(small_model(), task, schedule)
+    fit = fit_graphs(small_model(), task, replace(schedule, patience=3))
+    best = np.array([np.nan, np.inf, np.inf])
+    since = 0
+    expected = 0
+    while since < 3:
+        reading = whole.curves[expected]
+        since = 0 if (reading[1:] < best[1:]).any() else since + 1
+        best, expected = np.fmin(best, reading), expected + 1
+    assert fit.epochs == expected < 60 == whole.epochs
+    np.testing.assert_array_equal(fit.curves[: fit.epochs], whole.curves[: fit.epochs])
+    assert np.isnan(fit.curves[fit.epochs :]).all()
+    assert fit.chosen["metric"].epoch == int(whole.curves[: fit.epochs, 2].argmin())
+
+
 def test_a_run_that_diverges_late_keeps_its_best(tmp_path: Path) -> None:
     """Weights that are no numbers come in by a checkpoint of an epoch before the last."""
     task, kept = small_task(), Checkpoint(tmp_path / "kept.safetensors", "a test")

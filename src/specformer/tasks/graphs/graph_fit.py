@@ -59,7 +59,7 @@ def learn_graphs(
     check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
     stage = f"{graphs.name}: {label}"
     fits, before = _fits(work, place, checkpoint, stage)
-    warn_of_divergence(stage, [fit.curves[:, 0] for fit in fits])
+    warn_of_divergence(stage, [fit.curves[: fit.epochs, 0] for fit in fits])
     first = work.start.seconds if work.start else 0.0
     row = {
         "dataset": graphs.name,
@@ -75,7 +75,7 @@ def learn_graphs(
         **_figures(fits, splits, recipe),
         **_by_target(fits, recipe, target_names(graphs.task_names, graphs.num_tasks)),
         "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
-        "epochs": float(recipe.schedule.epochs),
+        "epochs": float(np.mean([fit.epochs for fit in fits])),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
         "seconds": time.perf_counter() - started + before + first,
     }
@@ -160,7 +160,7 @@ def _figures(
 ) -> dict[str, Any]:
     """Test and validation figures at the epoch kept, and the test's by every rule.
 
-    Where all runs have one split, ``test_together`` is the test figure of the mean of their
+    Where all runs have one test part, ``test_together`` is the test figure of the mean of their
     predictions, which is what ``predict`` tells.
     """
 
@@ -189,8 +189,8 @@ def _figures(
 
 
 def _judge_the_same(splits: Sequence[Split]) -> bool:
-    """Whether there are several runs, with one split."""
-    return len(splits) > 1 and len({split.fingerprint for split in splits}) == 1
+    """Whether there are several runs, with one test part."""
+    return len(splits) > 1 and len({split.test.tobytes() for split in splits}) == 1
 
 
 def _calibration(
@@ -198,7 +198,7 @@ def _calibration(
 ) -> dict[str, np.ndarray]:
     """Errors beside the spread over runs on their common test part, of the first target.
 
-    Only of numbers. Where each run has its own split, the others have learned from what it tests.
+    Only of numbers. Where each run has its own test part, the others have learned from it.
     """
     if recipe.task != "regression" or not _judge_the_same(splits):
         return {}

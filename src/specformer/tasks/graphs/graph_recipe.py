@@ -316,6 +316,8 @@ def _default(dataset: str, model: str) -> dict[str, Any]:
     """The settings that a model's recipes start from."""
     written = _BOOK.written
     default: dict[str, Any] = written["default"]
+    if dataset not in GRAPH_SETS:
+        default = merged(default, written["own"])
     if model == FOREST:
         split = written["baselines"]["sets"].get(dataset, default)["split"]
         return {**written[FOREST], "split": split}

@@ -15,7 +15,7 @@ from torch import nn
 
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.datasets import GraphStore, Split, graph_set, graph_split
-from specformer.datasets.molecule_splits import graph_folds
+from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
@@ -142,6 +142,8 @@ def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) ->
     folds = fold_count(recipe.split)
     if folds is not None:
         return graph_folds(graphs, folds, runs, seed)
+    if recipe.split.startswith("resampled"):
+        return resampled_splits(graphs, recipe.split, runs, seed)
     return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]
 
 
@@ -185,4 +187,4 @@ def grow_forest(
     curves = np.array([[losses[0], losses[1], val if math.isfinite(val) else math.nan]])
     seconds = time.perf_counter() - started
     predicted, measured = parts[2]
-    return GraphFit(forest, chosen, curves, seconds, 0.0, predicted.numpy(), measured.numpy())
+    return GraphFit(forest, chosen, curves, 1, seconds, 0.0, predicted.numpy(), measured.numpy())

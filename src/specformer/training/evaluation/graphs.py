@@ -96,7 +96,8 @@ REMEDY = "a lower schedule.learning_rate, or with schedule.clip"
 class History:
     """How training went so far, and the best epochs of it."""
 
-    def __init__(self, model: nn.Module, epochs: int) -> None:
+    def __init__(self, model: nn.Module, epochs: int, patience: int | None = None) -> None:
+        self.patience = patience
         self.epochs = torch.zeros((), dtype=torch.long)
         self.curves = torch.full((epochs, 3), float("nan"), dtype=torch.float64)
         self.seconds = torch.zeros((), dtype=torch.float64)
@@ -104,8 +105,11 @@ class History:
 
     @property
     def is_over(self) -> bool:
-        """Whether no epoch is left, or the weights are not finite and will stay so."""
+        """Whether no epoch or patience is left, or the weights are not finite and will stay so."""
         done = int(self.epochs)
+        best = max(int(kept.epoch) for kept in self.best.values())
+        if self.patience is not None and done - 1 - best >= self.patience:
+            return True
         lost = done > 0 and not math.isfinite(float(self.curves[done - 1, 0]))
         return lost or done == len(self.curves)
 

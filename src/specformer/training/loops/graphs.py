@@ -92,8 +92,8 @@ class Chosen:
 class GraphFit:
     """The model of the epoch that is kept, what every rule picks, curves and seconds per epoch.
 
-    The curves ``[epochs, 3]`` are training loss, validation loss and validation metric; after an
-    epoch whose training loss is not a number there are none, as training ends. ``chosen`` has the
+    The curves ``[most epochs, 3]`` are training loss, validation loss and validation metric, of
+    ``epochs`` epochs: patience may run out, or a training loss not be a number. ``chosen`` has the
     last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a checkpoint
     held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs for the test
     graphs, in the targets' units, and those targets.
@@ -102,6 +102,7 @@ class GraphFit:
     model: nn.Module
     chosen: Mapping[GraphMonitor, Chosen]
     curves: np.ndarray
+    epochs: int
     seconds_per_epoch: float
     seconds_before: float
     predicted: np.ndarray
@@ -123,7 +124,7 @@ def fit_graphs(
     capture: bool = True,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> GraphFit:
-    """Train a model for all epochs of a schedule, or until it diverges, and keep the best one.
+    """Train until a schedule's epochs or patience are over, or it diverges, and keep the best.
 
     Args:
         model: takes :class:`~specformer.spectrum.PackedGraphs`; its last layer is ``readout``, an
@@ -154,7 +155,7 @@ def fit_graphs(
     training = _Training(work, task, schedule, seed, capture)
     judged = replace(work, model=training.judged)
     validation = GraphEvaluation(judged, task.store, task.val, schedule.batch_size)
-    history = History(judged.model, schedule.epochs)
+    history = History(judged.model, schedule.epochs, schedule.patience)
     state = {**training.state(), **history.state()}
     if checkpoint and workers.is_first:
         checkpoint.restore(state, epochs=schedule.epochs)
@@ -188,9 +189,9 @@ def fit_graphs(
     if training.average:
         training.average.settle()
     scale.fold_into(cast(nn.Linear, model.readout))
-    seconds = float(history.seconds) / int(history.epochs)
-    curves = history.curves.numpy()
-    return GraphFit(model.eval(), chosen, curves, seconds, before, *tested)
+    epochs, curves = int(history.epochs), history.curves.numpy()
+    seconds = float(history.seconds) / epochs
+    return GraphFit(model.eval(), chosen, curves, epochs, seconds, before, *tested)
 
 
 def _check(model: nn.Module, task: GraphTask, metric: Metric) -> None:

@@ -31,7 +31,7 @@ class GraphSchedule:
         \qquad p = \max\!\left(0, \frac{e - w}{E - w}\right)
 
     Args:
-        epochs: E; all are run, the best of them is kept.
+        epochs: E; all are run unless patience ends, the best of them is kept.
         batch_size: graphs of a batch, over all workers together.
         learning_rate: the highest rate, :math:`\eta`.
         warmup: epochs of linear increase, w.
@@ -40,6 +40,8 @@ class GraphSchedule:
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
         average: judge and keep the :class:`~specformer.training.engine.stacking.WeightAverage` of
             about this many epochs; None for the weights themselves.
+        patience: stop after so many epochs in which neither validation loss nor metric was better
+            than ever; None to run all.
     """
 
     epochs: int = 100
@@ -51,10 +53,12 @@ class GraphSchedule:
     beta2: float = 0.999
     clip: float | None = None
     average: float | None = None
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         given = asdict(self)
-        check_counts(given, "epochs", "batch_size")
+        counted = ("patience",) if self.patience is not None else ()
+        check_counts(given, "epochs", "batch_size", *counted)
         check_positive(given, "learning_rate", *(n for n in _OPTIONAL if given[n] is not None))
         check_not_negative(given, "warmup", "weight_decay")
         below_one = "be at least 0 and below 1"
