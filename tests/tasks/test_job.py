@@ -108,9 +108,17 @@ def test_what_is_no_job_is_refused(tmp_path: Path, change: dict, why: str) -> No
         read_job(run)
 
 
-def test_only_many_graphs_train_in_several_processes() -> None:
-    with pytest.raises(ConfigError, match="csbm: only sets of many graphs"):
-        train_source("csbm", workers=Workers(0, 2))
+@pytest.mark.parametrize(
+    ("source", "asked", "why"),
+    [
+        ("csbm", {"model": "gcn"}, "csbm: gcn needs all nodes in one process"),
+        ("csbm", {"assignments": ["spectrum=density"]}, "spectrum=density trains in one process"),
+        ("photographs", {}, "photographs: .* train in one process only"),
+    ],
+)
+def test_what_several_processes_cannot_train(source: str, asked: dict, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        train_source(source, workers=Workers(0, 2), **asked)
 
 
 IDLE = [

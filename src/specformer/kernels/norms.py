@@ -92,6 +92,23 @@ class _Scaled(torch.autograd.Function):
 Across = Callable[[Tensor], Tensor]
 
 
+def summed(part: Tensor, across: Across) -> Tensor:
+    """The sum over workers; each takes the gradients of all."""
+    return cast(Tensor, _Sum.apply(part, across))
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, across: Across) -> Tensor:
+        ctx.across = across
+        return across(part.clone())
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.across(gradients[0].clone()), None
+
+
 @dataclass(frozen=True)
 class CountedRows:
     """Which rows count, in the forms that normalisation needs: worked out once for many layers.

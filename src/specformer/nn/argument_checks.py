@@ -16,6 +16,7 @@ from specformer.errors import ConfigError
 from specformer.nn.layers.batch_norm import ACTIVATIONS
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
+from specformer.spectrum.sharded import ShardedSpectrum
 
 
 def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
@@ -123,6 +124,8 @@ def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
         raise ConfigError(
             "bases='ffn' needs real eigenvectors; decompose the graph, without charge."
         )
+    if isinstance(spectrum, ShardedSpectrum):
+        raise ConfigError("bases='ffn' needs all nodes in one process; use bases='linear'.")
     n = spectrum.num_nodes
     entries = n * n * channels
     if not torch.compiler.is_compiling() and entries > ENTRY_LIMIT:

@@ -63,8 +63,6 @@ class Task(ABC, Generic[Work]):
     runs: ClassVar[int | None]
     #: The options of ``train`` and ``predict`` that not every task has.
     options: ClassVar[frozenset[str]]
-    #: Whether several processes can train one run together.
-    is_parallel: ClassVar[bool] = False
 
     def usual_runs(self, source: str) -> int | None:  # noqa: ARG002
         """How many runs of a source there are unless someone says."""
@@ -88,6 +86,10 @@ class Task(ABC, Generic[Work]):
     @abstractmethod
     def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> Any:
         """The recipe that plain settings are; ``where`` names their file in errors."""
+
+    def refuse_workers(self, job: Job) -> None:
+        """Refuse a job that several processes cannot train together."""
+        raise ConfigError(f"{job.source}: {self.plural} train in one process only.")
 
     @abstractmethod
     def load(self, job: Job, place: Workplace) -> Work:

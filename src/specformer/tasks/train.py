@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specformer.errors import ConfigError
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Workplace
 from specformer.tasks.overview import in_words, warnings_of
@@ -55,8 +54,8 @@ def train(
     if job.deterministic and place.cache is not None:  # others' spectra may round otherwise
         place = replace(place, cache=place.cache / _ONE_THREAD)
     task, workers = TASKS[job.kind], place.workers
-    if workers.size > 1 and not task.is_parallel:
-        raise ConfigError(f"{job.source}: only sets of many graphs train in several processes.")
+    if workers.size > 1:
+        task.refuse_workers(job)
     with one_thread(job.deterministic):
         with workers.first_before_others():  # the first may download and decompose
             if beside is None:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.norms import Across, Averages, CountedRows, Sample, masked_norm
+from specformer.kernels.norms import Across, Averages, CountedRows, Sample, masked_norm, summed
 from specformer.kernels.segments import widened
-from specformer.kernels.tracing import first_order
 from specformer.nn.layers.linear import LayerNorm
 
 Norm = Literal["batch", "layer"] | None
@@ -44,7 +43,7 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     #: Adds a tensor up over all workers that share a batch, in place; None for a worker alone.
-    #: Statistics of rows given with a mask are then those of the whole batch.
+    #: Statistics are then those of all workers' rows.
     across: Across | None = None
 
     def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
@@ -64,6 +63,8 @@ class BatchNorm(nn.Module):
         nn.init.ones_(self.running_var)
 
     def forward(self, x: Tensor, mask: Tensor | CountedRows | None = None) -> Tensor:
+        if self.training and mask is None and self.across is not None:
+            mask = x.new_ones(x.shape[-2], dtype=torch.bool)
         if not self.training:
             mean, var = self.running_mean, self.running_var
         elif mask is None:
@@ -163,7 +164,7 @@ class BatchNorm(nn.Module):
 
     def _whole(self, part: Tensor) -> Tensor:
         """A sum over this worker's rows as the sum over all workers'."""
-        return part if self.across is None else cast(Tensor, _Sum.apply(part, self.across))
+        return part if self.across is None else summed(part, self.across)
 
     @torch.no_grad()
     def _average(self, mean: Tensor, var: Tensor, share: Tensor | float) -> None:
@@ -174,20 +175,6 @@ class BatchNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, momentum={self.momentum}, eps={self.eps}"
-
-
-class _Sum(torch.autograd.Function):
-    """The sum over workers; each takes the gradients of all."""
-
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, across: Across) -> Tensor:
-        ctx.across = across
-        return across(part.clone())
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.across(gradients[0].clone()), None
 
 
 def norm_module(name: Norm, channels: int) -> nn.Module:

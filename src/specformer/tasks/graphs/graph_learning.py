@@ -72,7 +72,6 @@ class GraphLearning(Task[GraphWork]):
     options = frozenset(
         {"task", "metric", "lanes", "from", "smiles", "id", "split-column", "smiles-column"}
     ) | {"targets"}
-    is_parallel = True
 
     def usual_runs(self, source: str) -> int:
         """Several of a file of one's own: their mean predicts better, and their spread tells."""
@@ -80,6 +79,9 @@ class GraphLearning(Task[GraphWork]):
 
     def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
         return recipe_kind(model), ("schedule",) if model == FOREST else ()
+
+    def refuse_workers(self, job: Job) -> None:
+        """Every kind of job trains in several processes."""
 
     def concerning(self, model: str, changes: Sequence[str]) -> Sequence[str]:
         if model != FOREST:

@@ -66,7 +66,7 @@ def fit_nodes_of(work: NodeWork, place: Workplace, checkpoint: Path | None, labe
     """Train one model per split, all at once; arguments as of :func:`learn_nodes`."""
     graph, splits, model, recipe = work.graph, work.splits, work.model, work.recipe
     device = place.device
-    task = node_task(graph, splits, recipe, device, model, work.prepared)
+    task = node_task(graph, splits, recipe, device, model, work.prepared, place.workers)
     fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels)
     operator = node_operator(model, graph, work.spectrum, device)
     landmarks = node_landmarks(operator, recipe)
@@ -180,7 +180,8 @@ def _tested(
     two classes that are ranked, predictions and targets ``[2, nodes, targets]``.
     """
     points = () if landmarks is None else (landmarks,)
-    outputs: Tensor = model.eval()(task.x, operator, *points)
+    outputs = task.share.whole(model.eval()(task.x, operator, *points))
+    task = task.gathered()
     told = task.objective.predictions(outputs)
     true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
     shown = {}
@@ -326,13 +327,14 @@ def with_best_form(
     few = replace(work, splits=work.splits[:TRIED_SPLITS], prepared=prepared)
     figures = torch.full((len(recipes),), math.nan, dtype=torch.float64)
     kept = None
-    if checkpoint:
+    if checkpoint and place.workers.is_first:
         told = {name: asdict(recipe) for name, recipe in recipes.items()}
         purpose = json.dumps([told, few.drawn, work.seed, work.graph.fingerprint])
         kept = Checkpoint(numbered(checkpoint, "forms"), purpose)
         kept.restore({"figures": figures})
         if before := [name for name, done in zip(recipes, ~figures.isnan(), strict=True) if done]:
             place.progress.say(f"{work.graph.name}: tried before: {', '.join(before)}")
+    place.workers.copy_from_first([figures])
     for number, (name, recipe) in enumerate(recipes.items()):
         if figures[number].isnan():
             own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
@@ -355,7 +357,9 @@ def with_best_form(
 def _tried(work: NodeWork, place: Workplace) -> list[str]:
     """The forms to try; those that are left out are named."""
     spectrum = work.spectrum
-    entries = spectrum.eigenvectors.numel() if isinstance(spectrum, Spectrum) else 0
+    entries = 0
+    if isinstance(spectrum, Spectrum):  # perhaps with the rows of some nodes only
+        entries = work.graph.num_nodes * spectrum.num_eigenpairs
     names = work.recipe.affordable(entries, place.device)
     if slow := [name for name in work.recipe.forms if name not in names]:
         logger.warning(

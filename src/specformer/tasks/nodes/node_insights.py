@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from specformer.nn.conv.composition import convolve
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.inspection import attention_matrix
 from specformer.spectrum import Keys, Spectrum
+from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.losses import Scale
 from specformer.training.loops.nodes import NodeTask
 
@@ -46,15 +48,17 @@ def node_insights(
     if task.loss != "ce":
         return _spectral(graph, task, models, operator), []
     points = () if landmarks is None else (landmarks,)
-    scores: Tensor = together.eval()(task.x, operator, *points)
-    chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.test.cpu().numpy()
+    scores = task.share.whole(together.eval()(task.x, operator, *points))
+    chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.gathered().test.cpu().numpy()
     worst = worst_nodes(graph, chances[0], tested[0])
     nodes = drawn_part(graph, [each["node"] for each in worst])
     arrays = failures(graph, chances, tested) | drawing(graph, nodes, chances[0], tested[0])
     arrays |= _spectral(graph, task, models, operator)
     if isinstance(operator, Spectrum):
         assert isinstance(models[0], Specformer)
-        arrays |= _impulses(models[0], operator, nodes, _centres(graph, nodes, worst))
+        centres = _centres(graph, nodes, worst)
+        share = replace(task.share, count=graph.num_nodes)
+        arrays |= _impulses(models[0], operator, nodes, centres, share)
     return arrays, worst
 
 
@@ -67,7 +71,7 @@ def _spectral(
         return {}
     assert isinstance(first, Specformer)
     x = task.x[0] if isinstance(task.x, Tensor) and task.x.dim() == 3 else task.x
-    energy = {"energy": _energies(first, x, graph, operator)}
+    energy = {"energy": _energies(first, x, graph, operator, task.share)}
     return _filters(models, operator) | _attention(first, operator) | energy
 
 
@@ -110,7 +114,9 @@ def _attention(model: Specformer, spectrum: Spectrum) -> dict[str, np.ndarray]:
     }
 
 
-def _energies(model: Specformer, x: Any, graph: Graph, spectrum: Spectrum) -> np.ndarray:
+def _energies(
+    model: Specformer, x: Any, graph: Graph, spectrum: Spectrum, share: Share
+) -> np.ndarray:
     r"""Shares of energy :math:`\lVert U^\top X \rVert^2` by eigenvalue, ``[bins, 3]``.
 
     Of the signals before the convolutions, of those after them, and of the labels.
@@ -119,7 +125,7 @@ def _energies(model: Specformer, x: Any, graph: Graph, spectrum: Spectrum) -> np
     responses = model.responses(spectrum)
     before: Tensor = x if model.space == "input" else model.mapped(x)
     after = convolve(model.convs, before, responses, spectrum)
-    labels = _centred_labels(graph).to(before)
+    labels = _centred_labels(graph).to(before)[share.rows]
     values = spectrum.eigenvalues.cpu().numpy()
     shares = []
     for signal in (before, after, labels):
@@ -148,16 +154,17 @@ def _centres(graph: Graph, nodes: np.ndarray, worst: Sequence[dict[str, Any]]) -
 
 
 def _impulses(
-    model: Specformer, spectrum: Spectrum, nodes: np.ndarray, centres: np.ndarray
+    model: Specformer, spectrum: Spectrum, nodes: np.ndarray, centres: np.ndarray, share: Share
 ) -> dict[str, np.ndarray]:
     r"""The first filter's :math:`U\,\mathrm{diag}(g_m)\,U^\top \delta_i` on a drawing's nodes.
 
     Shapes: ``[centres, heads, drawn]``.
     """
     response = model.responses(spectrum)[0][:, :_HEADS]
-    impulses = response.new_zeros(spectrum.num_nodes, len(centres))
+    impulses = response.new_zeros(share.count, len(centres))
     impulses[torch.as_tensor(centres), torch.arange(len(centres))] = 1.0
-    spread = spectrum.filter_bank(impulses, response)[torch.as_tensor(nodes)]
+    spread = share.whole(spectrum.filter_bank(impulses[share.rows], response), dim=0)
+    spread = spread[torch.as_tensor(nodes)]
     return {
         "drawn/centres": centres,
         "drawn/spread": spread.permute(2, 1, 0).float().cpu().numpy(),

@@ -14,6 +14,7 @@ import torch
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
 from specformer.datasets.features import preparation_lines
+from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Spectrum
 from specformer.tasks import estimate
@@ -80,6 +81,15 @@ class NodeLearning(Task[NodeWork]):
     def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> NodeRecipe:  # noqa: ARG002
         return build(NodeRecipe, settings, where)
 
+    def refuse_workers(self, job: Job) -> None:
+        if job.model != "specformer":
+            raise ConfigError(
+                f"{job.source}: {job.model} needs all nodes in one process; of the models of "
+                "single graphs, only specformer trains in several."
+            )
+        if job.settings.spectrum == "density":
+            raise ConfigError(f"{job.source}: spectrum=density trains in one process only.")
+
     def load(self, job: Job, place: Workplace) -> NodeWork:
         graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
         return self.work_on(job, graph)
@@ -110,7 +120,9 @@ class NodeLearning(Task[NodeWork]):
         if work.model != "specformer":
             return work
         with place.progress.stage(f"{work.graph.name}: spectrum", 1, ""):
-            spectrum = node_spectrum(work.graph, work.recipe, place.device, place.cache)
+            spectrum = node_spectrum(
+                work.graph, work.recipe, place.device, place.cache, place.workers
+            )
         return replace(work, spectrum=spectrum)
 
     def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:

@@ -25,11 +25,18 @@ from specformer.spectrum import (
     approximate,
     decompose,
 )
-from specformer.spectrum.decompose import decompose_streamed, vector_bytes, vectors_fit
+from specformer.spectrum.decompose import (
+    decompose_rows,
+    decompose_streamed,
+    vector_bytes,
+    vectors_fit,
+)
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
+from specformer.spectrum.sharded import ShardedSpectrum
 from specformer.tasks.job import run_seed
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
+from specformer.training.engine.distributed import ALONE, Share, Workers
 from specformer.training.loops.node_batches import check_batches, fit_node_batches
 from specformer.training.loops.nodes import NodeFit, NodeTask, Selection, fit_nodes
 from specformer.training.runs.checkpoint import Checkpoint
@@ -66,9 +73,18 @@ class NodeWork:
 
 
 def node_spectrum(
-    graph: Graph, recipe: NodeRecipe, device: torch.device, cache: str | Path | None
+    graph: Graph,
+    recipe: NodeRecipe,
+    device: torch.device,
+    cache: str | Path | None,
+    workers: Workers = ALONE,
 ) -> AnySpectrum:
-    """The eigenpairs a recipe asks for, or the density, which is not cached."""
+    """The eigenpairs a recipe asks for, or the density, which is not cached.
+
+    Of several workers, each has the eigenvectors' rows of its own nodes.
+    """
+    if workers.size > 1:
+        return _sharded_spectrum(graph, recipe, device, cache, workers)
     if recipe.spectrum == "density":
         return approximate(graph, degree=recipe.degree, device=device)
     size = graph.num_nodes, recipe.pairs
@@ -82,6 +98,32 @@ def node_spectrum(
         )
     whole = decompose(graph, k=recipe.pairs, device=device, cache=cache)
     return kept_spectrum(whole, recipe, device)
+
+
+def _sharded_spectrum(
+    graph: Graph,
+    recipe: NodeRecipe,
+    device: torch.device,
+    cache: str | Path | None,
+    workers: Workers,
+) -> Spectrum:
+    if cache is None:
+        raise ConfigError(f"{graph.name}: workers share a spectrum through a cache; name one.")
+    share = Share(workers, graph.num_nodes)
+    part = decompose_rows(
+        graph, share.rows, k=recipe.pairs, device=device, cache=cache, solve=workers.is_first
+    )
+    own = ShardedSpectrum(
+        part.eigenvalues,
+        part.eigenvectors,
+        part.report,
+        across=share.sum,
+        all_nodes=graph.num_nodes,
+    )
+    fits = vectors_fit(own.num_nodes, own.num_eigenpairs, device, recipe.stored)
+    if recipe.vectors == "streamed" or (recipe.vectors == "auto" and not fits):
+        return own.streamed(device, storage=recipe.stored)
+    return kept_spectrum(own, recipe, device)
 
 
 def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) -> Spectrum:
@@ -126,13 +168,15 @@ def node_task(
     device: torch.device,
     model: str = "specformer",
     prepared: Sequence[FeaturePreparation] | None = None,
+    workers: Workers = ALONE,
 ) -> NodeTask:
     """Features as a recipe and a model want them, labels and splits, on a device.
 
     Specformer takes features as sparse where at most a tenth of them are not zero, unless it
     filters them. Where splits prepare features in different ways, each run has its own.
 
-    ``prepared``: what :func:`node_features` gives, if it is known.
+    ``prepared``: what :func:`node_features` gives, if it is known. Of several workers, each has
+    its own nodes.
     """
     assert graph.y is not None
     prepared = prepared or node_features(graph, splits, recipe)
@@ -146,8 +190,9 @@ def node_task(
         x = sparse_features(graph, first.scaling)
     else:
         x = first.dense(graph)
+    share = Share(workers, graph.num_nodes)
     return NodeTask.from_splits(
-        x, graph.y, splits, device, recipe.loss or "ce", recipe.metric or "accuracy"
+        x, graph.y, splits, device, recipe.loss or "ce", recipe.metric or "accuracy", share
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -84,6 +85,12 @@ class Workers:
             raise
         dist.broadcast(done, src=0)
 
+    def seed_epoch(self, seed: int, epoch: Tensor) -> None:
+        """Let dropout differ between workers, and a run go on from any epoch with other workers."""
+        if self.size > 1:
+            entropy = np.random.SeedSequence([seed % 2**64, int(epoch), self.rank])
+            torch.manual_seed(int(entropy.generate_state(1)[0]))
+
     def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
         """This worker's part of every batch; ``ladder`` chooses the parts' shapes.
 
@@ -115,6 +122,45 @@ class Workers:
 
 
 ALONE = Workers()
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows that each worker has of something with one row for each of ``count`` nodes."""
+
+    workers: Workers = ALONE
+    count: int = 0
+
+    @property
+    def rows(self) -> slice:
+        """Those of this worker: as many as any other has, or one less."""
+        if self.workers.size == 1:
+            return slice(None)
+        if self.count < self.workers.size:
+            raise ConfigError(f"{self.workers.size} workers are more than {self.count} nodes.")
+        first, last = (
+            self.count * rank // self.workers.size
+            for rank in (self.workers.rank, self.workers.rank + 1)
+        )
+        return slice(first, last)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up over all workers, in place."""
+        return self.workers.sum(tensor)
+
+    def whole(self, part: Tensor, dim: int = -2) -> Tensor:
+        """Every worker's rows, which lie along this axis, one after the other."""
+        if self.workers.size == 1:
+            return part
+        shape = list(part.shape)
+        shape[dim] = self.count
+        whole = part.new_zeros(shape)
+        whole.narrow(dim, self.rows.start, part.shape[dim]).copy_(part)
+        return self.sum(whole)
+
+
+#: Of a worker that is alone.
+WHOLE = Share()
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specformer.training.engine.distributed import Share
+
 
 class Ranks:
     """The nodes in the order of their scores ``[..., n]``, the highest first.
@@ -65,7 +67,9 @@ def average_precision(scores: Tensor, positive: Tensor, negative: Tensor) -> Ten
     return mean.where(zeros.any(dim=-1), torch.nan)
 
 
-def macro_f1(predicted: Tensor, true: Tensor, weights: Tensor, classes: int) -> Tensor:
+def macro_f1(
+    predicted: Tensor, true: Tensor, weights: Tensor, classes: int, share: Share
+) -> Tensor:
     r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`.
 
     Classes that are neither predicted nor there do not count.
@@ -74,7 +78,8 @@ def macro_f1(predicted: Tensor, true: Tensor, weights: Tensor, classes: int) -> 
     """
     pairs = (classes * true + predicted).expand(weights.shape)
     counts = weights.new_zeros(*weights.shape[:-1], classes**2, dtype=torch.float64)
-    counts = counts.scatter_add(-1, pairs, weights.double()).unflatten(-1, (classes, classes))
+    counts = share.sum(counts.scatter_add(-1, pairs, weights.double()))
+    counts = counts.unflatten(-1, (classes, classes))
     right = counts.diagonal(dim1=-2, dim2=-1)
     both = counts.sum(dim=-1) + counts.sum(dim=-2)
     scores: Tensor = 2 * right / both.clamp_min(1.0)
@@ -82,6 +87,6 @@ def macro_f1(predicted: Tensor, true: Tensor, weights: Tensor, classes: int) -> 
     return scores.sum(dim=-1) / present
 
 
-def mean_over(weights: Tensor, values: Tensor) -> Tensor:
-    """Means ``[..., n]`` to ``[...]``; NaN where nothing counts."""
-    return (weights * values).sum(dim=-1) / weights.sum(dim=-1)
+def mean_over(weights: Tensor, values: Tensor, share: Share) -> Tensor:
+    """Means ``[..., n]`` to ``[...]`` over all workers' nodes; NaN where nothing counts."""
+    return share.sum((weights * values).sum(dim=-1)) / share.sum(weights.sum(dim=-1))

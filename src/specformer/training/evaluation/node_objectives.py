@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.evaluation import node_metrics
 from specformer.training.evaluation.losses import Loss, Scale
 
 
-def training_targets(y: Tensor, train: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+def training_targets(
+    y: Tensor, train: Tensor, classes: int, dtype: torch.dtype, share: Share = WHOLE
+) -> Tensor:
     r"""What log-probabilities ``[runs, n, classes]`` are multiplied by and summed for the loss.
 
     .. math::
@@ -21,7 +24,7 @@ def training_targets(y: Tensor, train: Tensor, classes: int, dtype: torch.dtype)
 
     Its gradient is a product, not a scatter. Shapes: y ``[n]``, train ``[runs, n]``.
     """
-    shares = train.to(dtype) / train.sum(dim=-1, keepdim=True).clamp_min(1)
+    shares = train.to(dtype) / share.sum(train.sum(dim=-1, keepdim=True)).clamp_min(1)
     return -shares.unsqueeze(-1) * nn.functional.one_hot(y, classes).to(dtype)
 
 
@@ -32,11 +35,13 @@ class Evaluation:
     ``[loss and accuracy, validation and test, runs]``.
     """
 
-    def __init__(self, y: Tensor, val: Tensor, test: Tensor, dtype: torch.dtype) -> None:
-        self._y = y
+    def __init__(
+        self, y: Tensor, val: Tensor, test: Tensor, dtype: torch.dtype, share: Share = WHOLE
+    ) -> None:
+        self._y, self._share = y, share
         self._labels = y.expand_as(val).unsqueeze(-1)
         self._masks = torch.stack([val, test]).to(dtype)
-        counts = self._masks.sum(dim=-1).clamp_min(1.0)
+        counts = share.sum(self._masks.sum(dim=-1)).clamp_min(1.0)
         self._counts = torch.stack([-counts, counts])  # the loss is minus the log-probability
 
     @torch.no_grad()
@@ -44,7 +49,7 @@ class Evaluation:
         values = self._masks.new_empty(2, *logits.shape[:-1])
         torch.gather(logits.log_softmax(dim=-1), -1, self._labels, out=values[0].unsqueeze(-1))
         torch.eq(logits.argmax(dim=-1), self._y, out=values[1])
-        return (values.unsqueeze(1) * self._masks).sum(dim=-1) / self._counts
+        return self._share.sum((values.unsqueeze(1) * self._masks).sum(dim=-1)) / self._counts
 
 
 class BestEpochs:
@@ -95,10 +100,13 @@ class NodeObjective:
         y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
         train: masks ``[R, n]``.
         dtype: of the outputs.
+        share: which of all nodes these are; losses are then parts of those of all.
     """
 
-    def __init__(self, loss: Loss, y: Tensor, train: Tensor, dtype: torch.dtype) -> None:
-        self.loss, self.y, self._train = loss, y, train
+    def __init__(
+        self, loss: Loss, y: Tensor, train: Tensor, dtype: torch.dtype, share: Share = WHOLE
+    ) -> None:
+        self.loss, self.y, self._train, self.share = loss, y, train, share
         #: Which targets ``[n, t]`` are known; a node without a class is in no mask.
         self.known = torch.ones_like(y, dtype=torch.bool).unsqueeze(-1)
         self.scale: Scale | None = None
@@ -107,7 +115,8 @@ class NodeObjective:
         self.known = ~y.isnan()
         wanted = y.to(dtype)
         if loss in ("mse", "l1"):
-            scales = [Scale.of(wanted.where(mask.unsqueeze(-1), torch.nan)) for mask in train]
+            learned = (wanted.where(mask.unsqueeze(-1), torch.nan) for mask in train)
+            scales = [Scale.of(share.whole(each)) for each in learned]
             mean, std = (torch.stack(parts).unsqueeze(1) for parts in zip(*scales, strict=True))
             self.scale = Scale(mean, std)
             wanted = self.scale.standardised(wanted)
@@ -121,9 +130,11 @@ class NodeObjective:
     def weights(self, outputs: Tensor) -> Tensor:
         """The gradient of the losses with respect to the :meth:`terms`."""
         if self.loss == "ce":
-            return training_targets(self.y, self._train, outputs.shape[-1], outputs.dtype)
+            classes = outputs.shape[-1]
+            return training_targets(self.y, self._train, classes, outputs.dtype, self.share)
         counted = self.counted(self._train).to(outputs.dtype)
-        return counted / counted.sum(dim=(-2, -1), keepdim=True).clamp_min(1.0)
+        number = self.share.sum(counted.sum(dim=(-2, -1), keepdim=True))
+        return counted / number.clamp_min(1.0)
 
     def errors(self, outputs: Tensor, nodes: Tensor | None = None) -> Tensor:
         """The error of every target ``[R, b, t]`` of the nodes; 0 where it is not known."""
@@ -168,19 +179,20 @@ class NodeEvaluation:
         self, objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
     ) -> None:
         self._objective, self._metric, self._dtype = objective, metric, dtype
+        self._share = share = objective.share
         parts = torch.stack([objective.counted(mask) for mask in (val, test)])
         #: ``[parts, R, t, n]``, and how many count in all.
         self._weights = parts.mT.to(dtype).contiguous()
-        self._counts = self._weights.sum(dim=(-2, -1)).clamp_min(1.0)
+        self._counts = share.sum(self._weights.sum(dim=(-2, -1))).clamp_min(1.0)
         if objective.scale is not None:
             wanted = objective.wanted.mT
-            centred = wanted - node_metrics.mean_over(self._weights, wanted).unsqueeze(-1)
-            self._spread = (self._weights * centred.square()).sum(dim=-1)
+            centred = wanted - node_metrics.mean_over(self._weights, wanted, share).unsqueeze(-1)
+            self._spread = share.sum((self._weights * centred.square()).sum(dim=-1))
 
     @torch.no_grad()
     def __call__(self, outputs: Tensor) -> Tensor:
         errors = self._objective.errors(outputs).mT
-        losses = (self._weights * errors).sum(dim=(-2, -1)) / self._counts
+        losses = self._share.sum((self._weights * errors).sum(dim=(-2, -1))) / self._counts
         figures = self._figures(outputs).nanmean(dim=-1)  # of those that are numbers
         return torch.stack([losses, figures.to(self._dtype)])
 
@@ -193,26 +205,29 @@ class NodeEvaluation:
         true = self._objective.y.unsqueeze(0)
         if self._metric == "f1":
             predicted = outputs.argmax(dim=-1).unsqueeze(1)
-            return node_metrics.macro_f1(predicted, true, self._weights, outputs.shape[-1])
+            classes = outputs.shape[-1]
+            return node_metrics.macro_f1(predicted, true, self._weights, classes, self._share)
         return self._of_labels((outputs[..., 1] - outputs[..., 0]).unsqueeze(1), true)
 
     def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Scores ``[R, t, n]`` against labels of 0 and 1 ``[t, n]``."""
         if self._metric == "accuracy":
             right = (scores > 0) == (labels == 1)
-            return node_metrics.mean_over(self._weights, right.to(scores.dtype))
+            return node_metrics.mean_over(self._weights, right.to(scores.dtype), self._share)
         ap = self._metric == "ap"
         judge = node_metrics.average_precision if ap else node_metrics.rocauc
-        return judge(scores, self._weights * (labels == 1), self._weights * (labels == 0))
+        parts = (scores, self._weights * (labels == 1), self._weights * (labels == 0))
+        return judge(*(self._share.whole(part, dim=-1) for part in parts))  # ranks need all nodes
 
     def _of_numbers(self, errors: Tensor, scale: Scale) -> Tensor:
         """Errors ``[R, t, n]`` of the targets as they are learned."""
         if self._metric == "mae":
-            return scale.std.mT.squeeze(-1) * node_metrics.mean_over(self._weights, errors.abs())
+            mean = node_metrics.mean_over(self._weights, errors.abs(), self._share)
+            return scale.std.mT.squeeze(-1) * mean
         if self._metric == "rmse":
-            mean = node_metrics.mean_over(self._weights, errors.square())
+            mean = node_metrics.mean_over(self._weights, errors.square(), self._share)
             return scale.std.mT.squeeze(-1) * mean.sqrt()
-        left = (self._weights * errors.square()).sum(dim=-1)
+        left = self._share.sum((self._weights * errors.square()).sum(dim=-1))
         return (1 - left / self._spread).where(self._spread > 0, torch.nan)
 
 
@@ -221,5 +236,5 @@ def evaluation_of(
 ) -> Callable[[Tensor], Tensor]:
     """Losses and figures of all runs; accuracy of classes in the fewest kernels."""
     if objective.loss == "ce" and metric == "accuracy":
-        return Evaluation(objective.y, val, test, dtype)
+        return Evaluation(objective.y, val, test, dtype, objective.share)
     return NodeEvaluation(objective, metric, val, test, dtype)

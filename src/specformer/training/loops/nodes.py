@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -18,6 +18,7 @@ from specformer.errors import check_known
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
+from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.losses import Loss
@@ -50,6 +51,8 @@ class NodeTask:
     test: Tensor
     loss: Loss = "ce"
     metric: str = "accuracy"
+    #: Which of all nodes these are.
+    share: Share = WHOLE
 
     @classmethod
     def from_splits(
@@ -60,15 +63,19 @@ class NodeTask:
         device: torch.device,
         loss: Loss = "ce",
         metric: str = "accuracy",
+        share: Share = WHOLE,
     ) -> NodeTask:
         """Stack the masks of several splits of one graph; sparse features stay sparse.
 
-        Dense ones may be those of each run, ``[runs, n, in]``.
+        Dense ones may be those of each run, ``[runs, n, in]``. Of all this, a worker takes its
+        ``share``.
         """
+        rows = share.rows
         train, val, test = (
-            torch.as_tensor(np.stack([getattr(split, part) for split in splits])).to(device)
+            torch.as_tensor(np.stack([getattr(split, part)[rows] for split in splits])).to(device)
             for part in ("train", "val", "test")
         )
+        x, y = x[..., rows, :] if isinstance(x, np.ndarray) else x[rows], y[rows]
         if isinstance(x, np.ndarray):
             features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
         else:
@@ -76,7 +83,7 @@ class NodeTask:
         labels = torch.as_tensor(y).to(device)
         if loss == "ce":
             labels = labels.clamp_min(0)  # unlabelled nodes are in no mask
-        return cls(features, labels, train, val, test, loss, metric)
+        return cls(features, labels, train, val, test, loss, metric, share)
 
     @property
     def runs(self) -> int:
@@ -90,7 +97,16 @@ class NodeTask:
     @cached_property
     def objective(self) -> NodeObjective:
         """What training makes small."""
-        return NodeObjective(self.loss, self.y, self.train, self.x.dtype)
+        return NodeObjective(self.loss, self.y, self.train, self.x.dtype, self.share)
+
+    def gathered(self) -> NodeTask:
+        """The labels and masks of all workers' nodes; features stay those of this one's."""
+        share = self.share
+        train, val, test = (
+            share.whole(part.byte(), dim=-1).bool() for part in (self.train, self.val, self.test)
+        )
+        y = share.whole(self.y, dim=0)
+        return replace(self, y=y, train=train, val=val, test=test, share=WHOLE)
 
 
 @dataclass(frozen=True)
@@ -130,6 +146,8 @@ class NodeRuns:
         check_known("monitor", get_args(Monitor), monitor)
         device = task.x.device
         self.model = stack(models, task.runs).to(device)
+        self.workers = task.share.workers
+        self.workers.synchronise(self.model)
         self.schedule = schedule
         self.stopping = EarlyStopping(
             trained_state(self.model).values(), task.runs, schedule.patience
@@ -202,13 +220,17 @@ class NodeRuns:
         before anything is read or saved, so that both find the epochs done and nothing else.
         """
         state = self.state()
+        checkpoint = checkpoint if self.workers.is_first else None
         if checkpoint:
             checkpoint.restore(state, epoch=self.schedule.epochs)
+        self.workers.copy_from_first(state.values())
         done = int(self.epoch)
         settle_moments(self.optimiser)
         before, began = float(self.seconds), time.perf_counter()
-        told, is_free = began, self.epoch.device.type == "cpu"  # elsewhere readings wait for work
-        with Interruption(active=checkpoint is not None) as interruption:
+        alone = self.workers.size == 1  # or all have to do the same after every epoch
+        # On another device than the CPU, readings wait for work.
+        told, is_free = began, alone and self.epoch.device.type == "cpu"
+        with Interruption(active=checkpoint is not None and alone) as interruption:
             while done < self.schedule.epochs:
                 interruption.begin_epoch()
                 one_epoch()
@@ -289,6 +311,7 @@ def fit_nodes(
     objective = task.objective
     evaluation = evaluation_of(objective, task.metric, task.val, task.test, task.x.dtype)
     weights: Tensor | None = None
+    share, workers, seed = task.share, runs.workers, torch.initial_seed()
 
     def take_gradients() -> None:
         nonlocal weights
@@ -298,8 +321,12 @@ def fit_nodes(
         if weights is None:  # in the first epoch, which is never captured
             weights = objective.weights(terms)
         to_terms = weights  # the gradient of the loss, which is the sum of their product
-        with beside(lambda: runs.take_loss((terms.detach() * to_terms).sum(dim=(-2, -1))), device):
+        with beside(lambda: runs.take_loss(loss_of(terms.detach() * to_terms)), device):
             differentiate(terms, to_terms)
+        workers.sum_gradients(model.parameters())
+
+    def loss_of(parts: Tensor) -> Tensor:
+        return share.sum(parts.sum(dim=(-2, -1)))
 
     @torch.no_grad()
     def evaluate() -> None:
@@ -312,6 +339,7 @@ def fit_nodes(
 
     def one_epoch() -> None:
         """An update, and meanwhile the evaluation of the weights that the last one made."""
+        workers.seed_epoch(seed, runs.epoch)
         if weights is None:  # nothing to evaluate yet, or restored and evaluated before
             take_gradients()
         else:
@@ -322,5 +350,6 @@ def fit_nodes(
 
     # What comes from the host anew every time cannot be captured.
     streamed = isinstance(operator, Spectrum) and operator.is_streamed
-    epoch, last = (Repeated(work, device, capture=not streamed) for work in (one_epoch, evaluate))
+    capture = not streamed and workers.size == 1  # messages between workers are not captured
+    epoch, last = (Repeated(work, device, capture=capture) for work in (one_epoch, evaluate))
     return runs.fit(epoch, checkpoint, on_progress, evaluate=last)
