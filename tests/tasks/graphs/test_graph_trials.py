@@ -287,7 +287,7 @@ def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path
     """Their making is not searched, and `train --from` with the winner gives its validation."""
     common = {"model": "specformer", "recipe": None, "progress": Silent(), "device": CPU}
     first = RunFolder.create(tmp_path / "first", {"command": "train", "source": str(graphs_file)})
-    result, outcome = train_on(str(graphs_file), assignments=FAST, seed=5, **common)
+    result, outcome = train_on(str(graphs_file), assignments=FAST, seed=5, runs=1, **common)
     first.write_models(outcome.models)
     first.finish("molecules", result, outcome.arrays, command="test", seed=5, device=CPU)
     short = ["schedule.epochs=2", "schedule.batch_size=16"]
@@ -300,7 +300,7 @@ def test_every_trial_starts_from_the_models_of_a_run(graphs_file: Path, tmp_path
         drawn = {change.partition("=")[0] for change in trial["set"]}
         assert not drawn & {"model.hidden_channels", "model.pooling", "matrix"}
     again, _ = train_on(
-        str(graphs_file), start=first.path, **common | {"recipe": found["recipe_file"]}
+        str(graphs_file), start=first.path, runs=1, **common | {"recipe": found["recipe_file"]}
     )
     assert again["val"]["mean"] == pytest.approx(found["val"]["mean"])
     with pytest.raises(RunError, match="its trials had other settings"):

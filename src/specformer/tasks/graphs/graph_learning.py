@@ -324,7 +324,7 @@ class GraphTrials(Trials):
             return Measured(score=None, val=None, epochs=float(epochs))
         curves = torch.from_numpy(np.stack([fit.curves[:, 2] for fit in fits], axis=1))
         kept = [fit.chosen[recipe.monitor].val for fit in fits]
-        return self.judged(curves, torch.full((splits,), epochs), kept)
+        return self.judged(curves, torch.tensor([fit.epochs for fit in fits]), kept)
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
         fingerprint = getattr(recipe.model, "fingerprint", None)
