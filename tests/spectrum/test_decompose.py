@@ -394,7 +394,7 @@ def test_pairs_that_come_along_are_never_counted_too_high() -> None:
                 assert choice.least_pairs(laplacian, count) <= came
 
 
-def test_an_old_spectrum_is_refreshed() -> None:
+def test_an_old_spectrum_is_refreshed(caplog: pytest.LogCaptureFixture) -> None:
     old, new = nx.grid_2d_graph(9, 9), nx.grid_2d_graph(9, 9)
     new.remove_edge((3, 3), (3, 4))
     new.add_edges_from([((0, 0), (8, 8)), ((0, 0), "added"), ("alone", "pair")])
@@ -408,6 +408,9 @@ def test_an_old_spectrum_is_refreshed() -> None:
     torch.testing.assert_close(refreshed.eigenvalues, scratch.eigenvalues, rtol=0, atol=1e-12)
     assert_eigenpairs(adjacency(new), refreshed, atol=1e-9)
     assert told[-1] == (16, 16)
+    assert "begins anew" not in caplog.text
+    decompose(adjacency(new), start=start)
+    assert "solver dense begins anew: only chebyshev uses the earlier spectrum" in caplog.text
     with pytest.raises(SpectrumError, match="start has 84 nodes, the graph 81: a spectrum can be"):
         decompose(adjacency(old), start=refreshed, **options)
     with pytest.raises(SpectrumError, match="start must be a Spectrum, not ImplicitSpectrum"):
