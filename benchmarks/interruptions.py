@@ -30,7 +30,7 @@ from specformer.datasets import csbm
 from specformer.graphs import write_npz
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_TRAIN = ("train", "graph.npz", "--runs", "2", "--set", "epochs=20", "--device", "cpu")
+_TRAIN = ("train", "graph.npz", "--runs", "2", "--set", "epochs=100", "--device", "cpu")
 
 
 def started(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:

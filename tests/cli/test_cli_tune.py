@@ -33,7 +33,7 @@ def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None
     status, out, err = call("tune", f"{name}.npz", *FAST, *FEW, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    assert set(found) == KEYS | {"splits", "recipe_file", "trials_file"}
+    assert set(found) == KEYS | {"splits", "recipe_file", "trials_file", "report"}
     assert (found["dataset"], found["metric"], found["trials"]) == (name, metric, 2)
     assert found["recipe_file"] == f"runs/tune-{name}-specformer/best.yaml"
     words = ["--recipe", found["recipe_file"], "--runs", 1, "--json"]
@@ -49,6 +49,7 @@ def test_what_people_read(call, sources: Path) -> None:
     assert "has the best validation rocauc on 1 split, " in out
     assert "Recipe: search/best.yaml. All trials: search/trials.jsonl." in out
     assert "Train with: specformer train many.npz --model specformer --recipe search/best" in out
+    assert "Report: search/report.html" in out
 
 
 @pytest.mark.parametrize(

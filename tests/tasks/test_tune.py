@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,18 @@ def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
     assert name == result["recipe_file"]
     assert recipe.schedule.epochs == 6
     assert recipe.monitor == "metric"
+
+
+def test_the_report_lists_every_trial_the_best_first(graph, tmp_path):
+    result = run(graph, tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"Trial {result['winner']} of 4 has the best validation accuracy" in page
+    final, first = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    for table, splits in ((final, 3), (first, 2)):
+        judged = [trial for trial in trials(tmp_path) if trial["splits"] == splits]
+        judged.sort(key=lambda trial: -trial["score"])
+        shown = re.findall(r"<tr>\s*<t[hd][^>]*>(\d+)</t[hd]>\s*<td[^>]*>([^<]*)</td>", table)
+        assert shown == [(str(each["trial"]), f"{each['score']:.4g}") for each in judged]
 
 
 def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):

@@ -94,7 +94,8 @@ def tune(
     words += ["--recipe", result["recipe_file"]]
     words += [] if start is None else ["--from", str(start)]
     words += request.columns.words
-    echo(f"Finished in {result['seconds']:.0f} s. Train with: {shlex.join(words)}")
+    echo(f"Train with: {shlex.join(words)}")
+    farewell(result, Path(result["report"]))
 
 
 @shares(

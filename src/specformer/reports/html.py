@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from specformer.reports.sections.filter_section import filter_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
 from specformer.reports.sections.pictures import spectra
+from specformer.reports.sections.search_section import search_section
 from specformer.reports.standings import standings_section
 from specformer.reports.variants import Arrays, Rows
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
@@ -46,6 +47,11 @@ def render_comparison(runs: Sequence[RunFolder]) -> str:
     return _page(result, arrays, "", [differences_section(runs, result)])
 
 
+def render_search(result: dict[str, Any], trials: Sequence[Mapping[str, Any]]) -> str:
+    """A search for settings, with all its trials, as one self-contained page."""
+    return _page(result, {}, "", [search_section(result, trials)])
+
+
 def _page(
     result: dict[str, Any], arrays: Arrays, run_name: str, first: Sequence[Section] = ()
 ) -> str:
@@ -64,7 +70,7 @@ def _page(
             result=result,
             run_name=run_name,
             title=result.get("title") or f"Specformer {result.get('kind') or 'run'}",
-            summary=summary(result),
+            summary=result.get("summary") or summary(result),
             sections=sections,
             spectra=result.get("spectra") or [],
             spectra_pictures=tuple(spectra(result, arrays)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.files import write_text
 from specformer.files.documents import read_json_lines, write_yaml
 from specformer.files.sealed import sealed, unsealed
+from specformer.reports.html import render_search
 from specformer.tasks.graphs.graph_learning import GraphTrials
 from specformer.tasks.job import Job, Workplace
 from specformer.tasks.nodes.node_learning import NodeTrials
@@ -24,7 +25,8 @@ from specformer.tasks.recipes.settings import read_settings
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.trials import Trials
 from specformer.training.engine.capture import release_memory
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.environment import environment
+from specformer.training.runs.folder import REPORT, RunFolder
 from specformer.training.runs.progress import Progress, Silent, Update
 
 #: Files of a search in its folder.
@@ -93,7 +95,7 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
                 folder.rmdir()  # only where there is nothing in it
             raise
         write_yaml(path, sealed(winner["recipe"]))
-    return {
+    result = {
         "dataset": subject.name,
         "model": job.model,
         "metric": subject.metric,
@@ -104,7 +106,22 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         "splits": winner["splits"],
         "trials_file": str(folder / TRIALS),
         "recipe_file": str(path),
+        "report": str(folder / REPORT),
     }
+    _write_report(result, subject, list(search.done.values()))
+    return result
+
+
+def _write_report(result: Mapping[str, Any], subject: Trials, trials: Sequence[Any]) -> None:
+    words = f"Trial {result['winner']} of {result['trials']} has the best validation "
+    told = {
+        "kind": "search",
+        "title": f"Settings of {result['model']} for {result['dataset']}",
+        "summary": f"{words}{result['metric']}, {result['score']:.4g}.",
+        "lower": subject.lower,
+        "environment": environment(subject.place.device),
+    }
+    write_text(Path(result["report"]), render_search({**result, **told}, trials))
 
 
 class Search:
