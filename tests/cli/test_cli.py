@@ -789,3 +789,24 @@ def test_names_do_not_reach_the_terminal_as_commands(call, here):
     assert status == 0
     assert "\x1b" not in out
     assert "run\\x1b[31m[bold]" in out
+
+
+def test_what_is_named_is_not_echoed_without_end(call):
+    status, _, err = call("report", "x" * 100_000)
+    assert status == 2
+    assert len(err) < 2_100
+    assert err.startswith("Error: xxx")
+    assert err.endswith(": File name too long.\n")
+
+
+def test_files_that_never_end_are_not_read(call, here):
+    run = RunFolder.create(here / "run", {"command": "demo"})
+    run.finish("demo", {}, {}, command="demo", seed=0, device=torch.device("cpu"))
+    for name in ("result.json", "edges.csv"):
+        (here / "run" / name).unlink(missing_ok=True)
+        (here / "run" / name).symlink_to("/dev/zero")
+    (here / "run" / "checksums.json").unlink()
+    status, _, err = call("report", "run")
+    assert (status, err.count("not a plain file")) == (2, 1)
+    status, _, err = call("inspect", "run")
+    assert (status, err.count("is a device or a pipe")) == (2, 1)

@@ -21,6 +21,10 @@ _TELLING = ("graphs", "datasets", "tasks.nodes.spectral_distance", "training.run
 _EVERY = 1.7
 
 
+#: No sentence of ours has so many letters.
+_LONG = 2_000
+
+
 def printable(text: str) -> str:
     r"""Text without what moves a cursor or changes colours: names of files may hold anything.
 
@@ -36,7 +40,12 @@ def printable(text: str) -> str:
 
 
 def echo(text: str, err: bool = False) -> None:
-    """A line for people, on standard output or on standard error."""
+    """A line for people, on standard output or on standard error, there without its middle if long.
+
+    What people or files name may have any length.
+    """
+    if err and len(text) > _LONG:
+        text = f"{text[: _LONG // 2]} … {text[-_LONG // 2 :]}"
     typer.echo(printable(text), err=err)
 
 

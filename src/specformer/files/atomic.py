@@ -44,7 +44,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         'whole'
     """
     target = Path(path)
-    if _is_special(target):
+    if is_special(target):
         with _written_through(target) as part:
             yield part
         return
@@ -94,7 +94,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Whether there is something that is no file and no folder: a device, a pipe, a socket."""
     try:
         mode = path.stat().st_mode

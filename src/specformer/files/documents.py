@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
-from specformer.files.atomic import write_text
+from specformer.files.atomic import is_special, write_text
 
 Record = TypeVar("Record")
 #: What code that trusts a document raises where it has another shape.
@@ -85,7 +85,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: it has aliases (*a); write their values out
     """
     try:
-        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one)
+        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one) # nosec B506
     except RecursionError:
         raise _too_deep() from None
     except yaml.YAMLError as error:
@@ -132,6 +132,8 @@ class _WrittenOut(yaml.SafeDumper):
 
 
 def _text(path: Path, most: int) -> str:
+    if is_special(path):  # a device or a pipe may never end
+        raise ValueError("it is not a plain file")
     size = path.stat().st_size
     if size > most:
         raise ValueError(f"it has {size:,} bytes, and at most {most:,} are read")

@@ -63,7 +63,7 @@ def holds_many(source: str) -> bool:
         return not (is_table(source) and path.is_file() and _is_of_edges(path))
     if path.suffix.lower() == ".pt" and path.is_file():
         return holds_many_data(path)
-    if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
+    if path.suffix.lower() != ".npz" or not (path.is_file() and zipfile.is_zipfile(path)):
         return False
     with zipfile.ZipFile(path) as archive:
         return "num_nodes_list.npy" in archive.namelist()

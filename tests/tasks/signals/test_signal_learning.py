@@ -58,6 +58,12 @@ def test_a_baseline(image):
     assert np.isfinite(result["test"]["mean"])
 
 
+def test_a_training_that_diverges_says_so(image, caplog):
+    train(image, assignments=["schedule.epochs=5", "schedule.learning_rate=1e30"])
+    (said,) = caplog.messages
+    assert said.endswith("run 1 of 1 diverged in epoch 2; the best model before is kept.")
+
+
 def test_photographs():
     result, study = train("photographs", runs=2)
     assert result["dataset"] == "photographs"

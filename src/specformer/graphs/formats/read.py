@@ -16,6 +16,7 @@ from scipy.io import mmread
 from scipy.sparse import csr_array, load_npz
 
 from specformer.errors import GraphError
+from specformer.files.atomic import is_special
 from specformer.graphs.columns import Columns
 from specformer.graphs.edges import symmetrised
 from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
@@ -73,6 +74,8 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
         return read_csv_folder(path, columns, labels=labels)
     if not path.exists():
         raise GraphError(f"{path}: there is no such file or folder")
+    if is_special(path):
+        raise GraphError(f"{path}: is a device or a pipe; name a file or a folder")
     if ending in _ARRAYS:
         if columns.said and labels:
             told = f"has no columns with names; leave --{columns.options[0]} out"

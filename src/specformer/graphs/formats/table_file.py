@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from specformer.errors import ConfigError, GraphError
+from specformer.files.atomic import is_special
 from specformer.files.host_memory import free_bytes, gib
 from specformer.graphs.formats.table import Table, is_number
 
@@ -111,6 +112,8 @@ def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """The bytes of a file, decompressed if its name ends in ``.gz``."""
+    if is_special(path):  # it may never end
+        raise GraphError(f"{path}: is a device or a pipe; name a file")
     reader = _Bounded if path.suffix.lower() == ".gz" else open
     with reader(path, "rb") as file:
         yield file

@@ -23,6 +23,7 @@ from specformer.tasks.recipes.settings import build, override, read_settings, re
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.signals import SignalFit, SignalTask, fit_signals
+from specformer.training.optim.early_stopping import warn_of_divergence
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.progress import Progress
 
@@ -219,6 +220,9 @@ def _fit(
                     on_progress=update,
                 )
             )
+        losses, epochs = fits[-1].curves.numpy(), fits[-1].epochs.tolist()
+        curves = [losses[:upto, run] for run, upto in enumerate(epochs)]
+        warn_of_divergence(contestant.label + share, curves)
     return fits
 
 
