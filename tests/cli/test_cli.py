@@ -220,7 +220,8 @@ def test_train_says_what_it_reads_and_inspect_says_the_same(call, scene):
     assert read[0] == "mine: 20 nodes, 20 edges, 1 component, 20 features"
     assert read[1] == "  2 classes: 0 (10), 1 (10)"
     assert read[2] == "  split: random-60-20-20, 12 training, 4 validation, 4 test; 2 runs"
-    assert read[3] == "  model: gcn, recipe default, on cpu"
+    assert read[3] == "  column '0': left out"  # 0 on all training nodes
+    assert "  model: gcn, recipe default, on cpu" in err.splitlines()
     _, out, _ = call("inspect", "mine.npz")
     assert out.splitlines()[:2] == read[:2]
     found = only_json(call("inspect", "mine.npz", "--json"))
@@ -521,7 +522,6 @@ ERRORS = {
     ),
     "search in a file": (["tune", "mine.npz", "--out", "text.png"], "is a file, not a folder"),
     "search in a finished run": (["tune", "mine.npz", "--out", "finished"], "holds a finished run"),
-    "out is a folder": (["spectrum", "4x4", "--plot", "p.png", "--out", "empty"], "empty: Is a"),
     "picture of another kind": (["spectrum", "4x4", "--plot", "p.svg"], "--plot p.svg: pictures"),
 }
 

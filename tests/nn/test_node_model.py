@@ -513,7 +513,7 @@ def test_config_holds_every_argument() -> None:
     assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
         "large",
         "layer",
-        26,
+        27,
     )
 
 

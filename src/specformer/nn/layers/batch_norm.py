@@ -199,6 +199,6 @@ ACTIVATIONS: dict[str | None, type[nn.Module]] = {
 
 def activation_module(name: Activation) -> nn.Module:
     """The module of that name; None is the identity."""
-    if name not in ACTIVATIONS:
+    if name not in tuple(ACTIVATIONS):  # a list, which a recipe may hold, is not hashable
         raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
     return ACTIVATIONS[name]()
