@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from specformer.errors import SpectrumError
@@ -23,7 +22,7 @@ FORMAT = "specformer.spectrum-rows/1"
 INDEX = "spectrum.json"
 _VALUES = "eigenvalues.safetensors"
 #: Bytes of a shard: a process checks all of those that hold rows of its own.
-SHARD = 2**28
+SHARD = 2**26
 
 
 def is_folder(path: str | Path) -> bool:
@@ -65,19 +64,24 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
         count, total, report = index["num_nodes"], index["num_eigenpairs"], index["report"]
         first, last = chosen_rows(nodes, count)
         values = _checked(folder, _VALUES, index["eigenvalues"], "eigenvalues", [total])
-        parts, upto = [], first
+        vectors, upto = values.new_empty(0, total), first
         for shard in index["shards"]:
             low, high = shard["rows"]
-            if low <= upto < min(high, last):
-                shape = [high - low, total]
-                rows = _checked(folder, shard["file"], shard["checksum"], "eigenvectors", shape)
-                parts.append(rows[upto - low : min(high, last) - low])
-                upto = min(high, last)
+            if not low <= upto < min(high, last):
+                continue
+            shape, upto = [high - low, total], min(high, last)
+            rows = _checked(folder, shard["file"], shard["checksum"], "eigenvectors", shape)
+            if low <= first and last <= high:
+                vectors = rows[first - low : last - low]
+                break
+            if not len(vectors):  # one shard is mapped at a time
+                vectors = rows.new_empty(last - first, total)
+            start = max(low, first)
+            vectors[start - first : upto - first] = rows[start - low : upto - low]
     except MALFORMED as error:
         raise SpectrumError(f"{folder / INDEX}: damaged ({error}).") from error
     if upto < last:
         raise SpectrumError(f"{folder / INDEX}: damaged (no shard has row {upto}).")
-    vectors = parts[0] if len(parts) == 1 else torch.cat(parts or [values.new_empty(0, total)])
     return {"eigenvalues": values, "eigenvectors": vectors}, report
 
 

@@ -7,10 +7,13 @@ workers, so that the outcome is that of one process with the whole batch, up to 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from threading import current_thread, main_thread
+from typing import Any
 
 import numpy as np
 import torch
@@ -184,9 +187,40 @@ def torchrun_workers(device: torch.device) -> Iterator[tuple[Workers, torch.devi
     import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Workers(dist.get_rank(), dist.get_world_size()), device
+        with _ending_with_others():
+            yield Workers(dist.get_rank(), dist.get_world_size()), device
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _ending_with_others() -> Iterator[None]:
+    """Say in one sentence that another worker is gone: messages to it fail, or torchrun tells."""
+    ended = RunError(
+        "another process of this run has ended, or all were told to; what its last checkpoint "
+        "holds is whole: go on with `specformer resume`, in any number of processes."
+    )
+
+    def hear(how: Any) -> None:
+        if listens:
+            signal.signal(signal.SIGTERM, how)
+
+    def told(*_: object) -> None:
+        hear(signal.SIG_IGN)
+        raise ended
+
+    listens = current_thread() is main_thread() and (
+        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    hear(told)
+    try:
+        yield
+        hear(signal.SIG_DFL)
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
+            raise
+        hear(signal.SIG_IGN)  # which torchrun sends now: the sentence is still to be said
+        raise ended from error
 
 
 def _message_device() -> torch.device:

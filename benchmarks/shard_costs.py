@@ -1,0 +1,120 @@
+"""What one graph over several processes costs: memory of each, bytes per epoch, seconds.
+
+``python -m benchmarks.shard_costs`` runs 1, 2 and 4 processes of ``torchrun`` (gloo, one thread
+each) on random eigenvectors, whose content does not matter here, and prints a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import typer
+from torch import Tensor
+
+from specformer import Specformer, Spectrum
+from specformer.spectrum.sharded import ShardedSpectrum
+from specformer.spectrum.shards import write_shards
+from specformer.training.engine.distributed import Share, torchrun_workers
+from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.optim.schedule import Schedule
+
+NODES, PAIRS, FEATURES, HIDDEN, CLASSES = 200_000, 400, 32, 32, 8
+EPOCHS = 4
+
+
+def main() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        vectors = torch.randn(NODES, PAIRS) / NODES**0.5
+        write_shards(folder / "spectrum", torch.linspace(0, 2, PAIRS), vectors, None)
+        del vectors
+        typer.echo("processes  rows of U, MB  growth of each, MB  bytes/epoch  by formula  s/epoch")
+        for size in (1, 2, 4):
+            launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+            program = [f"--nproc-per-node={size}", "-m", "benchmarks.shard_costs", name]
+            subprocess.run([*launcher, *program], check=True, stderr=subprocess.DEVNULL)
+            found = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
+            grown = ", ".join(f"{each['grown'] / 1e6:.0f}" for each in found)
+            own, first = NODES * PAIRS * 4 / size / 1e6, found[0]
+            seconds = max(each["seconds"] for each in found)
+            sent = f"{first['sent']:>11,.0f}  {first['formula']:>10,}"
+            typer.echo(f"{size:>9}  {own:>13.0f}  {grown:>18}  {sent}  {seconds:>7.2f}")
+
+
+def work(folder: Path) -> None:
+    """One process: its rows, four epochs."""
+    torch.set_num_threads(1)
+    before = memory("VmRSS")
+    sent: list[int] = []
+    with torchrun_workers(torch.device("cpu")) as (workers, _):
+        share = Share(workers, NODES)
+        part = Spectrum.load(folder / "spectrum", share.rows)
+        spectrum = ShardedSpectrum(
+            part.eigenvalues, part.eigenvectors, across=share.sum, all_nodes=NODES
+        )
+        torch.manual_seed(0)
+        names = ("transformer_dropout", "feature_dropout", "propagation_dropout")
+        rates: dict[str, Any] = dict.fromkeys(names, 0.0)
+        model = Specformer(FEATURES, HIDDEN, CLASSES, **rates)
+        numbers = sum(parameter.numel() for parameter in model.parameters())
+        with counting(sent):
+            schedule = Schedule(epochs=EPOCHS)
+            task, started = own_task(spectrum.num_nodes, share), time.perf_counter()
+            fit_nodes([model], task, spectrum, schedule)
+            seconds = (time.perf_counter() - started) / EPOCHS
+    # Of the set-up there is the number of training nodes (8 bytes), and of those that are judged.
+    set_up = 8 + 2 * 4
+    # Training there and back and evaluation, gradients, a loss, two losses and two figures.
+    formula = 4 * (3 * PAIRS * CLASSES + numbers + 1 + 4) if workers.size > 1 else 0
+    total = {
+        "grown": memory("VmHWM") - before,
+        "sent": max(0, sum(sent) - set_up) / EPOCHS,
+        "formula": formula,
+        "seconds": seconds,
+    }
+    (folder / f"{workers.rank}.json").write_text(json.dumps(total))
+
+
+def own_task(nodes: int, share: Share) -> NodeTask:
+    """Random features and classes of this process's nodes: a third each train, validate, test."""
+    part = torch.arange(nodes) % 3
+    train, val, test = ((part == number).unsqueeze(0) for number in range(3))
+    x, y = torch.randn(nodes, FEATURES), torch.randint(CLASSES, (nodes,))
+    return NodeTask(x, y, train, val, test, share=share)
+
+
+def counting(sent: list[int]) -> Any:
+    """Within it, the bytes of every sum over processes go into a list."""
+    usual = dist.all_reduce
+
+    def counted(tensor: Tensor) -> Any:
+        sent.append(tensor.numel() * tensor.element_size())
+        return usual(tensor)
+
+    return mock.patch.object(dist, "all_reduce", counted)
+
+
+def memory(name: str) -> int:
+    """Bytes of this process, as Linux tells them."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+if __name__ == "__main__":
+    if "LOCAL_RANK" in os.environ:
+        work(Path(sys.argv[1]))
+    else:
+        main()
