@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Parts of a result that are in result.json and not in what `train --json` prints.
 _HIDDEN = (
-    "environment", "settings", "filters", "nodes", "molecules", "spectra", "targets", "seen",
-    "feature_names", "base", "quantiles",
+    "environment", "settings", "filters", "nodes", "links", "molecules", "spectra", "targets",
+    "seen", "feature_names", "base", "quantiles",
 )  # fmt: skip
 
 
@@ -82,8 +82,8 @@ def train(
     runs: Annotated[
         int | None,
         typer.Option(
-            help="Splits, or images. (default: 10, or the file's; molecules 5, of named sets 1; "
-            "all images)"
+            help="Splits, or images; models of links. (default: 10, or the file's; links 5; "
+            "molecules 5, of named sets 1; all images)"
         ),
     ] = None,
     lanes: Annotated[
@@ -256,11 +256,18 @@ def predict(
     degree: Annotated[
         int | None, typer.Option(help="Nodes: degree of filters, with --spectrum density.")
     ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Links: a table of two columns, the pairs to score.")
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(help="Links: how many of the likeliest missing ones. (default: 100)"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; - is stdout. (default: stdout)")
     ] = None,
 ) -> None:
-    """Predict with a trained model, as CSV: a row for every node, or for every molecule."""
+    """Predict with a trained model, as CSV: a row for every node, molecule or pair of nodes."""
     shared.begin(f"Reading {run}.")
     from specformer.errors import check_known
     from specformer.tasks.job import Workplace
@@ -282,9 +289,9 @@ def predict(
     elif shared.json and out is None:
         out = finished.path / "predictions.csv"
     told = shared.columns
-    given = {"smiles": smiles, "spectrum": spectrum, "degree": degree}
+    given = {"smiles": smiles, "spectrum": spectrum, "degree": degree, "pairs": pairs, "top": top}
     refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
-    request = PredictionRequest(graph, smiles or (), spectrum, degree, told)
+    request = PredictionRequest(graph, smiles or (), spectrum, degree, told, pairs, top)
     place = Workplace(shared.target, shared.data, shared.spectra)
     with reading_told(shared.json), finished.answering_for_files("cannot be predicted with"):
         found = TASKS[kind].predict(finished, request, place)

@@ -37,7 +37,8 @@ class Shared:
     task: Annotated[
         str | None,
         typer.Option(
-            help="Nodes, molecules: regression or classification. (default: by the labels)"
+            help="Nodes, molecules: regression or classification. (default: by the labels) "
+            "A graph's links: links."
         ),
     ] = None
     metric: Annotated[
@@ -148,15 +149,11 @@ class Shared:
         ``others`` are further options that not every kind of source has, by name.
         """
         from specformer.tasks.job import Request
-        from specformer.tasks.resolve import refuse_foreign
-        from specformer.tasks.source import source_kind
+        from specformer.tasks.resolve import kind_of, refuse_foreign
 
         told = self.columns
         given = {"task": self.task, "metric": self.metric, "from": start, **others}
-        refuse_foreign(source_kind(source, told), source, given | dict.fromkeys(told.options, True))
-        if self.task not in (None, "regression", "classification"):
-            raise ConfigError(f"--task {self.task}: choose regression or classification.")
-        return Request(
+        request = Request(
             source=source,
             model=self.model,
             recipe=recipe,
@@ -167,6 +164,10 @@ class Shared:
             filter=others.get("filter"),
             columns=told,
         )
+        refuse_foreign(kind_of(request), source, given | dict.fromkeys(told.options, True))
+        if self.task not in (None, "regression", "classification", "links"):
+            raise ConfigError(f"--task {self.task}: choose regression, classification or links.")
+        return request
 
     @contextmanager
     def workplace(self, told: bool = True, **more: Any) -> Iterator[Workplace]:

@@ -15,6 +15,7 @@ from specformer.cli.output import echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
+from specformer.reports.sections.link_section import figure_label
 from specformer.reports.sections.report_tables import by_target
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -123,6 +124,29 @@ def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
     show_table("Nodes", [*header, "seconds"], lines)
 
 
+def show_links(rows: Sequence[dict[str, Any]]) -> None:
+    """Learning on links, one line per model, with all figures of the test links."""
+    header = ["data", "model", "parameters"]
+    names = list(dict.fromkeys(name for row in rows for name in row["figures"]["test"]))
+    lines = [
+        (
+            escape(row["dataset"]),
+            look(row["model"]).label,
+            f"{row['parameters']:,}",
+            *(
+                plain_interval(row["figures"]["test"][name])
+                if name in row["figures"]["test"]
+                else NONE
+                for name in names
+            ),
+            f"{row['epochs']:.0f}",
+            f"{row['seconds']:.1f}",
+        )
+        for row in rows
+    ]
+    show_table("Links", [*header, *map(figure_label, names), "epochs", "seconds"], lines)
+
+
 def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
     """Predictions for many graphs, one line per model."""
     together = any("test_together" in row for row in rows)
@@ -173,5 +197,6 @@ def show_comparison(result: Mapping[str, Any]) -> None:
 SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
     "filters": show_filters,
     "nodes": show_nodes,
+    "links": show_links,
     "molecules": show_molecules,
 }

@@ -17,7 +17,9 @@ from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.folder import OUTPUTS, RunFolder
 
 #: What the rows of a result are called, and what they are rows of.
-_KINDS = {"filters": "filter", "nodes": "dataset", "molecules": "dataset"}
+_KINDS = {
+    "filters": "filter", "nodes": "dataset", "links": "dataset", "molecules": "dataset",
+}  # fmt: skip
 #: A test part over the training part that it was drawn beside, as in 60/20/20.
 _OVERLAP = 1 / 3
 #: Settings that say where and how a run was made, not what it is.

@@ -52,7 +52,9 @@ def summary(result: Mapping[str, Any]) -> str:
     nodes = _ranked(right, "dataset", "test", lower=False)
     sentences = [_on_filters(filters)] if filters else []
     judged = [entry for entry in on_nodes if metric_of(entry).name != "accuracy"]
-    sentences += _by_figures([*(result.get("molecules") or ()), *judged])
+    sentences += _by_figures(
+        [*(result.get("links") or ()), *(result.get("molecules") or ()), *judged]
+    )
     if nodes:
         sentences.append(_on_few(nodes) if len(nodes) <= 3 else _on_many(nodes))
     return " ".join(sentences) or "This run recorded no comparison of models."

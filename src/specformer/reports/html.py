@@ -19,6 +19,7 @@ from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
 from specformer.reports.sections.blocks import Listing, Section, Table
 from specformer.reports.sections.filter_section import filter_section
+from specformer.reports.sections.link_section import link_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
 from specformer.reports.sections.pictures import spectra
@@ -28,7 +29,12 @@ from specformer.reports.variants import Arrays, Rows
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
 #: What shows each kind of learning, in the order of the page.
-_SECTIONS = {"filters": filter_section, "nodes": node_section, "molecules": molecule_section}
+_SECTIONS = {
+    "filters": filter_section,
+    "nodes": node_section,
+    "links": link_section,
+    "molecules": molecule_section,
+}
 
 
 def render_report(run: RunFolder) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 from specformer.errors import ConfigError, RunError
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.tasks.job import Job, Request
-from specformer.tasks.resolve import TASKS, full_changes, resolve
-from specformer.tasks.source import Kind, source_kind
+from specformer.tasks.resolve import TASKS, full_changes, kind_of, resolve
+from specformer.tasks.source import Kind
 from specformer.training.runs.folder import CONFIG, RESULT, RunFolder
 
 #: Who is compared unless someone says, and on how many splits where a task's own number is one.
 _USUAL: dict[Kind, tuple[str, ...]] = {
     "nodes": ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii"),
+    "links": ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii"),
     "molecules": ("specformer", "gin", "gps"),
 }
 _RUNS: dict[Kind, int] = {"molecules": 3}
@@ -82,7 +83,7 @@ def contest(
         >>> [f"{name}: {job.recipe}" for name, job in jobs.items()]
         ['specformer: paper', 'specformer:best: best', 'gcn: default']
     """
-    kind = source_kind(request.source, request.columns)
+    kind = kind_of(request)
     if kind not in _USUAL:
         raise ConfigError(f"{request.source}: models are compared on nodes and on molecules only.")
     if seconds is not None and not seconds > 0:

@@ -3,6 +3,7 @@ r"""What was read: sizes, classes, targets and splits of a source, as data and i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,13 @@ def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[
         if recipe.metric not in (None, "accuracy"):
             found["metric"] = recipe.metric
     return found | _parts(splits, recipe.split)
+
+
+def of_links(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[str, Any]:
+    """One graph whose links are learned: its sizes, and the parts of the split of its links."""
+    found = of_nodes(replace(graph, y=None, class_names=None), recipe, [])
+    told = {"kind": "links", "task": "links", "metric": recipe.metric}
+    return found | told | _parts(splits, recipe.split)
 
 
 def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> dict[str, Any]:
@@ -116,12 +124,13 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
     if split := found.get("split"):
         tested = split["test"]
         if tested * split["runs"] < _FEW:
-            things = _counted(tested, "node" if found["kind"] == "nodes" else "graph")
+            thing = {"nodes": "node", "links": "edge"}.get(found["kind"], "graph")
+            things = _counted(tested, thing)
             error = 100 * (wilson95(0.5, tested)[1] - 0.5)
             why = f"an accuracy of 50% would be uncertain by ±{error:.0f} points"
-            if found.get("task") == "regression":
-                why = "another draw may give quite another error"
-            drawn = str(split["protocol"]).startswith("random")
+            if found.get("task") in ("regression", "links"):
+                why = "another draw may give quite another figure"
+            drawn = str(split["protocol"]).startswith("random") and found["kind"] != "links"
             hint = " --set split=kfold-5 tests on all of them, in turn." if drawn else ""
             told.append(f"{name}: the test part of {things} says almost nothing: {why}.{hint}")
     if found.get("largest_share", 0.0) > _GIANT and found["largest"] >= _GIANT_NODES:
@@ -152,8 +161,8 @@ def in_words(found: Mapping[str, Any]) -> str:
         >>> print(in_words(of_signals(photographs())))
         photographs: 4 signals on a grid of 40 × 40, with 1,600 nodes and 3,120 edges
     """
-    tell = {"nodes": _nodes_in_words, "molecules": _graphs_in_words, "filters": _signals_in_words}
-    lines = tell[found["kind"]](found)
+    tell = {"molecules": _graphs_in_words, "filters": _signals_in_words}
+    lines = tell.get(found["kind"], _nodes_in_words)(found)
     if split := found.get("split"):
         parts = ", ".join(
             f"{split[part]:,} {name}"

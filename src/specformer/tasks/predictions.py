@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import Tensor
 
@@ -28,6 +29,8 @@ class PredictionRequest:
         spectrum, degree: of nodes, what replaces the recipe's; a model that was trained with a
             decomposition can predict without one.
         columns: which column of the file is what, where that differs from what was trained on.
+        pairs: of links, a table of two columns whose pairs of nodes are scored.
+        top: of links, how many of the likeliest that are missing to name.
     """
 
     graph: str | None = None
@@ -35,6 +38,8 @@ class PredictionRequest:
     spectrum: str | None = None
     degree: int | None = None
     columns: Columns = field(default_factory=Columns)
+    pairs: Path | None = None
+    top: int | None = None
 
     def source_of(self, run: RunFolder) -> tuple[str, Columns]:
         """What to predict for with a run's models, and which of its columns is what."""

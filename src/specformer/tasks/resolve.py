@@ -12,6 +12,7 @@ from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.graph_learning import GraphLearning
 from specformer.tasks.job import OPTIONAL, Job, Request, read_columns
+from specformer.tasks.links.link_learning import LinkLearning
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.recipes.settings import full_keys
 from specformer.tasks.signals.signal_learning import FilterLearning
@@ -21,7 +22,7 @@ from specformer.training.runs.folder import CONFIG, RunFolder
 
 #: By the kind of their sources.
 TASKS: dict[Kind, Task[Any]] = {
-    task.kind: task for task in (FilterLearning(), NodeLearning(), GraphLearning())
+    task.kind: task for task in (FilterLearning(), NodeLearning(), LinkLearning(), GraphLearning())
 }
 #: What ``config.yaml`` must hold, and of what type.
 _NEEDED: dict[str, type | UnionType] = {
@@ -47,6 +48,24 @@ _ALLOWED: dict[str, type | UnionType] = {
 }
 
 
+def kind_of(request: Request) -> Kind:
+    """What a request asks to learn: what its source has to teach, or a graph's links.
+
+    Example:
+        >>> kind_of(Request("cora")), kind_of(Request("cora", task="links"))
+        ('nodes', 'links')
+    """
+    kind = source_kind(request.source, request.columns)
+    if request.task != "links":
+        return kind
+    if kind != "nodes":
+        raise ConfigError(
+            f"--task links: links are learned of a single graph; {request.source} is "
+            f"{TASKS[kind].noun}."
+        )
+    return "links"
+
+
 def resolve(
     request: Request, runs: int | None = None, kind: Kind | None = None, **options: Any
 ) -> Job:
@@ -59,7 +78,7 @@ def resolve(
         >>> job.kind, job.recipe, job.settings.schedule.epochs
         ('nodes', 'default', 9)
     """
-    kind = kind or source_kind(request.source, request.columns)
+    kind = kind or kind_of(request)
     task = TASKS[kind]
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
@@ -148,5 +167,8 @@ def refuse_foreign(kind: Kind, what: str, given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if not value or option in TASKS[kind].options:
             continue
-        homes = " and ".join(task.plural for task in TASKS.values() if option in task.options)
+        known = [task for task in TASKS.values() if option in task.options]
+        if known[0].kind == "nodes":  # whose options those for links are, but for their own
+            known = [task for task in known if task.kind != "links"]
+        homes = " and ".join(task.plural for task in known)
         raise ConfigError(f"`--{option}` applies to {homes} only; {what} is {TASKS[kind].noun}.")

@@ -18,7 +18,7 @@ from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import bare_name, is_table, table_header
 
 #: As results name them.
-Kind = Literal["filters", "nodes", "molecules"]
+Kind = Literal["filters", "nodes", "links", "molecules"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)

@@ -79,7 +79,7 @@ def read_csv_folder(
     folder, columns = Path(folder), columns or Columns()
     if not folder.is_dir():
         raise GraphError(f"{folder}: there is no such folder")
-    edges, told = _read_edges(_file(folder, _EDGES) or folder / "edges.csv", columns)
+    edges, told = read_edges(_file(folder, _EDGES) or folder / "edges.csv", columns)
     path = _file(folder, _NODES)
     nodes = None if path is None else read_table(path)
     return graph_of_tables(edges, nodes, told, folder.resolve().name, labels=labels)
@@ -87,7 +87,7 @@ def read_csv_folder(
 
 def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
     """Read the graph of a single file of edges: a table, or text with a header or without."""
-    edges, told = (_read_edges if is_table(path) else _read_text)(path, columns)
+    edges, told = (read_edges if is_table(path) else _read_text)(path, columns)
     return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
 
 
@@ -112,7 +112,7 @@ def _last_word(name: str) -> str:
     return words[-1] if words else ""
 
 
-def _read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
+def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
     """Read a table of edges, with a header or, where that is two numbers, without one."""
     table = read_table(path)
     if not _has_no_header(path, list(table.columns), columns):

@@ -3,6 +3,7 @@ r"""Pictures that several sections share, drawn from a run folder's arrays."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import matplotlib.figure
@@ -247,7 +248,8 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         counts = arrays.get("filters/counts")
         figure = spectral_plots.spectrum_plot(filters, counts=counts, title="image grid")
         yield picture(figure, "Spectrum of the image grid.", wide=True)
-    for name, _, found in Rows.of("nodes", result, arrays).found("eigenvalues"):
+    kinds = (Rows.of(kind, result, arrays).found("eigenvalues") for kind in ("nodes", "links"))
+    for name, _, found in chain.from_iterable(kinds):
         # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
         distinct = {values.tobytes(): (style, values) for style, values in found.items()}
         for style, values in distinct.values():

@@ -30,7 +30,6 @@ from specformer.tasks.nodes.node_work import (
     node_features,
     node_landmarks,
     node_operator,
-    node_task,
 )
 from specformer.tasks.task import SHOWN, Outcome, target_names
 from specformer.training.engine.precision import matmul_precision
@@ -38,7 +37,7 @@ from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.losses import Loss, Scale
 from specformer.training.evaluation.summaries import confusion, summary
-from specformer.training.loops.nodes import NodeFit, NodeTask
+from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask
 from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
 from specformer.training.runs.checkpoint import Checkpoint, numbered
 from specformer.training.runs.folder import FEATURES, TARGETS
@@ -57,23 +56,33 @@ class Fitted:
 
     fit: NodeFit
     fresh: Sequence[nn.Module]
-    task: NodeTask
+    task: FullBatchTask
     operator: AnySpectrum | Propagation
     landmarks: Keys | None
 
+    def models(self) -> list[nn.Module]:
+        """One per run, each by itself."""
+        stacked, fresh = self.fit.model, self.fresh
+        return [unstack(stacked, run, own).eval() for run, own in enumerate(fresh)]
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """What the models put out now, ``[runs, n, channels]``."""
+        points = () if self.landmarks is None else (self.landmarks,)
+        return self.task.share.whole(self.fit.model.eval()(self.task.x, self.operator, *points))
+
 
 def fit_nodes_of(work: NodeWork, place: Workplace, checkpoint: Path | None, label: str) -> Fitted:
-    """Train one model per split, all at once; arguments as of :func:`learn_nodes`."""
-    graph, splits, model, recipe = work.graph, work.splits, work.model, work.recipe
-    device = place.device
-    task = node_task(graph, splits, recipe, device, model, work.prepared, place.workers)
-    fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels)
+    """Train one model per run, all at once; arguments as of :func:`learn_nodes`."""
+    graph, model, recipe, device = work.graph, work.model, work.recipe, place.device
+    task = work.task(device, place.workers)
+    fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels, work.outputs)
     operator = node_operator(model, graph, work.spectrum, device)
     landmarks = node_landmarks(operator, recipe)
     state = None
     if checkpoint:
         # Nothing of this may differ when a run goes on.
-        purpose = [model, asdict(recipe), work.drawn, work.seed, graph.fingerprint]
+        purpose = [model, asdict(recipe), work.drawn, work.seed, work.fingerprint]
         state = Checkpoint(checkpoint.with_suffix(".safetensors"), json.dumps(purpose))
     with (
         matmul_precision(recipe.precision, device),
@@ -113,10 +122,11 @@ def learn_nodes(
     fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
     fit, fresh, task = fitted.fit, fitted.fresh, fitted.task
     operator, landmarks = fitted.operator, fitted.landmarks
-    _check_divergence(fit, f"{graph.name}: {label}")
+    assert isinstance(task, NodeTask)
+    check_divergence(fit, f"{graph.name}: {label}")
     with matmul_precision(recipe.precision, place.device):
-        tested = {} if recipe.batch_size else _tested(fit.model, task, operator, landmarks)
-    models = [unstack(fit.model, run, fresh[run]).eval() for run in range(task.runs)]
+        tested = {} if recipe.batch_size else _tested(task, fitted.outputs())
+    models = fitted.models()
     row = {
         "dataset": graph.name,
         "description": _describe(graph, recipe, splits[0]),
@@ -136,7 +146,7 @@ def learn_nodes(
     }
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
-        arrays |= _pictures(models[0], operator)
+        arrays |= learned_filters(models[0], operator)
     if not recipe.batch_size:
         seen, row["worst"] = node_insights(graph, task, fit.model, models, operator, landmarks)
         arrays |= seen
@@ -162,7 +172,7 @@ def _names(graph: Graph) -> dict[str, list[str]]:
     return {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
 
 
-def _check_divergence(fit: NodeFit, what: str) -> None:
+def check_divergence(fit: NodeFit, what: str) -> None:
     """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
     losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
     refuse_lost(losses, fit.is_lost.cpu().numpy())
@@ -170,17 +180,12 @@ def _check_divergence(fit: NodeFit, what: str) -> None:
     warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)])
 
 
-@torch.no_grad()
-def _tested(
-    model: nn.Module, task: NodeTask, operator: object, landmarks: Keys | None
-) -> dict[str, np.ndarray]:
+def _tested(task: NodeTask, outputs: Tensor) -> dict[str, np.ndarray]:
     """What a report shows of the test nodes of all runs.
 
     Of classes, how often each was taken for each, ``[classes, classes]``. Of labels, numbers and
     two classes that are ranked, predictions and targets ``[2, nodes, targets]``.
     """
-    points = () if landmarks is None else (landmarks,)
-    outputs = task.share.whole(model.eval()(task.x, operator, *points))
     task = task.gathered()
     told = task.objective.predictions(outputs)
     true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
@@ -215,13 +220,14 @@ def each_prediction(
     operator: AnySpectrum | Propagation,
     prepared: Sequence[FeaturePreparation],
     device: torch.device,
-    loss: Loss = "ce",
+    loss: Loss | None = "ce",
     scales: Sequence[Scale] = (),
 ) -> Tensor:
     """Predictions of every model, ``[models, n, classes or targets]``.
 
     Classes and labels have probabilities, numbers are in their own units: ``scales`` has mean and
-    standard deviation of each run's. ``prepared`` says how each model's run prepared the features.
+    standard deviation of each run's. Without a loss, outputs are as the models put them out.
+    ``prepared`` says how each model's run prepared the features.
     """
     if isinstance(operator, ImplicitSpectrum):
         interpolation_error(models, operator)
@@ -235,7 +241,7 @@ def each_prediction(
             outputs = outputs.softmax(dim=-1)
         elif loss == "bce":
             outputs = outputs.sigmoid()
-        else:
+        elif loss is not None:
             outputs = scales[run].original(outputs)
         found.append(outputs)
     return torch.stack(found).cpu()
@@ -256,7 +262,8 @@ def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum)
 
 
 @torch.no_grad()
-def _pictures(model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
+def learned_filters(model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.ndarray]:
+    """Eigenvalues, what Specformer's first filter makes of them, and its attention."""
     assert isinstance(model, Specformer)
     model = model.to(spectrum.device)
     response = model.responses(spectrum)[0]

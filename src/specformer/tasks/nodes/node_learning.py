@@ -61,7 +61,7 @@ class NodeLearning(Task[NodeWork]):
     kind: ClassVar[Kind] = "nodes"
     noun, plural = "a single graph", "single graphs"
     models = NODE_MODELS
-    runs = None
+    runs: ClassVar[int | None] = None
     options = frozenset(
         {"task", "metric", "spectrum", "degree", "label", "id", "source", "target", "weight"}
     ) | {"features", "split-column"}
@@ -142,7 +142,7 @@ class NodeLearning(Task[NodeWork]):
         rule, words = f"by_{recipe.metric}", "Classifying" if graph.num_classes else "Learning on"
         of = "" if recipe.monitor == "loss" else f"_{rule}"
         kept = {"test": row[f"test{of}"], "val": row[f"val{of}"]}
-        result: dict[str, Any] = {
+        return {
             "title": f"{words} the nodes of {graph.name}",
             "dataset": graph.name,
             "split": recipe.split,
@@ -154,16 +154,20 @@ class NodeLearning(Task[NodeWork]):
             f"test_{rule}": row[f"test_{rule}"],
             "settings": asdict(recipe),
             **{key: row[key] for key in ("classes", "targets", "form") if key in row},
-            "num_features": graph.num_features,
+            **self.input_of(work),
             "nodes": [{**row, **kept}],
         }
-        if graph.feature_names is not None:
-            result["feature_names"] = list(graph.feature_names)
+
+    def input_of(self, work: NodeWork) -> dict[str, Any]:
+        """What a result says of the features and the spectrum that models take."""
+        found: dict[str, Any] = {"num_features": work.graph.num_features}
+        if work.graph.feature_names is not None:
+            found["feature_names"] = list(work.graph.feature_names)
         if work.spectrum is not None:
-            result["spectra"] = [{"name": graph.name, **work.spectrum.summary()}]
+            found["spectra"] = [{"name": work.graph.name, **work.spectrum.summary()}]
             if not isinstance(work.spectrum, Spectrum) or work.spectrum.is_complete:
-                result["quantiles"] = quantiles(work.spectrum)
-        return result
+                found["quantiles"] = quantiles(work.spectrum)
+        return found
 
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
         return predict_nodes(run, request, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -51,11 +51,11 @@ _SAME, _FAR = 1e-5, 0.25
 def load_features(run: RunFolder) -> list[FeaturePreparation]:
     """How each run's features were prepared; of older runs, what their recipe says."""
     result = run.result(*_NEEDED)
-    recipe, found = _recipe(result), []
+    how, found = result["settings"].get("features", "rows"), []
     for folder in run.model_folders():
         path = folder / FEATURES
-        if not path.exists() and recipe.features in ("rows", "none"):
-            found.append(FeaturePreparation(recipe.features, result["num_features"]))
+        if not path.exists() and how in ("rows", "none"):
+            found.append(FeaturePreparation(how, result["num_features"]))
             continue
         try:
             found.append(FeaturePreparation.from_json(unsealed(read_json(path))))
@@ -90,13 +90,15 @@ class NodePredictor:
     each run's numbers, and ``result`` what the run recorded.
     """
 
+    recipe_class: ClassVar[type[NodeRecipe]] = NodeRecipe
+
     models: Sequence[nn.Module]
     prepared: Sequence[FeaturePreparation]
     scales: Sequence[Scale]
     result: Mapping[str, Any]
 
     @classmethod
-    def of_run(cls, run: RunFolder) -> NodePredictor:
+    def of_run(cls, run: RunFolder) -> Self:
         """That of a finished run."""
         result, scales = run.result(*_NEEDED), load_scales(run)
         kind: type[Pretrained] = BASELINES.get(result["model"], Specformer)
@@ -106,7 +108,7 @@ class NodePredictor:
         return cls(models, load_features(run), scales, result)
 
     @classmethod
-    def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> NodePredictor:
+    def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> Self:
         """That of a training which just ended."""
         prepared = [FeaturePreparation.from_json(own[FEATURES]) for own in outcome.beside]
         scales = [_scale(own[TARGETS]) for own in outcome.beside if TARGETS in own]
@@ -114,9 +116,15 @@ class NodePredictor:
         return cls(models, prepared, scales, result)
 
     @property
-    def loss(self) -> Loss:
-        """What was made small, which says what outputs are."""
-        return _recipe(self.result).loss or "ce"
+    def recipe(self) -> NodeRecipe:
+        """The run's, but that all nodes are predicted at once."""
+        settings = {**self.result["settings"], "batch_size": None}
+        return build(self.recipe_class, settings, "result.json: settings")
+
+    @property
+    def loss(self) -> Loss | None:
+        """What was made small, which says what outputs are; None to leave them as they are."""
+        return self.recipe.loss or "ce"
 
     def each(
         self, graph: Graph, place: Workplace, request: PredictionRequest, source: str
@@ -127,7 +135,7 @@ class NodePredictor:
         any order where both graphs name them.
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
-        recipe = _prediction_recipe(self.result, request)
+        recipe = self._prediction_recipe(request)
         name, spectrum = self.result["model"], None
         if name == "specformer":
             spectrum = node_spectrum(graph, recipe, place.device, place.cache)
@@ -137,6 +145,20 @@ class NodePredictor:
         return each_prediction(
             self.models, graph, operator, self.prepared, place.device, self.loss, self.scales
         )
+
+    def _prediction_recipe(self, request: PredictionRequest) -> NodeRecipe:
+        """The run's recipe with the spectrum that predictions are to be made with."""
+        given = {"spectrum": request.spectrum, "degree": request.degree}
+        changes = {key: value for key, value in given.items() if value is not None}
+        model = self.result["model"]
+        if changes and model != "specformer":
+            raise ConfigError(f"--{next(iter(changes))}: {model} does without a spectrum.")
+        recipe = build(self.recipe_class, {**asdict(self.recipe), **changes}, "predict")
+        if request.degree is not None and recipe.spectrum != "density":
+            raise ConfigError(
+                f"--degree {request.degree}: add --spectrum density, whose filters have one."
+            )
+        return recipe
 
 
 def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
@@ -192,25 +214,6 @@ def _as_trained_on(
     return replace(
         graph, x=graph.x[:, columns], feature_names=tuple(wanted), feature_words=words or None
     )
-
-
-def _recipe(result: Mapping[str, Any]) -> NodeRecipe:
-    settings = {**result["settings"], "batch_size": None}  # all nodes are predicted at once
-    return build(NodeRecipe, settings, "result.json: settings")
-
-
-def _prediction_recipe(result: Mapping[str, Any], request: PredictionRequest) -> NodeRecipe:
-    """A run's recipe with the spectrum that predictions are to be made with."""
-    given = {"spectrum": request.spectrum, "degree": request.degree}
-    changes = {key: value for key, value in given.items() if value is not None}
-    if changes and result["model"] != "specformer":
-        raise ConfigError(f"--{next(iter(changes))}: {result['model']} does without a spectrum.")
-    recipe = build(NodeRecipe, {**asdict(_recipe(result)), **changes}, "predict")
-    if request.degree is not None and recipe.spectrum != "density":
-        raise ConfigError(
-            f"--degree {request.degree}: add --spectrum density, whose filters have one."
-        )
-    return recipe
 
 
 def quantiles(spectrum: AnySpectrum) -> list[float]:

@@ -38,7 +38,7 @@ from specformer.tasks.job import run_seed
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
 from specformer.training.engine.distributed import ALONE, Share, Workers
 from specformer.training.loops.node_batches import check_batches, fit_node_batches
-from specformer.training.loops.nodes import NodeFit, NodeTask, Selection, fit_nodes
+from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, Selection, fit_nodes
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.progress import Update
 
@@ -70,6 +70,22 @@ class NodeWork:
     def drawn(self) -> list[str]:
         """What tells the splits apart from others."""
         return [split.fingerprint for split in self.splits]
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the data apart from others."""
+        return self.graph.fingerprint
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model puts out for each node."""
+        return num_outputs(self.graph)
+
+    def task(self, device: torch.device, workers: Workers = ALONE) -> FullBatchTask:
+        """Features, labels and splits on a device, those of this worker's nodes."""
+        return node_task(
+            self.graph, self.splits, self.recipe, device, self.model, self.prepared, workers
+        )
 
 
 def node_spectrum(
@@ -180,20 +196,29 @@ def node_task(
     """
     assert graph.y is not None
     prepared = prepared or node_features(graph, splits, recipe)
+    return NodeTask.from_splits(
+        model_input(graph, prepared, recipe, model),
+        graph.y,
+        splits,
+        device,
+        recipe.loss or "ce",
+        recipe.metric or "accuracy",
+        Share(workers, graph.num_nodes),
+    )
+
+
+def model_input(
+    graph: Graph, prepared: Sequence[FeaturePreparation], recipe: NodeRecipe, model: str
+) -> np.ndarray | sp.csr_array:
+    """Features ``[n, in]``, or ``[runs, n, in]`` where runs prepare them in different ways."""
     first, rest = prepared[0], prepared[1:]
     rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
     maps = model == "specformer" and recipe.model.space != "input"
-    x: np.ndarray | sp.csr_array
     if any(each != first for each in rest):
-        x = np.stack([each.dense(graph) for each in prepared])
-    elif rare and maps and first.scaling != "columns":
-        x = sparse_features(graph, first.scaling)
-    else:
-        x = first.dense(graph)
-    share = Share(workers, graph.num_nodes)
-    return NodeTask.from_splits(
-        x, graph.y, splits, device, recipe.loss or "ce", recipe.metric or "accuracy", share
-    )
+        return np.stack([each.dense(graph) for each in prepared])
+    if rare and maps and first.scaling != "columns":
+        return sparse_features(graph, first.scaling)
+    return first.dense(graph)
 
 
 def kept_epochs(fit: NodeFit, recipe: NodeRecipe) -> Selection:
@@ -208,22 +233,25 @@ def fresh_models(
     runs: int,
     seed: int,
     in_channels: int | None = None,
+    out_channels: int | None = None,
 ) -> list[nn.Module]:
     """Untrained models, each run's from a seed of its own.
 
-    ``in_channels``: features of a node as they are prepared, if not as many as the graph has.
+    ``in_channels``: features of a node as they are prepared, if not as many as the graph has;
+    ``out_channels``: outputs of a node, if not one for each class or target.
     """
     width = graph.num_features if in_channels is None else in_channels
+    outputs = num_outputs(graph) if out_channels is None else out_channels
     models = []
     for run in range(runs):
         torch.manual_seed(run_seed(seed, run))
-        models.append(node_model(model, recipe, width, num_outputs(graph)))
+        models.append(node_model(model, recipe, width, outputs))
     return models
 
 
 def fit_task(
     models: Sequence[nn.Module],
-    task: NodeTask,
+    task: FullBatchTask,
     operator: AnySpectrum | Propagation,
     recipe: NodeRecipe,
     *,
@@ -242,6 +270,7 @@ def fit_task(
         return fit_nodes(models, task, operator, recipe.schedule, landmarks=landmarks, **options)
     check_batches(models)
     assert isinstance(operator, ImplicitSpectrum)
+    assert isinstance(task, NodeTask)
     assert isinstance(task.x, Tensor)
     terms = chebyshev_terms(
         operator, task.x, recipe.batch_size, storage=recipe.stored, folder=cache

@@ -11,7 +11,6 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum.implicit.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.engine.capture import RepeatedByShape, differentiate
-from specformer.training.evaluation.node_objectives import evaluation_of
 from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -51,7 +50,7 @@ def fit_node_batches(
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser = runs.model, runs.optimiser
     objective, accurate = task.objective, task.loss == "ce" and task.metric == "accuracy"
-    judge = evaluation_of(objective, task.metric, task.val, task.test, task.x.dtype)
+    judge = task.evaluation
     #: Outputs of all nodes, for figures that are no sums over nodes.
     outputs: Tensor | None = None
     #: Sums over an epoch: training loss, validation loss, right validation and test nodes.

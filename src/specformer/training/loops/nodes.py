@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,35 @@ _READ_EVERY = 50
 _SAVE_EVERY = 200
 #: Seconds between two readings on a CPU, where slow epochs may make 50 of them a long time.
 _TELL_EVERY = 1.0
+
+
+class Objective(Protocol):
+    """What training makes small: the sum of terms, each multiplied by its weight."""
+
+    def terms(self, outputs: Tensor) -> Tensor:
+        """Terms ``[R, ...]`` of outputs ``[R, n, channels]``."""
+
+    def weights(self, terms: Tensor) -> Tensor:
+        """One for each term, the same in all epochs."""
+
+
+class FullBatchTask(Protocol):
+    """What models of one graph learn; ``evaluation`` gives losses and figures of two parts."""
+
+    @property
+    def x(self) -> Tensor | SparseFeatures: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def share(self) -> Share: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def in_channels(self) -> int: ...
+    @property
+    def objective(self) -> Objective: ...
+    @property
+    def evaluation(self) -> Callable[[Tensor], Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -108,6 +137,11 @@ class NodeTask:
         y = share.whole(self.y, dim=0)
         return replace(self, y=y, train=train, val=val, test=test, share=WHOLE)
 
+    @cached_property
+    def evaluation(self) -> Callable[[Tensor], Tensor]:
+        """Losses and figures of the validation and the test nodes."""
+        return evaluation_of(self.objective, self.metric, self.val, self.test, self.x.dtype)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -141,7 +175,7 @@ class NodeRuns:
     """All runs of a fit as one: models, optimiser, what either rule picked so far, curves."""
 
     def __init__(
-        self, models: Sequence[nn.Module], task: NodeTask, schedule: Schedule, monitor: Monitor
+        self, models: Sequence[nn.Module], task: FullBatchTask, schedule: Schedule, monitor: Monitor
     ) -> None:
         check_known("monitor", get_args(Monitor), monitor)
         device = task.x.device
@@ -281,7 +315,7 @@ class NodeRuns:
 
 def fit_nodes(
     models: Sequence[nn.Module],
-    task: NodeTask,
+    task: FullBatchTask,
     operator: object,
     schedule: Schedule,
     *,
@@ -290,11 +324,11 @@ def fit_nodes(
     checkpoint: Checkpoint | None = None,
     on_progress: Update | None = None,
 ) -> NodeFit:
-    """Train one model per split, all at once, with early stopping on the validation nodes.
+    """Train one model per run, all at once, with early stopping on what validates.
 
     Args:
-        models: one per split, of one shape.
-        task: features, labels and splits.
+        models: one per run, of one shape.
+        task: features, and what is learned: a :class:`NodeTask`, say.
         operator: what the models take beside the features: a spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept: the lowest validation loss or
@@ -308,8 +342,7 @@ def fit_nodes(
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser, device = runs.model, runs.optimiser, task.x.device
     points = () if landmarks is None else (landmarks,)
-    objective = task.objective
-    evaluation = evaluation_of(objective, task.metric, task.val, task.test, task.x.dtype)
+    objective, evaluation = task.objective, task.evaluation
     weights: Tensor | None = None
     share, workers, seed = task.share, runs.workers, torch.initial_seed()
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 #: read, by what was learned.
 _COLUMNS = {
     "nodes": ("train_loss", "val_loss", "val_{metric}"),
+    "links": ("train_loss", "val_loss", "val_{metric}"),
     "molecules": ("train_loss", "val_loss", "val_metric"),
 }
-_READ_EVERY = {"filters": 10, "nodes": 10, "molecules": 1}
+_READ_EVERY = {"filters": 10, "nodes": 10, "links": 10, "molecules": 1}
 
 
 def readings(
@@ -26,7 +27,7 @@ def readings(
 ) -> Iterator[dict[str, Any]]:
     """An object every few epochs of every curve, one figure per run, None once it has stopped.
 
-    ``metric`` is what nodes are judged by.
+    ``metric`` is what nodes and links are judged by.
     """
     for name, curve in _curves(arrays):
         kind = name.partition("/")[0]

@@ -1,0 +1,1 @@
+"""Learning which nodes of a graph are linked."""

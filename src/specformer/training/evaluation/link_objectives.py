@@ -1,0 +1,141 @@
+r"""What training on links makes small, and what it is judged by, for all runs at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from specformer.datasets.link_splits import LinkSplit, NonLinks
+from specformer.nn.layers.sparse_features import SparseFeatures
+from specformer.training.engine.distributed import WHOLE, Share
+from specformer.training.evaluation import node_metrics
+
+#: Metrics that pick a model.
+LINK_METRICS = ("rocauc", "ap")
+#: The K of Hits@K.
+_HITS = (10, 50, 100)
+
+
+def link_scores(outputs: Tensor, pairs: Tensor) -> Tensor:
+    r"""Log-odds of links, :math:`z_u^\top z_v`.
+
+    Shapes: outputs ``[..., n, channels]``, pairs ``[2, count]`` to ``[..., count]``.
+    """
+    ends = (outputs.index_select(-2, end) for end in pairs)
+    return torch.mul(*ends).sum(dim=-1)
+
+
+class LinkObjective:
+    r"""Cross-entropy of the training links and of as many other pairs, drawn in every epoch.
+
+    .. math::
+        \frac{1}{2E} \Bigl( \sum_{(u, v) \in E} \log(1 + e^{-z_u^\top z_v})
+        + \sum_{(u, v) \notin E} \log(1 + e^{z_u^\top z_v}) \Bigr)
+
+    Pairs are drawn among those that are no training link, as nobody knows the held-out ones. All
+    runs take the same. The device's generator draws them, which a run seeds and checkpoints keep.
+    """
+
+    def __init__(self, links: Tensor, others: NonLinks) -> None:
+        self._links, self._others = links, others
+
+    def terms(self, outputs: Tensor) -> Tensor:
+        """What is multiplied by the :meth:`weights` and summed for the losses, ``[R, 2E, 1]``."""
+        drawn = self._others.draw(self._links.shape[1])
+        linked, other = link_scores(outputs, self._links), link_scores(outputs, drawn)
+        return softplus(torch.cat([-linked, other], dim=-1)).unsqueeze(-1)
+
+    def weights(self, terms: Tensor) -> Tensor:
+        """The gradient of the losses with respect to the :meth:`terms`."""
+        return torch.full_like(terms, 1.0 / terms.shape[-2])
+
+
+class LinkEvaluation:
+    """Mean losses and figures over the pairs that validate and test.
+
+    Shapes: outputs ``[R, n, channels]`` to ``[loss and figure, validation and test, R]``.
+    """
+
+    def __init__(self, parts: list[tuple[Tensor, Tensor]], metric: str) -> None:
+        pairs = [each for part in parts for each in part]
+        self._pairs = torch.cat(pairs, dim=1)
+        #: By part and kind of pair, links first: ``[parts, 2, pairs]``.
+        ends = torch.tensor([each.shape[1] for each in pairs]).cumsum(0)
+        numbers = torch.arange(self._pairs.shape[1])
+        owner = torch.searchsorted(ends, numbers, right=True)
+        masks = torch.stack([owner == place for place in range(len(pairs))])
+        self._masks = masks.unflatten(0, (len(parts), 2)).to(self._pairs.device)
+        self._signs = 1.0 - 2.0 * self._masks[:, 0].any(dim=0).float()
+        self._judge = {"rocauc": node_metrics.rocauc, "ap": node_metrics.average_precision}[metric]
+
+    @torch.no_grad()
+    def __call__(self, outputs: Tensor) -> Tensor:
+        scores = link_scores(outputs, self._pairs)
+        counted = self._masks.any(dim=1).unsqueeze(1)  # [parts, 1, pairs]
+        losses = (softplus(self._signs * scores) * counted).sum(dim=-1) / counted.sum(dim=-1)
+        shape = len(self._masks), len(scores), 1, -1
+        links, others = (mask[:, None, None].expand(shape) for mask in self._masks.unbind(dim=1))
+        figures = self._judge(scores.unsqueeze(1), links, others).squeeze(-1)
+        return torch.stack([losses, figures.to(losses.dtype)])
+
+
+@dataclass(frozen=True)
+class LinkTask:
+    """Features ``[n, in]``, a split of the links, and how many models learn from it."""
+
+    x: Tensor | SparseFeatures
+    split: LinkSplit
+    runs: int
+    metric: str
+
+    @property
+    def share(self) -> Share:
+        """All nodes: links train in one process."""
+        return WHOLE
+
+    @property
+    def in_channels(self) -> int:
+        """Features of a node."""
+        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
+
+    @cached_property
+    def objective(self) -> LinkObjective:
+        """What training makes small: of held-out links it knows nothing."""
+        device = self.x.device
+        links = torch.as_tensor(self.split.train).to(device)
+        return LinkObjective(links, NonLinks(self.split.graph.adjacency, device))
+
+    @cached_property
+    def evaluation(self) -> LinkEvaluation:
+        """What picks a model and judges it."""
+        return LinkEvaluation([self.pairs("val"), self.pairs("test")], self.metric)
+
+    def pairs(self, part: str) -> tuple[Tensor, Tensor]:
+        """The links of a held-out part and its other pairs, ``[2, count]`` each."""
+        linked, other = getattr(self.split, part), getattr(self.split, f"{part}_others")
+        return torch.as_tensor(linked).to(self.x.device), torch.as_tensor(other).to(self.x.device)
+
+
+def link_figures(linked: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """ROC-AUC, average precision and Hits@K from the scores of links and of other pairs.
+
+    Hits@K is the share of links that score higher than the K-th best other pair (OGB); it is left
+    out where there are fewer.
+    """
+    scores = np.concatenate([linked, other])
+    labels = np.arange(len(scores)) < len(linked)
+    figures = {
+        "rocauc": float(roc_auc_score(labels, scores)),
+        "ap": float(average_precision_score(labels, scores)),
+    }
+    best = np.sort(other)[::-1]
+    for k in _HITS:
+        if k <= len(best):
+            figures[f"hits@{k}"] = float(np.mean(linked > best[k - 1]))
+    return figures
