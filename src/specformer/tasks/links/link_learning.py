@@ -13,7 +13,7 @@ import torch
 
 from specformer.baselines import Propagation
 from specformer.datasets import Split, node_graph
-from specformer.datasets.features import say_preparation
+from specformer.datasets.features import preparation_lines
 from specformer.datasets.link_splits import split_links
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
@@ -90,13 +90,14 @@ class LinkLearning(NodeLearning):
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
         assert isinstance(work, LinkWork)
-        return of_links(work.whole, work.recipe, work.splits)
+        assert work.prepared is not None
+        found = of_links(work.whole, work.recipe, work.splits)
+        return found | {"prepared": preparation_lines(work.prepared[0])}
 
     def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:
         assert isinstance(work, LinkWork)
         assert work.prepared is not None
         started, name = time.perf_counter(), work.graph.name
-        say_preparation(name, work.prepared[0])
         fitted = fit_nodes_of(work, place, checkpoint, work.model)
         check_divergence(fitted.fit, f"{name}: {work.model}")
         with matmul_precision(work.recipe.precision, place.device):
