@@ -199,7 +199,7 @@ def test_a_stopped_run_resumes(call, trained: dict) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--task", "odd"], "--task odd: choose regression or classification"),
+        (["--task", "odd"], "--task odd: choose regression, classification or links"),
         (["--task", "classification"], "classes are numbered 0, 1, 2"),
         (["--model", "odd"], "unknown model 'odd'"),
         (["--lanes", "0"], "--lanes 0: at least one"),

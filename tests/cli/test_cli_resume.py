@@ -148,7 +148,7 @@ def test_nothing_is_promised_that_was_not_kept(call, own: Path, monkeypatch) -> 
 @pytest.mark.parametrize(
     ("place", "how"),
     [
-        ("specformer.reports.write_report", "Go on with"),
+        ("specformer.reports.html.write_report", "Go on with"),
         ("specformer.training.runs.folder.RunFolder.write_models", "Nothing was kept yet; start"),
     ],
 )

@@ -35,7 +35,7 @@ def source_in(folder: Path, name: str) -> str:
 
 def test_every_kind_has_a_number_of_runs() -> None:
     runs = {kind: task.usual_runs("mine.csv") for kind, task in TASKS.items()}
-    assert runs == {"filters": None, "nodes": None, "molecules": 5}
+    assert runs == {"filters": None, "nodes": None, "links": 5, "molecules": 5}
     assert TASKS["molecules"].usual_runs("zinc") == 1
 
 

@@ -50,8 +50,8 @@ def test_sizes_on_zinc(name: str) -> None:
     count = sum(parameter.numel() for parameter in built(name, "zinc").parameters())
     assert count == PARAMETERS[name]
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    (line,) = (line for line in lines if line.startswith(f"| `{name}` |"))
-    assert line.endswith(f"| {count:,} |")
+    rows = [line for line in lines if line.startswith(f"| `{name}` |")]
+    assert any(row.endswith(f"| {count:,} |") for row in rows)
 
 
 @pytest.mark.parametrize("name", GRAPH_BASELINES)
