@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 #: Rooms that tell what they make of data, and what tells where a run goes on.
-_TELLING = ("graphs", "datasets", "tasks.nodes.spectral_distance", "training.runs.checkpoint")
+_TELLING = ("graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
 #: Seconds between two lines for those who wait.
 _EVERY = 1.7
 
