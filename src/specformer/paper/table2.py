@@ -78,7 +78,8 @@ def table2(
         for model, chosen, recipe in compared[name]:
             key = recipe.spectrum_key
             if model == "specformer" and key not in known:
-                known[key] = node_spectrum(graph, recipe, place.device, place.cache)
+                with place.progress.stage(f"{name}: spectrum", 1, ""):
+                    known[key] = node_spectrum(graph, recipe, place.device, place.cache)
             spectrum = known[key] if model == "specformer" else None
             own = splits[name, model, chosen]
             work, _ = with_best_form(
