@@ -38,7 +38,18 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _SMILES = ("CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCl", "C1CCCCC1", "CC(C)O", "CCOC", "CCCC", "CO")
 #: Keys of results that two runs of one program do not share.
-_VARYING = ("second", "time", "version", "commit", "hardware", "path", "dir", "repeat", "checksum")
+_VARYING = (
+    "created",
+    "second",
+    "time",
+    "version",
+    "commit",
+    "hardware",
+    "path",
+    "dir",
+    "repeat",
+    "checksum",
+)
 
 _FEW = ("--set", "schedule.epochs=40")
 #: What is run, and the folder or file that it writes.
