@@ -2,6 +2,9 @@
 
 ``python -m benchmarks.shard_costs`` runs 1, 2 and 4 processes of ``torchrun`` (gloo, one thread
 each) on random eigenvectors, whose content does not matter here, and prints a table.
+
+``python -m benchmarks.shard_costs alone cuda`` says what one process loses on the way that several
+take: with rows from shards, and with every message sent, though nobody else is there.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,12 +29,15 @@ from torch import Tensor
 from specformer import Specformer, Spectrum
 from specformer.spectrum.sharded import ShardedSpectrum
 from specformer.spectrum.shards import write_shards
-from specformer.training.engine.distributed import Share, torchrun_workers
+from specformer.training.engine.distributed import WHOLE, Share, Workers, torchrun_workers
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 NODES, PAIRS, FEATURES, HIDDEN, CLASSES = 200_000, 400, 32, 32, 8
 EPOCHS = 4
+#: For one process: nodes and pairs, cora's and arXiv's; epochs that warm up and that count; turns.
+ALONE = ((2_708, 2_708), (169_343, 1_000))
+WARM, COUNTED, TURNS = 10, 60, 5
 
 
 def main() -> None:
@@ -87,12 +94,52 @@ def work(folder: Path) -> None:
     (folder / f"{workers.rank}.json").write_text(json.dumps(total))
 
 
-def own_task(nodes: int, share: Share) -> NodeTask:
+def own_task(nodes: int, share: Share, device: torch.device | None = None) -> NodeTask:
     """Random features and classes of this process's nodes: a third each train, validate, test."""
-    part = torch.arange(nodes) % 3
+    part = torch.arange(nodes, device=device) % 3
     train, val, test = ((part == number).unsqueeze(0) for number in range(3))
-    x, y = torch.randn(nodes, FEATURES), torch.randint(CLASSES, (nodes,))
+    x = torch.randn(nodes, FEATURES, device=device)
+    y = torch.randint(CLASSES, (nodes,), device=device)
     return NodeTask(x, y, train, val, test, share=share)
+
+
+def alone(device: torch.device) -> None:
+    """Milliseconds an epoch of one process: the usual way, and on that of several."""
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    typer.echo(f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, ms/epoch")
+    typer.echo("nodes x pairs       usual  from shards    loss  with messages    loss")
+    for nodes, pairs in ALONE:
+        vectors = torch.randn(nodes, pairs, device=device) / nodes**0.5
+        usual = Spectrum(torch.linspace(0, 2, pairs, device=device), vectors)
+        ways: list[tuple[Spectrum, Share]] = [(usual, WHOLE)]
+        # Of two workers that it takes itself for one, a process sends all messages.
+        for share in (Share(count=nodes), Share(Workers(0, 2), nodes)):
+            parts = usual.eigenvalues, vectors
+            ways.append((ShardedSpectrum(*parts, across=share.sum, all_nodes=nodes), share))
+        turns = [[epoch_seconds(*way, device) for way in ways] for _ in range(TURNS)]
+        usually, sharded, sent = (
+            1e3 * statistics.median(each) for each in zip(*turns, strict=True)
+        )
+        losses = (statistics.median(turn[way] / turn[0] for turn in turns) - 1 for way in (1, 2))
+        first, second = (f"{loss:>6.1%}" for loss in losses)
+        size = f"{nodes:,} x {pairs:,}"
+        typer.echo(f"{size:<17} {usually:>7.3f} {sharded:>12.3f}  {first} {sent:>14.3f}  {second}")
+    dist.destroy_process_group()
+
+
+def epoch_seconds(spectrum: Spectrum, share: Share, device: torch.device) -> float:
+    """Of an epoch, without the first ones, which may be captured."""
+    task, taken = own_task(spectrum.num_nodes, share, device), []
+    for epochs in (WARM, WARM + COUNTED):
+        torch.manual_seed(0)
+        model = Specformer(FEATURES, HIDDEN, CLASSES)
+        started = time.perf_counter()
+        fit_nodes([model], task, spectrum, Schedule(epochs=epochs))
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - started)
+    return (taken[1] - taken[0]) / COUNTED
 
 
 def counting(sent: list[int]) -> Any:
@@ -116,5 +163,7 @@ def memory(name: str) -> int:
 if __name__ == "__main__":
     if "LOCAL_RANK" in os.environ:
         work(Path(sys.argv[1]))
+    elif sys.argv[1:2] == ["alone"]:
+        alone(torch.device(sys.argv[2]))
     else:
         main()
