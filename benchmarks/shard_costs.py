@@ -106,7 +106,8 @@ def own_task(nodes: int, share: Share, device: torch.device | None = None) -> No
 def alone(device: torch.device) -> None:
     """Milliseconds an epoch of one process: the usual way, and on that of several."""
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=0, world_size=1)
     typer.echo(f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, ms/epoch")
     typer.echo("nodes x pairs       usual  from shards    loss  with messages    loss")
     for nodes, pairs in ALONE:

@@ -112,7 +112,6 @@ def test_what_is_no_job_is_refused(tmp_path: Path, change: dict, why: str) -> No
     ("source", "asked", "why"),
     [
         ("csbm", {"model": "gcn"}, "csbm: gcn needs all nodes in one process"),
-        ("csbm", {"assignments": ["spectrum=density"]}, "spectrum=density trains in one process"),
         ("photographs", {}, "photographs: .* train in one process only"),
     ],
 )

@@ -67,11 +67,19 @@ def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float
     scaled = adjacency.tocoo()
     row, column = scaled.coords
     root = np.sqrt(abs(adjacency).sum(axis=1))
+    scaled.data = over_roots(scaled.data, root[row], root[column])
+    return scaled
+
+
+def over_roots(
+    entries: NDArray[np.float64], of_rows: NDArray[np.float64], of_columns: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return entries of A divided by the roots of the degrees of their row and column."""
     # One product of roots, not two scalings one after the other: symmetric to the last bit.
-    product = root[row] * root[column]
+    product = of_rows * of_columns
     small = np.flatnonzero(product < _SMALL)
-    exact = np.ldexp(scaled.data[small], 600)
-    roots = np.ldexp(root[row[small]], 300) * np.ldexp(root[column[small]], 300)
-    scaled.data = scaled.data / product
-    scaled.data[small] = exact / roots
+    exact = np.ldexp(entries[small], 600)
+    roots = np.ldexp(of_rows[small], 300) * np.ldexp(of_columns[small], 300)
+    scaled = entries / product
+    scaled[small] = exact / roots
     return scaled

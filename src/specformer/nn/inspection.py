@@ -17,6 +17,7 @@ from specformer.nn.conv.node_conv import LinearBases, NodeConv
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.filter.attention import WeightedAttention
 from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
+from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.fast_paths import projected, scale_of
 from specformer.nn.layers.linear import Linear
 from specformer.nn.spectral_model import SpectralModel
@@ -57,6 +58,17 @@ class Inspected(SpectralModel):
         """The parameters of filters and bases: all but those of the feature maps."""
         bases = [cast(NodeConv, conv).bases for conv in self.convs]
         return list(nn.ModuleList([*self.filters, *bases]).parameters())
+
+    def idle_parameters(self) -> list[nn.Parameter]:
+        """Biases of maps whose output a batch norm takes: it takes them out again.
+
+        Their gradients are rounding, of which Adam would make whole steps. In evaluation, with the
+        norm's averages, these would count: two machines, or one and two processes, would part.
+        """
+        normed = [conv for conv in self.convs if isinstance(conv.norm, BatchNorm)]
+        maps = [getattr(conv, name, None) for conv in normed for name in ("skip", "transform")]
+        biases = [getattr(each, "bias", None) for each in maps]
+        return [bias for bias in biases if isinstance(bias, nn.Parameter)]
 
     @torch.no_grad()
     def interpolation_error(self, spectrum: ImplicitSpectrum) -> float:

@@ -1,13 +1,25 @@
-r"""A spectrum over several processes, each of which has the eigenvectors' rows of its own nodes."""
+r"""A spectrum over several processes, each of which has the rows of its own nodes."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from specformer.graphs.laplacian import over_roots
 from specformer.kernels.norms import Across, summed
+from specformer.spectrum.devices import usable_device
+from specformer.spectrum.implicit.density import default_probes, density_of
+from specformer.spectrum.implicit.implicit import DensityReport, ImplicitSpectrum
+from specformer.spectrum.signal_checks import check_count
+from specformer.spectrum.solvers.exact import KnownVectors, exact_vectors
+from specformer.spectrum.sparse import Parts, RowShard, row_shard
 from specformer.spectrum.spectrum import Spectrum
 
 
@@ -38,3 +50,99 @@ class ShardedSpectrum(Spectrum):
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "num_nodes": self.all_nodes}
+
+
+def approximate_rows(
+    rows: sp.csr_array,
+    parts: Parts,
+    *,
+    degree: int = 128,
+    probes: int | None = None,
+    steps: int = 128,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> ImplicitSpectrum:
+    """As :func:`specformer.approximate`, for this process's rows ``[m, n]`` of the adjacency.
+
+    No process needs more than its rows. All find the same density, that of one process to rounding.
+    """
+    check_count("degree", degree)
+    started, target = time.perf_counter(), usable_device(device)
+    shard = row_shard(rows, parts, target, torch.float64)
+    root = np.sqrt(np.asarray(rows.sum(axis=1)).ravel())
+    for part, of_columns in ((shard.own, root), (shard.beyond, _fetched(shard, root[:, None])[0])):
+        entries, (row, column) = part.values().cpu().numpy(), _places(part)
+        part.values().copy_(torch.as_tensor(-over_roots(entries, root[row], of_columns[column])))
+    lonely = np.diff(rows.indptr) == 0
+    known = _known_vectors(shard, lonely, np.where(lonely, 1.0, root))
+    probes = default_probes(rows.shape[1]) if probes is None else probes
+    tokens = density_of(shard, known, lonely, probes, steps, seed, dtype)
+    report = DensityReport(probes, steps, seed, time.perf_counter() - started)
+    return ImplicitSpectrum(shard.to(dtype=dtype), tokens, degree, report)
+
+
+def _places(part: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each entry."""
+    counts = part.crow_indices().diff().cpu().numpy()
+    return np.repeat(np.arange(len(counts)), counts), part.col_indices().cpu().numpy()
+
+
+def _fetched(shard: RowShard, columns: np.ndarray) -> np.ndarray:
+    """Columns ``[m, c]`` of the rows that come from other processes, ``[c, h]``."""
+    return shard.fetched(torch.as_tensor(columns).to(shard.device))().cpu().numpy().T
+
+
+def _known_vectors(shard: RowShard, lonely: np.ndarray, root: np.ndarray) -> list[KnownVectors]:
+    """This process's rows of the eigenvectors at 0 and at 2, as of one process.
+
+    ``shard`` has L − I, ``root`` the roots of the degrees.
+    """
+    parts, (one, other) = shard.parts, _double_cover(shard)
+    component = np.minimum(one, other) // 2
+    numbers = np.arange(parts.rows.start, parts.rows.stop)
+
+    def total(array: np.ndarray) -> np.ndarray:
+        return parts.sum(torch.as_tensor(array).to(shard.device)).cpu().numpy()
+
+    def product(entry: np.ndarray) -> np.ndarray:
+        found = shard @ torch.as_tensor(entry).to(shard.device).unsqueeze(1)
+        return -found.squeeze(1).cpu().numpy()
+
+    found = []
+    for sign, eligible in ((1, ~lonely), (-1, ~lonely & (one != other))):
+        firsts = numbers[eligible & (component == numbers)]
+        counts = np.zeros(len(parts.bounds) - 1, dtype=np.int64)
+        counts[place := list(parts.bounds).index(parts.rows.start)] = len(firsts)
+        counts = total(counts)
+        every, before = np.zeros(counts.sum(), dtype=np.int64), counts[:place].sum()
+        every[before : before + len(firsts)] = firsts
+        column = np.where(eligible, np.searchsorted(total(every), component), -1)
+        side = np.where((sign > 0) | (one < other), 1.0, -1.0)
+        found.append(exact_vectors(column, len(every), side * root, product, sign, total))
+    return found
+
+
+def _double_cover(shard: RowShard) -> np.ndarray:
+    """The least number of a node's component in the double cover, for either copy, ``[2, m]``.
+
+    There each edge joins a node to the other copy of its neighbour; the copies of node i have the
+    numbers 2 i and 2 i + 1. They are in one component exactly if node i's is not bipartite. Every
+    round takes the least number over a component's part in this process, then from neighbours
+    elsewhere: as many rounds as an even path changes processes at most.
+    """
+    m, first = shard.shape[0], shard.parts.rows.start
+    here = sp.csr_array((np.ones(shard.own.values().numel()), _places(shard.own)), shape=(m, m))
+    _, piece = connected_components(sp.block_array([[None, here], [here, None]]), directed=False)
+    row, column = _places(shard.beyond)
+    least = np.full(piece.max() + 1, np.iinfo(np.int64).max)
+    numbers = 2 * np.arange(first, first + m)
+    np.minimum.at(least, piece, np.concatenate([numbers, numbers + 1]))
+    while True:
+        theirs = _fetched(shard, least[piece].reshape(2, m).T.copy())
+        before = least.copy()
+        for copy in (0, 1):
+            np.minimum.at(least, piece[copy * m + row], theirs[1 - copy, column])
+        changed = torch.tensor([float((least < before).any())], device=shard.device)
+        if not shard.parts.sum(changed):
+            return least[piece].reshape(2, m)

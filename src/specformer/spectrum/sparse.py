@@ -1,8 +1,11 @@
-r"""SciPy's sparse matrices as PyTorch's."""
+r"""SciPy's sparse matrices as PyTorch's, whole or in rows over several processes."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,7 +37,125 @@ def compressed_rows(
         return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
 
 
-def sparse_product(matrix: Tensor, dense: Tensor) -> Tensor:
+class Parts(Protocol):
+    """How the rows of all nodes lie over several processes; calls are made by all of them."""
+
+    @property
+    def bounds(self) -> Sequence[int]:
+        """The first row of every process, and how many there are in all."""
+
+    @property
+    def rows(self) -> slice:
+        """Those of this process."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up over all processes, in place."""
+
+    def swap(
+        self, rows: Tensor, counts: Sequence[int], back: Sequence[int]
+    ) -> Callable[[], Tensor]:
+        """Send so many consecutive rows to each process; what is called gives ``back`` rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowShard:
+    r"""The rows :math:`M_r` of one process of a symmetric sparse matrix.
+
+    ``shard @ x`` takes and gives the rows of this process. Of other processes' rows of x, those
+    that some edge leads to are sent, while the product with the process's own is under way:
+    :math:`(M x)_r = M_{rr} x_r + \sum_{s \ne r} M_{rs} x_s`. Who sends what is settled when the
+    shard is made.
+
+    Shapes: own ``[m, m]``, beyond ``[m, h]`` with a column for each row that comes, in the order of
+    nodes; ``sent`` are the rows that go, one process's after another's.
+    """
+
+    own: Tensor
+    beyond: Tensor
+    sent: Tensor
+    counts: Sequence[int]
+    back: Sequence[int]
+    parts: Parts
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows here, and in all."""
+        return self.own.shape[0], self.parts.bounds[-1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.own.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.own.dtype
+
+    def to(self, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> RowShard:
+        """The same on another device or in another precision."""
+        own, beyond = (
+            part.to(device=device, dtype=dtype, non_blocking=non_blocking)
+            for part in (self.own, self.beyond)
+        )
+        return replace(self, own=own, beyond=beyond, sent=self.sent.to(device=device))
+
+    def clone(self) -> RowShard:
+        return replace(self, own=self.own.clone(), beyond=self.beyond.clone())
+
+    def fetched(self, x: Tensor) -> Callable[[], Tensor]:
+        """Send rows of ``[m, c]``; what is called gives those of other processes, ``[h, c]``."""
+        return self.parts.swap(x.index_select(0, self.sent), self.counts, self.back)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        coming = self.fetched(x)
+        out = self.own @ x
+        others = coming()
+        return torch.addmm(out, self.beyond, others) if len(others) else out
+
+
+#: A symmetric matrix, or this process's rows of one.
+Operator: TypeAlias = Tensor | RowShard
+
+
+def row_shard(
+    rows: sp.csr_array, parts: Parts, device: torch.device, dtype: torch.dtype
+) -> RowShard:
+    """This process's rows ``[m, n]`` of a symmetric matrix; all processes settle who sends what."""
+    bounds, first = np.asarray(parts.bounds), parts.rows.start
+    inside = (rows.indices >= first) & (rows.indices < parts.rows.stop)
+    needed = np.unique(rows.indices[~inside])
+    back = np.diff(np.searchsorted(needed, bounds))
+
+    def exchanged(numbers: np.ndarray, counts: Sequence[int], back: Sequence[int]) -> Tensor:
+        return parts.swap(torch.as_tensor(numbers.astype(np.int64)).to(device), counts, back)()
+
+    ones = [1] * len(back)
+    counts = exchanged(back, ones, ones).tolist()
+    sent = exchanged(needed, back.tolist(), counts) - first
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    halves = []
+    for chosen, columns, width in (
+        (inside, rows.indices[inside] - first, rows.shape[0]),
+        (~inside, np.searchsorted(needed, rows.indices[~inside]), len(needed)),
+    ):
+        starts = np.append(0, np.cumsum(np.bincount(row[chosen], minlength=rows.shape[0])))
+        part = sp.csr_array((rows.data[chosen], columns, starts), shape=(rows.shape[0], width))
+        halves.append(to_torch(part, device, dtype))
+    return RowShard(halves[0], halves[1], sent, counts, back.tolist(), parts)
+
+
+def most_rows(matrix: Operator) -> int:
+    """Rows of the process that has most: what all of them have to decide alike goes by it."""
+    if isinstance(matrix, Tensor):
+        return matrix.shape[0]
+    return int(np.diff(matrix.parts.bounds).max())
+
+
+def summed_over(matrix: Operator, tensor: Tensor) -> Tensor:
+    """A sum over this process's rows as that over all, in place."""
+    return tensor if isinstance(matrix, Tensor) else matrix.parts.sum(tensor)
+
+
+def sparse_product(matrix: Operator, dense: Tensor) -> Tensor:
     """``matrix @ dense`` in the matrix's precision, autocast or not: a CPU has no shorter one."""
     kind = dense.device.type
     if not torch.is_autocast_enabled(kind):

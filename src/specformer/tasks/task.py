@@ -91,6 +91,10 @@ class Task(ABC, Generic[Work]):
         """Refuse a job that several processes cannot train together."""
         raise ConfigError(f"{job.source}: {self.plural} train in one process only.")
 
+    def spectra_together(self, job: Job) -> bool:  # noqa: ARG002
+        """Whether several processes compute spectra together; else the first does, for all."""
+        return False
+
     @abstractmethod
     def load(self, job: Job, place: Workplace) -> Work:
         """Read the data and split them. Refuses all that cannot be trained on."""

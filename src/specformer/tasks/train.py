@@ -56,6 +56,7 @@ def train(
     task, workers = TASKS[job.kind], place.workers
     if workers.size > 1:
         task.refuse_workers(job)
+    together = workers.size > 1 and task.spectra_together(job)
     with one_thread(job.deterministic):
         with workers.first_before_others():  # the first may download and decompose
             if beside is None:
@@ -65,6 +66,9 @@ def train(
             else:
                 work = task.load_beside(beside, job, place)
             started = time.perf_counter()
+            if not together:
+                work = task.with_spectra(work, place)
+        if together:
             work = task.with_spectra(work, place)
         checkpoint: Path | None = _ELSEWHERE
         if workers.is_first:

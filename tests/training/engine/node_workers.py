@@ -13,10 +13,12 @@ import scipy.sparse as sp
 import torch
 from tests.training.seeded import seeded
 
-from specformer import Specformer, decompose
+from specformer import ImplicitSpectrum, Specformer, approximate, decompose
 from specformer.datasets import csbm, random_60_20_20
-from specformer.spectrum.sharded import ShardedSpectrum
+from specformer.spectrum.implicit.polynomial import chebyshev_terms
+from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.training.engine.distributed import Share, Workers, torchrun_workers
+from specformer.training.loops.node_batches import fit_node_batches
 from specformer.training.loops.nodes import NodeFit, NodeRuns, NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -48,18 +50,47 @@ def spectrum_of(workers: Workers) -> tuple[Share, ShardedSpectrum]:
 
 
 def fit(
-    case: str, workers: Workers, dropout: float = 0.0, checkpoint: Checkpoint | None = None
+    case: str,
+    workers: Workers,
+    dropout: float = 0.0,
+    checkpoint: Checkpoint | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[NodeFit, NodeTask, ShardedSpectrum]:
     y, loss, metric, how = CASES[case]
     share, spectrum = spectrum_of(workers)
     x = sp.csr_array(GRAPH.x) if case == "paper" else GRAPH.x
     task = NodeTask.from_splits(x, y, SPLITS, CPU, loss, metric, share)  # type: ignore[arg-type]
-    task = replace(task, x=task.x.to(dtype=torch.float64))
+    task, spectrum = replace(task, x=task.x.to(dtype=dtype)), spectrum.to(dtype)
     names = ("transformer_dropout", "feature_dropout", "propagation_dropout")
     how = how | dict.fromkeys(names, dropout)
     models = seeded(lambda: Specformer(10, 8, 2, num_heads=2, **how), len(SPLITS))
+    models = [model.to(dtype) for model in models]
     schedule = Schedule(learning_rate=0.005, epochs=30, patience=5)
     found = fit_nodes(models, task, spectrum, schedule, checkpoint=checkpoint)
+    return found, task, spectrum
+
+
+def fit_without_vectors(
+    workers: Workers, batch_size: int | None, dropout: float = 0.0
+) -> tuple[NodeFit, NodeTask, ImplicitSpectrum]:
+    """On the density alone, with all nodes in a step or in batches of them."""
+    share, adjacency = Share(workers, GRAPH.num_nodes), GRAPH.adjacency
+    how: dict[str, Any] = {"degree": 12, "probes": 3, "steps": 20, "dtype": torch.float64}
+    if workers.size > 1:
+        spectrum = approximate_rows(sp.csr_array(adjacency[share.rows]), share, **how)
+    else:
+        spectrum = approximate(adjacency, **how)
+    task = NodeTask.from_splits(GRAPH.x, GRAPH.y, SPLITS, CPU, share=share)
+    task = replace(task, x=task.x.to(dtype=torch.float64))
+    form: dict[str, Any] = {"form": "deep"} if batch_size is None else {"space": "input"}
+    form |= {"transformer_dropout": dropout, "feature_dropout": dropout, "propagation_dropout": 0.0}
+    models = seeded(lambda: Specformer(10, 8, 2, num_heads=2, **form), len(SPLITS))
+    schedule = Schedule(learning_rate=0.005, epochs=12)
+    if batch_size is None:
+        return fit_nodes(models, task, spectrum, schedule), task, spectrum
+    assert isinstance(task.x, torch.Tensor)
+    terms = chebyshev_terms(spectrum, task.x, batch_size, storage=torch.float64)
+    found = fit_node_batches(models, task, terms, schedule, batch_size=batch_size)
     return found, task, spectrum
 
 
@@ -71,14 +102,27 @@ def results(workers: Workers, out: Path, other: Path | None) -> Iterator[tuple[s
         yield f"{case} curves", found.curves.numpy()
         yield f"{case} epochs", found.epochs.numpy()
         yield f"{case} predictions", task.objective.predictions(outputs).numpy()
+    for size in (None, 4):  # batches so small that some have no node of a worker
+        found, task, implicit = fit_without_vectors(workers, size)
+        with torch.no_grad():
+            outputs = task.share.whole(found.model(task.x, implicit))
+        yield f"batches of {size} curves", found.curves.numpy()
+        yield f"batches of {size} predictions", outputs.numpy()
+        yield f"batches of {size} tokens", torch.stack([*implicit.tokens]).numpy()
+    found, _, _ = fit_without_vectors(workers, 4, dropout=0.3)
+    yield "dropped batches", found.curves.numpy()
     # Epoch 16 is the only one that is saved: a run that stopped there, for others to go on with.
     NodeRuns.fit.__kwdefaults__["save_every"] = 16  # type: ignore[index]
     fit("deep", workers, checkpoint=Checkpoint(out / STOPPED, "test"))
     if other is not None:
         found, _, _ = fit("deep", workers, checkpoint=Checkpoint(other, "test"))
         yield "resumed", found.curves.numpy()
-    found, _, _ = fit("deep", workers, dropout=0.3)
+    found, _, spectrum = fit("deep", workers, dropout=0.3)
     yield "dropped", found.curves.numpy()
+    with torch.no_grad():
+        yield "dropped filters", torch.stack(found.model.train().responses(spectrum)).numpy()
+    found, _, _ = fit("deep", workers, dtype=torch.float32)
+    yield "deep in float32", found.curves.numpy()
 
 
 def main(out: Path, other: Path | None = None) -> None:

@@ -52,9 +52,15 @@ def test_workers_are_one(size: int, alone, tmp_path: Path) -> None:
             for part in ("curves", "epochs", "predictions"):
                 key = f"{case} {part}"
                 np.testing.assert_allclose(found[key], expected[key], 1e-10, 1e-10, err_msg=key)
+        for key in (key for key in expected if key.startswith("batches")):
+            np.testing.assert_allclose(found[key], expected[key], 1e-9, 1e-10, err_msg=key)
         # From one process to several, and with dropout all stay together.
         np.testing.assert_allclose(found["resumed"], expected["deep curves"], 1e-10, 1e-10)
-        np.testing.assert_array_equal(found["dropped"], every[0]["dropped"])
+        # What Adam makes of rounding must not be seen: 1e-3 where batch norms' idle biases learn.
+        key = "deep in float32"
+        np.testing.assert_allclose(found[key], expected[key], 1e-4, 1e-5, err_msg=key)
+        for key in ("dropped", "dropped batches", "dropped filters"):
+            np.testing.assert_array_equal(found[key], every[0][key])
     assert expected["paper epochs"].min() < 30  # it stops on the way
     # From several processes to one.
     again, _, _ = node_workers.fit("deep", ALONE, checkpoint=Checkpoint(tmp_path / STOPPED, "test"))

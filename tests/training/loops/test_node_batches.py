@@ -17,6 +17,7 @@ from specformer.baselines import MLP
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
 from specformer.spectrum.implicit.polynomial import ChebyshevTerms, chebyshev_terms
+from specformer.training.engine.distributed import epoch_seed
 from specformer.training.engine.stacking import unstack
 from specformer.training.loops.node_batches import fit_node_batches
 from specformer.training.loops.nodes import NodeFit, NodeTask, fit_nodes
@@ -94,9 +95,9 @@ def test_an_epoch_of_batches_by_hand() -> None:
     (model,) = models(1)
     adam = torch.optim.Adam(model.parameters(), lr=0.02)
     nodes = torch.as_tensor(np.flatnonzero(SPLITS[0].train))
-    torch.manual_seed(7)
-    losses = []
-    for batch in nodes[torch.randperm(len(nodes))].tensor_split(-(-len(nodes) // 10)):
+    losses, drawn = [], torch.Generator().manual_seed(epoch_seed(7, torch.tensor(0)))
+    order = nodes[torch.randperm(len(nodes), generator=drawn)]
+    for batch in order.tensor_split(-(-len(nodes) // 10)):
         assert len(batch) <= 10
         logits = model(task.x, SPECTRUM)[batch]
         loss = nn.functional.cross_entropy(logits, task.y[batch], reduction="none")

@@ -2,7 +2,8 @@ r"""A spectrum's density without its eigenvectors: stochastic Lanczos quadrature
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from specformer.spectrum.distinct import Tokens, group_starts, whole_numbers
 from specformer.spectrum.landmarks import gauss_quadrature
 from specformer.spectrum.signal_checks import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
-from specformer.spectrum.sparse import to_torch
+from specformer.spectrum.sparse import Operator, RowShard, summed_over, to_torch
 
 #: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
 _HELD = 2**28
@@ -25,6 +26,13 @@ _EXHAUSTED = 1e-10
 _EQUAL = 1e-6
 #: Points with a smaller share of all weight are rounding errors.
 _WEIGHTLESS = 1e-14
+#: Random signs that are enough, of all probes together.
+_SIGNS = 2**22
+
+
+def default_probes(num_nodes: int) -> int:
+    """Random vectors for a graph of this size: n · probes decides how good an estimate is."""
+    return max(1, min(16, -(-_SIGNS // num_nodes)))
 
 
 def spectral_density(
@@ -62,34 +70,52 @@ def spectral_density(
         >>> spectral_density(ring)
         Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
     """
-    check_count("probes", probes)
-    check_count("steps", steps)
     target = usable_device(device)
     n = int(laplacian.shape[0])
     shifted = sp.csr_array(laplacian - sp.eye_array(n))
     shifted.eliminate_zeros()
     known = (known_vectors(-shifted, 1, degrees), known_vectors(-shifted, -1, degrees))
     lonely = np.diff(shifted.indptr) == 0
-    rest = _Rest(known, lonely, target)
+    operator = to_torch(shifted, target, torch.float64)
+    return density_of(operator, known, lonely, probes, steps, seed, dtype)
+
+
+def density_of(
+    operator: Operator,
+    known: Sequence[KnownVectors],
+    lonely: np.ndarray,
+    probes: int,
+    steps: int,
+    seed: int,
+    dtype: torch.dtype,
+) -> Tokens:
+    """:func:`spectral_density` of L − I in float64, with what is known of its spectrum.
+
+    ``known`` are the eigenvectors at 0 and at 2, ``lonely`` the nodes without edges. Of several
+    processes, each has the rows of its own nodes.
+    """
+    check_count("probes", probes)
+    check_count("steps", steps)
+    rest = _Rest(known, lonely, operator)
     values, weights = np.empty(0), np.empty(0)
     if rest.size > 0:
-        operator = to_torch(shifted, target, torch.float64)
         steps = min(steps, rest.size)
         averaged = _averaged(operator, rest, probes, steps, seed)
         values, weights = gauss_quadrature(*averaged, steps)
-    exact = [0.0, 2.0, 1.0], [*(float(vectors.count) for vectors in known), float(lonely.sum())]
-    values, weights = _merged(np.append(values, exact[0]), np.append(weights, exact[1]))
-    return Tokens(
-        torch.as_tensor(values).to(target, dtype), torch.as_tensor(weights).to(target, dtype)
-    )
+    exact = [float(count) for count in (*(each.count for each in known), rest.lonely_nodes)]
+    values, weights = _merged(np.append(values, [0.0, 2.0, 1.0]), np.append(weights, exact))
+    return Tokens(*(torch.as_tensor(part).to(operator.device, dtype) for part in (values, weights)))
 
 
 class _Rest:
     """The part of space that no known eigenvector takes up."""
 
     def __init__(
-        self, known: Iterable[KnownVectors], lonely: np.ndarray, device: torch.device
+        self, known: Iterable[KnownVectors], lonely: np.ndarray, operator: Operator
     ) -> None:
+        device, self.total = operator.device, partial(summed_over, operator)
+        #: Which nodes these are.
+        self.rows = operator.parts.rows if isinstance(operator, RowShard) else slice(None)
         self.known = [
             (
                 torch.as_tensor(np.maximum(vectors.column, 0)).to(device),
@@ -100,21 +126,27 @@ class _Rest:
             if vectors.count
         ]
         self.lonely = torch.as_tensor(lonely).to(device)
-        self.size = len(lonely) - int(lonely.sum()) - sum(count for _, _, count in self.known)
+        self.lonely_nodes = int(self.total(self.lonely.sum()))
+        self.size = operator.shape[1] - self.lonely_nodes - sum(count for *_, count in self.known)
 
     def project(self, vectors: Tensor) -> Tensor:
         """The part of ``[rows, n]`` in it."""
         for column, entry, count in self.known:
             shares = vectors.new_zeros(len(vectors), count).index_add_(1, column, vectors * entry)
-            vectors = vectors - entry * shares[:, column]
+            vectors = vectors - entry * self.total(shares)[:, column]
         return vectors.masked_fill(self.lonely, 0.0)
+
+    def lengths(self, vectors: Tensor) -> Tensor:
+        """Of ``[rows, n]``, ``[rows, 1]``."""
+        norms = vectors.norm(dim=1, keepdim=True)
+        return norms if self.rows == slice(None) else self.total(norms.square()).sqrt()
 
 
 def _averaged(
-    operator: Tensor, rest: _Rest, probes: int, steps: int, seed: int
+    operator: Operator, rest: _Rest, probes: int, steps: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The points of all probes' Gauss rules, with weights that sum to the rest's dimension."""
-    n = operator.shape[0]
+    n = operator.shape[1]
     generator = np.random.default_rng(seed)
     values, weights = [], []
     count, rows = min(probes, n), max(1, _HELD // (n * steps))
@@ -125,7 +157,7 @@ def _averaged(
             start[np.arange(last - first), np.arange(first, last)] = 1
         else:
             start = 2 * generator.integers(0, 2, start.shape, dtype=np.int8) - 1
-        vectors = torch.as_tensor(start).to(operator.device, operator.dtype)
+        vectors = torch.as_tensor(start[:, rest.rows]).to(operator.device, operator.dtype)
         theta, omega = _gauss_rules(operator, rest, vectors, steps)
         values.append(theta.ravel())
         weights.append(omega.ravel())
@@ -134,28 +166,28 @@ def _averaged(
 
 
 def _gauss_rules(
-    operator: Tensor, rest: _Rest, start: Tensor, steps: int
+    operator: Operator, rest: _Rest, start: Tensor, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each start vector's own Gauss rule: values and weights ``[rows, steps]``.
 
     A recurrence that is exhausted goes on with zero vectors, which have no weight.
     """
     start = rest.project(start)
-    norms = start.norm(dim=1, keepdim=True)
+    norms = rest.lengths(start)
     basis = start.new_zeros(len(start), steps, start.shape[1])
     diagonal, beside = start.new_zeros(len(start), steps), start.new_zeros(len(start), steps)
     basis[:, 0] = _direction(start, norms)
     for step in range(steps):
         vector = (operator @ basis[:, step].mT.contiguous()).mT.contiguous()
-        diagonal[:, step] = (vector * basis[:, step]).sum(dim=1)
+        diagonal[:, step] = rest.total((vector * basis[:, step]).sum(dim=1))
         if step + 1 == steps:
             break
         # Left alone, rounding would let known eigenvalues grow back and take points for themselves.
         vector = rest.project(vector)
         before = basis[:, : step + 1]
         for _ in range(2):  # twice is enough to stay orthogonal to rounding
-            vector -= torch.bmm(torch.bmm(vector[:, None], before.mT), before)[:, 0]
-        length = vector.norm(dim=1, keepdim=True)
+            vector -= torch.bmm(rest.total(torch.bmm(vector[:, None], before.mT)), before)[:, 0]
+        length = rest.lengths(vector)
         basis[:, step + 1] = _direction(vector, length)
         beside[:, step] = torch.where(length > _EXHAUSTED, length, 0.0)[:, 0]
     jacobi = torch.diag_embed(diagonal)

@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.distinct import Tokens
-from specformer.spectrum.implicit.density import spectral_density
+from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
 from specformer.spectrum.signal_checks import (
     as_columns,
@@ -25,7 +25,7 @@ from specformer.spectrum.signal_checks import (
     check_response,
     check_signal,
 )
-from specformer.spectrum.sparse import sparse_product, to_torch
+from specformer.spectrum.sparse import Operator, most_rows, sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
 
 #: A filter's T_k(L − I) x are kept for its gradient up to this many numbers (1 GiB in float32);
@@ -57,7 +57,8 @@ class ImplicitSpectrum:
     real graphs crowd: there the interpolant is exact. Every polynomial of degree K or less is, too.
     A model takes it in place of a :class:`Spectrum`.
 
-    Shapes: operator L − I ``[n, n]`` in compressed rows; tokens, the density, ``[p]``.
+    Shapes: operator L − I ``[n, n]`` in compressed rows, of several processes the rows of each;
+    tokens, the density, ``[p]``.
 
     Example:
         >>> path = approximate(torch.tensor([[0], [1]]), degree=2)
@@ -65,7 +66,7 @@ class ImplicitSpectrum:
         tensor([0.5000, 0.5000])
     """
 
-    operator: Tensor
+    operator: Operator
     tokens: Tokens
     degree: int
     report: DensityReport | None = None
@@ -87,7 +88,13 @@ class ImplicitSpectrum:
 
     @property
     def num_nodes(self) -> int:
+        """Nodes whose signals are filtered here: all, or those of this process."""
         return self.operator.shape[0]
+
+    @property
+    def all_nodes(self) -> int:
+        """Nodes of the graph."""
+        return self.operator.shape[1]
 
     @property
     def device(self) -> torch.device:
@@ -168,7 +175,7 @@ class ImplicitSpectrum:
         """Size and how the density was estimated, ready for JSON."""
         made = asdict(self.report) if self.report else {}
         return {
-            "num_nodes": self.num_nodes,
+            "num_nodes": self.all_nodes,
             "tokens": len(self.tokens.values),
             "degree": self.degree,
             "solver": "density",
@@ -211,7 +218,7 @@ def approximate(
     edge_weight: Any = None,
     *,
     degree: int = 128,
-    probes: int = 16,
+    probes: int | None = None,
     steps: int = 128,
     isolated: Literal["one", "zero"] = "one",
     device: torch.device | str | None = None,
@@ -226,7 +233,8 @@ def approximate(
         edge_weight: non-negative weights, one per edge of ``source``.
         degree: K, the sparse products of a filter, see :class:`ImplicitSpectrum`.
         probes: random vectors behind the density, see
-            :func:`specformer.spectrum.implicit.density.spectral_density`.
+            :func:`specformer.spectrum.implicit.density.spectral_density`. By default 16, and fewer
+            above 262,144 nodes, where 2²² / n tell as much: every node adds to an estimate.
         steps: of each of them.
         isolated: the eigenvalue, 1 or 0, that a node without edges adds.
         device: where to compute, and where the result lives.
@@ -244,6 +252,7 @@ def approximate(
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     laplacian = normalised_laplacian(adjacency, isolated=isolated)
     target = usable_device(device)
+    probes = default_probes(adjacency.shape[0]) if probes is None else probes
     tokens = spectral_density(
         laplacian,
         probes=probes,
@@ -283,10 +292,11 @@ class _ChebyshevSeries(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, x: Tensor, coefficients: Tensor) -> Tensor:
+    def forward(ctx: Any, matrix: Operator, x: Tensor, coefficients: Tensor) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(x, coefficients)
-        keeps = ctx.needs_input_grad[2] and x.numel() * len(coefficients) <= _KEPT
+        held = most_rows(matrix) * x.shape[1] * len(coefficients)
+        keeps = ctx.needs_input_grad[2] and held <= _KEPT
         ctx.basis = [] if keeps else None
         out = x.new_zeros(len(x), *coefficients.shape[1:])
         for weights, term in zip(
@@ -314,7 +324,7 @@ class _ChebyshevSeries(torch.autograd.Function):
         return None, of_x, of_coefficients
 
 
-def chebyshev_basis(matrix: Tensor, x: Tensor, count: int) -> Iterator[Tensor]:
+def chebyshev_basis(matrix: Operator, x: Tensor, count: int) -> Iterator[Tensor]:
     """``T_0(M) x, T_1(M) x, …``, one product each."""
     before, current = x, x
     for k in range(count):
@@ -325,7 +335,7 @@ def chebyshev_basis(matrix: Tensor, x: Tensor, count: int) -> Iterator[Tensor]:
         yield current
 
 
-def _clenshaw(matrix: Tensor, coefficients: Tensor, y: Tensor) -> Tensor:
+def _clenshaw(matrix: Operator, coefficients: Tensor, y: Tensor) -> Tensor:
     """``Σ_k T_k(M) Σ_m c_km ⊙ y_m``."""
     after, current = y.new_zeros(()), y.new_zeros(())
     for k in range(len(coefficients) - 1, -1, -1):

@@ -18,6 +18,7 @@ from specformer.files import make_folder, reserve
 from specformer.spectrum.devices import available_bytes, gib
 from specformer.spectrum.implicit.implicit import ImplicitSpectrum, chebyshev_basis
 from specformer.spectrum.products import RowStream
+from specformer.spectrum.sparse import most_rows
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ def chebyshev_terms(
         x = x.movedim(0, 1).flatten(1)
     shape = (spectrum.num_nodes, spectrum.degree + 1, x.shape[-1])
     values = _room(shape, storage, spectrum.device, folder)
-    width = max(1, _HELD // max(1, len(x)))
+    width = max(1, _HELD // max(1, most_rows(spectrum.operator)))
     for first in range(0, x.shape[-1], width):
         columns = slice(first, first + width)
         _fill(values[:, :, columns], spectrum, x[:, columns])

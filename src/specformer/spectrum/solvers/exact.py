@@ -6,6 +6,7 @@ sides told apart by s = ±1, :math:`D^{1/2} s_c` at λ = 2. Nothing else lies at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,20 +65,55 @@ def known_vectors(
     if sign < 0:
         side, bipartite = _sides(graph)
         eligible &= bipartite
-    # A node without edges kept at λ = 0 has a degree of 0 and an entry 1 on the diagonal.
-    entry = side * np.sqrt(np.where(degrees > 0, degrees, 1.0)) * eligible
-    column = _renumber(column, eligible)
-    count = int(column.max(initial=-1)) + 1
-    place = np.maximum(column, 0)
-    norms = np.sqrt(np.bincount(place, entry**2, minlength=count))
-    entry = entry / np.where(norms > 0, norms, 1.0)[place] if count else entry
-    error = graph @ entry - sign * entry
-    errors = np.sqrt(np.bincount(place, (error * eligible) ** 2, minlength=count))
-    exact = eligible & (errors[place] <= _EXACT) if count else eligible
-    kept = _renumber(column, exact)
-    found = int(kept.max(initial=-1)) + 1
-    signed = bool((graph.data < 0).any())  # more may lie at this end of a signed graph
-    return KnownVectors(kept, entry * exact, found, complete=found == count and not signed)
+    column = np.where(eligible, column, -1)
+    present = np.bincount(column[eligible], minlength=1) > 0
+    return exact_vectors(
+        np.where(eligible, np.cumsum(present)[column] - 1, -1),
+        int(present.sum()),
+        # A node without edges kept at λ = 0 has a degree of 0 and an entry 1 on the diagonal.
+        side * np.sqrt(np.where(degrees > 0, degrees, 1.0)),
+        graph.__matmul__,
+        sign,
+        signed=bool((graph.data < 0).any()),
+    )
+
+
+def exact_vectors(
+    column: np.ndarray,
+    count: int,
+    entry: np.ndarray,
+    product: Callable[[np.ndarray], np.ndarray],
+    sign: int,
+    total: Callable[[np.ndarray], np.ndarray] = lambda sums: sums,
+    *,
+    signed: bool = False,
+) -> KnownVectors:
+    """Vectors of one component each, normed; those that are not exact are left out.
+
+    Args:
+        column: component of each node, from 0 to ``count``; −1 for none.
+        count: components.
+        entry: of each node, up to a factor for each component.
+        product: with the normalised adjacency.
+        sign: the eigenvalue.
+        total: sums over components as those over all processes, of which each has some nodes.
+        signed: whether weights are negative: more may lie at this end then.
+    """
+    eligible, place = column >= 0, np.maximum(column, 0)
+    entry, least = entry * eligible, max(1, count)
+
+    def norms(values: np.ndarray) -> np.ndarray:
+        sums = total(np.bincount(place, (values * eligible) ** 2, minlength=least))
+        return np.asarray(np.sqrt(sums))
+
+    lengths = norms(entry)
+    entry = entry / np.where(lengths > 0, lengths, 1.0)[place]
+    exact = norms(product(entry) - sign * entry) <= _EXACT
+    exact[count:] = False
+    eligible &= exact[place]
+    found = int(exact.sum())
+    kept = np.where(eligible, np.cumsum(exact)[place] - 1, -1)
+    return KnownVectors(kept, entry * eligible, found, complete=found == count and not signed)
 
 
 def _sides(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
@@ -90,11 +126,3 @@ def _sides(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     _, cover = connected_components(sp.block_array([[None, graph], [graph, None]]), directed=False)
     one, other = cover[:n], cover[n:]
     return np.where(one < other, 1.0, -1.0), one != other
-
-
-def _renumber(column: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Columns counted anew over the nodes kept; −1 for the rest."""
-    new = np.full(len(column), -1)
-    if keep.any():
-        new[keep] = np.unique(column[keep], return_inverse=True)[1]
-    return new

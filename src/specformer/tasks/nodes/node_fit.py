@@ -270,7 +270,7 @@ def learned_filters(model: nn.Module, spectrum: AnySpectrum) -> dict[str, np.nda
     if isinstance(spectrum, Spectrum):
         eigenvalues = spectrum.eigenvalues
     else:
-        eigenvalues = spectrum.quantiles(min(_DRAWN, spectrum.num_nodes))
+        eigenvalues = spectrum.quantiles(min(_DRAWN, spectrum.all_nodes))
         response = spectrum.interpolate(response, eigenvalues)
     return {
         "eigenvalues": eigenvalues.cpu().numpy(),

@@ -87,8 +87,9 @@ class NodeLearning(Task[NodeWork]):
                 f"{job.source}: {job.model} needs all nodes in one process; of the models of "
                 "single graphs, only specformer trains in several."
             )
-        if job.settings.spectrum == "density":
-            raise ConfigError(f"{job.source}: spectrum=density trains in one process only.")
+
+    def spectra_together(self, job: Job) -> bool:
+        return bool(job.settings.spectrum == "density")
 
     def load(self, job: Job, place: Workplace) -> NodeWork:
         graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)

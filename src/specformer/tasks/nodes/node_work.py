@@ -33,7 +33,7 @@ from specformer.spectrum.decompose import (
 )
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
-from specformer.spectrum.sharded import ShardedSpectrum
+from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.tasks.job import run_seed
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
 from specformer.training.engine.distributed import ALONE, Share, Workers
@@ -97,8 +97,13 @@ def node_spectrum(
 ) -> AnySpectrum:
     """The eigenpairs a recipe asks for, or the density, which is not cached.
 
-    Of several workers, each has the eigenvectors' rows of its own nodes.
+    Of several workers, each has the rows of its own nodes: of the eigenvectors, which the first
+    computes where the cache does not have them, or of the Laplacian, whose density all compute.
     """
+    if workers.size > 1 and recipe.spectrum == "density":
+        share = Share(workers, graph.num_nodes)
+        own = sp.csr_array(graph.adjacency[share.rows])
+        return approximate_rows(own, share, degree=recipe.degree, device=device)
     if workers.size > 1:
         return _sharded_spectrum(graph, recipe, device, cache, workers)
     if recipe.spectrum == "density":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -88,11 +88,36 @@ class Workers:
             raise
         dist.broadcast(done, src=0)
 
-    def seed_epoch(self, seed: int, epoch: Tensor) -> None:
-        """Let dropout differ between workers, and a run go on from any epoch with other workers."""
+    def seed_epoch(self, seed: int, epoch: Tensor, alike: torch.Generator | None = None) -> None:
+        """Let dropout differ between workers, and a run go on from any epoch with other workers.
+
+        ``alike``, of :meth:`draw_alike`, is seeded the same in all of them.
+        """
         if self.size > 1:
-            entropy = np.random.SeedSequence([seed % 2**64, int(epoch), self.rank])
-            torch.manual_seed(int(entropy.generate_state(1)[0]))
+            torch.manual_seed(epoch_seed(seed, epoch, self.rank))
+            if alike is not None:
+                alike.manual_seed(epoch_seed(seed, epoch))
+
+    def draw_alike(self, modules: Iterable[nn.Module], device: torch.device) -> torch.Generator:
+        """Let modules draw the same numbers in every worker, those of the generator returned.
+
+        What every worker computes for itself, and all need, must not differ by their dropout.
+        """
+        alike = torch.Generator(device)
+        index = device.index or 0
+        usual = torch.cuda.default_generators[index] if device.type == "cuda" else None
+        usual = usual or torch.default_generator
+
+        def exchange(module: nn.Module, *_: Any) -> None:
+            if module.training:
+                state = usual.get_state()
+                usual.set_state(alike.get_state())
+                alike.set_state(state)
+
+        for module in modules if self.size > 1 else ():
+            module.register_forward_pre_hook(exchange)
+            module.register_forward_hook(exchange)
+        return alike
 
     def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
         """This worker's part of every batch; ``ladder`` chooses the parts' shapes.
@@ -127,6 +152,12 @@ class Workers:
 ALONE = Workers()
 
 
+def epoch_seed(seed: int, epoch: Tensor, *which: int) -> int:
+    """A seed for what an epoch draws, and for ``which`` worker."""
+    entropy = np.random.SeedSequence([seed % 2**64, int(epoch), *which])
+    return int(entropy.generate_state(1)[0])
+
+
 @dataclass(frozen=True)
 class Share:
     """The rows that each worker has of something with one row for each of ``count`` nodes."""
@@ -135,17 +166,32 @@ class Share:
     count: int = 0
 
     @property
+    def bounds(self) -> list[int]:
+        """The first row of every worker, and how many there are in all."""
+        size = self.workers.size
+        if self.count < size:
+            raise ConfigError(f"{size} workers are more than {self.count} nodes.")
+        return [self.count * rank // size for rank in range(size + 1)]
+
+    @property
     def rows(self) -> slice:
         """Those of this worker: as many as any other has, or one less."""
         if self.workers.size == 1:
             return slice(None)
-        if self.count < self.workers.size:
-            raise ConfigError(f"{self.workers.size} workers are more than {self.count} nodes.")
-        first, last = (
-            self.count * rank // self.workers.size
-            for rank in (self.workers.rank, self.workers.rank + 1)
-        )
-        return slice(first, last)
+        return slice(*self.bounds[self.workers.rank : self.workers.rank + 2])
+
+    def swap(
+        self, rows: Tensor, counts: Sequence[int], back: Sequence[int]
+    ) -> Callable[[], Tensor]:
+        """Send so many consecutive rows to each worker; what is called waits for ``back`` rows."""
+        found = rows.new_empty(sum(back), *rows.shape[1:])
+        sent = dist.all_to_all_single(found, rows, list(back), list(counts), async_op=True)
+
+        def arrived() -> Tensor:
+            sent.wait()
+            return found
+
+        return arrived
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up over all workers, in place."""

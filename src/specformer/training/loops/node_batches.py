@@ -11,6 +11,7 @@ from specformer.errors import ConfigError
 from specformer.nn import Specformer
 from specformer.spectrum.implicit.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.engine.capture import RepeatedByShape, differentiate
+from specformer.training.engine.distributed import epoch_seed
 from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -40,7 +41,8 @@ def fit_node_batches(
     rates, what stops a run and which model is kept, checkpoints and progress are as there.
 
     All runs take the same batches, so that rows are fetched once: nodes that train in any run are
-    drawn, and each run's loss is the mean over those that train in it.
+    drawn, and each run's loss is the mean over those that train in it. Of several workers, all draw
+    the same order, and each takes its own nodes of a batch.
 
     Each model is a :class:`Specformer` that :attr:`~Specformer.takes_batches`. The task's features
     are in ``terms``. Steps have ``batch_size`` nodes at most, and batches of an epoch differ by one
@@ -50,20 +52,24 @@ def fit_node_batches(
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser = runs.model, runs.optimiser
     objective, accurate = task.objective, task.loss == "ce" and task.metric == "accuracy"
-    judge = task.evaluation
+    judge, share, workers, seed = task.evaluation, task.share, runs.workers, torch.initial_seed()
     #: Outputs of all nodes, for figures that are no sums over nodes.
     outputs: Tensor | None = None
     #: Sums over an epoch: training loss, validation loss, right validation and test nodes.
     sums = torch.zeros(4, task.runs, dtype=task.x.dtype, device=task.x.device)
     parts = (task.train, task.val, task.val, task.test)
     counts = torch.stack([objective.counted(part).sum(dim=(-2, -1)) for part in parts])
-    train_nodes, other_nodes = _nodes_in(task.train), _nodes_in(task.val | task.test)
+    counts = share.sum(counts)
+    train_nodes = _nodes_in(share.whole(task.train.any(dim=0).byte(), dim=0))
+    other_nodes, first = _nodes_in((task.val | task.test).any(dim=0)), share.rows.start or 0
 
     def train_step(nodes: Tensor, rows: ChebyshevRows) -> None:
         optimiser.zero_grad(set_to_none=False)
         losses = objective.errors(model(rows.x, rows), nodes)
         chosen = objective.counted(task.train, nodes)
-        differentiate(_mean_over(chosen, losses).sum())
+        number = share.sum(chosen.flatten(1).sum(dim=-1)).clamp_min(1)
+        differentiate((_sum_over(chosen, losses) / number).sum())
+        workers.sum_gradients(model.parameters())
         optimiser.step()
         sums[0] += _sum_over(chosen, losses.detach())
 
@@ -82,16 +88,28 @@ def fit_node_batches(
         sums[2] += _sum_over(val, right)
         sums[3] += _sum_over(test, right)
 
-    train = _Batches(train_step, terms, batch_size)
-    evaluate = _Batches(evaluation_step, terms, batch_size)
+    # Messages between workers are not captured.
+    train, evaluate = (
+        _Batches(step, terms, batch_size, capture=workers.size == 1)
+        for step in (train_step, evaluation_step)
+    )
+    generator = torch.Generator()
+
+    def drawn() -> list[Tensor]:
+        """This worker's nodes of every batch of an epoch."""
+        generator.manual_seed(epoch_seed(seed, runs.epoch))
+        order = train_nodes[torch.randperm(len(train_nodes), generator=generator)] - first
+        batches, last = train.cut(order), task.train.shape[1]
+        return [batch[(batch >= 0) & (batch < last)] for batch in batches]
 
     def one_epoch() -> None:
         runs.begin_epoch()
+        workers.seed_epoch(seed, runs.epoch, runs.alike)
         sums.zero_()
-        train(train_nodes[torch.randperm(len(train_nodes))])
+        train(drawn())
         model.eval()
-        evaluate(other_nodes)
-        train_loss, *evaluated = sums / counts.clamp_min(1)
+        evaluate(evaluate.cut(other_nodes))
+        train_loss, *evaluated = share.sum(sums) / counts.clamp_min(1)
         if outputs is not None:
             (val_loss, _), figures = judge(outputs)
             evaluated = [val_loss, *figures]
@@ -108,7 +126,12 @@ class _Batches:
     """Goes through nodes in batches; on a GPU that holds all rows, steps are captured once."""
 
     def __init__(
-        self, step: Callable[[Tensor, ChebyshevRows], None], terms: ChebyshevTerms, batch_size: int
+        self,
+        step: Callable[[Tensor, ChebyshevRows], None],
+        terms: ChebyshevTerms,
+        batch_size: int,
+        *,
+        capture: bool,
     ) -> None:
         self._step, self._terms, self._batch_size = step, terms, batch_size
         self._device = terms.spectrum.device
@@ -116,17 +139,20 @@ class _Batches:
         def at_once(nodes: Tensor, _: int) -> None:
             step(nodes, terms.rows(nodes))
 
-        self._repeated = RepeatedByShape(at_once, self._device)
+        self._repeated = RepeatedByShape(at_once, self._device, capture=capture)
 
-    def __call__(self, order: Tensor) -> None:
-        """One step for each batch of nodes in this order."""
-        count = -(-len(order) // self._batch_size)
-        there = order.to(self._device).tensor_split(count)
+    def cut(self, order: Tensor) -> list[Tensor]:
+        """Batches of nodes in this order; one without nodes where there are none."""
+        return list(order.tensor_split(max(1, -(-len(order) // self._batch_size))))
+
+    def __call__(self, batches: list[Tensor]) -> None:
+        """One step for each batch of nodes."""
+        there = torch.cat(batches).to(self._device).split([len(nodes) for nodes in batches])
         if self._terms.is_resident:
             for nodes in there:
                 self._repeated(nodes, len(nodes))
             return
-        for nodes, rows in zip(there, self._terms.batches(order.tensor_split(count)), strict=True):
+        for nodes, rows in zip(there, self._terms.batches(batches), strict=True):
             self._step(nodes, rows)
 
 
@@ -140,14 +166,9 @@ def check_batches(models: Sequence[nn.Module]) -> None:
         )
 
 
-def _nodes_in(masks: Tensor) -> Tensor:
-    """Nodes in the mask of any run, ascending, in the host's memory."""
-    return masks.any(dim=0).nonzero().squeeze(-1).cpu()
-
-
-def _mean_over(mask: Tensor, values: Tensor) -> Tensor:
-    """Each run's mean over its mask, ``[runs, …]`` to ``[runs]``."""
-    return _sum_over(mask, values) / mask.flatten(1).sum(dim=-1).clamp_min(1)
+def _nodes_in(mask: Tensor) -> Tensor:
+    """Nodes in a mask, ascending, in the host's memory."""
+    return mask.nonzero().squeeze(-1).cpu()
 
 
 def _sum_over(mask: Tensor, values: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
 from specformer.errors import check_known
+from specformer.nn.filter.encoder import EncoderBlock
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
@@ -182,13 +183,17 @@ class NodeRuns:
         self.model = stack(models, task.runs).to(device)
         self.workers = task.share.workers
         self.workers.synchronise(self.model)
+        blocks = (part for part in self.model.modules() if isinstance(part, EncoderBlock))
+        self.alike = self.workers.draw_alike((block.dropout for block in blocks), device)
         self.schedule = schedule
         self.stopping = EarlyStopping(
             trained_state(self.model).values(), task.runs, schedule.patience
         )
         self.best = BestEpochs(task.runs, task.x.dtype, device)
         filters: Sequence[nn.Parameter] = getattr(self.model, "filter_parameters", tuple)()
-        self.optimiser = schedule.optimiser(self.model.parameters(), device, filters)
+        idle = set(getattr(self.model, "idle_parameters", tuple)())
+        trained = [each for each in self.model.parameters() if each not in idle]
+        self.optimiser = schedule.optimiser(trained, device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
         self.seconds = torch.zeros((), dtype=torch.float64)
         self._rule = 0 if monitor == "loss" else 1
@@ -372,7 +377,7 @@ def fit_nodes(
 
     def one_epoch() -> None:
         """An update, and meanwhile the evaluation of the weights that the last one made."""
-        workers.seed_epoch(seed, runs.epoch)
+        workers.seed_epoch(seed, runs.epoch, runs.alike)
         if weights is None:  # nothing to evaluate yet, or restored and evaluated before
             take_gradients()
         else:
