@@ -7,10 +7,7 @@ from pathlib import Path
 
 import specformer.nn
 
-FILES = [
-    *("filter/encoder.py", "filter/attention.py", "filter/decoder.py", "filter/filter.py"),
-    *("conv/node_conv.py", "node_model.py"),
-]
+FILES = ["filter.py", "conv/node_conv.py", "node_model.py"]
 #: Words of the fast paths.
 FAST = r"\b(kernels?|triton|runs|run axis|lanes?|moments?|fork\w*|layouts?|captur\w+|cuda)\b"
 

@@ -17,7 +17,7 @@ from specformer.nn.conv.embedding import (
 )
 from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
 from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries, pool
-from specformer.nn.filter.decoder import DecoderKind
+from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import given

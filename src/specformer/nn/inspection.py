@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import apart
 from specformer.nn.conv.node_conv import LinearBases, NodeConv
-from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.attention import WeightedAttention
-from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
+from specformer.nn.filter import EncoderBlock, SpectralFilter, SpectrumEncoder, WeightedAttention
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.fast_paths import projected, scale_of
 from specformer.nn.layers.linear import Linear

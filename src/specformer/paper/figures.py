@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from specformer.datasets import FILTERS, csbm
 from specformer.errors import RunError
-from specformer.nn.filter import SpectralFilter
-from specformer.nn.filter.encoder import EigenvalueEncoding
+from specformer.nn.filter import EigenvalueEncoding, SpectralFilter
 from specformer.nn.inspection import attention_matrix
 from specformer.paper.model_diagram import model_diagram
 from specformer.paper.table1 import table1

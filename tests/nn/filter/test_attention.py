@@ -13,7 +13,7 @@ from specformer import reference
 from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
 from specformer.nn import SpectralFilter, inspection
-from specformer.nn.filter.attention import MultiHeadAttention, WeightedAttention
+from specformer.nn.filter import MultiHeadAttention, WeightedAttention
 from specformer.nn.inspection import (
     attention_matrix,
     band_of,

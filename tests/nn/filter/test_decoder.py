@@ -10,7 +10,7 @@ from tests.nn.plain_twin import assert_twins, scrambled, state_of
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.nn import SpectralFilter
-from specformer.nn.filter.decoder import HeadsDecoder, JointDecoder
+from specformer.nn.filter import HeadsDecoder, JointDecoder
 
 
 def test_joint() -> None:

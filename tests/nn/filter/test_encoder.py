@@ -12,7 +12,7 @@ from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.nn import EigenvalueEncoding
-from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
+from specformer.nn.filter import EncoderBlock, SpectrumEncoder
 from specformer.spectrum import Tokens
 
 

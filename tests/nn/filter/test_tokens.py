@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.nn.plain_twin import SPECTRA, scrambled
 
-from specformer.nn.filter.encoder import SpectrumEncoder
-from specformer.nn.filter.tokens import encode_apart
+from specformer.nn.filter import SpectrumEncoder
+from specformer.nn.tokens import encode_apart
 from specformer.spectrum import Tokens
 
 

@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 
-from specformer.nn.filter.encoder import EigenvalueEncoding
+from specformer.nn.filter import EigenvalueEncoding
 from specformer.nn.layers.fast_paths import Remembered, side_by_side
 from specformer.training.engine.capture import Repeated
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
 from specformer.nn.conv.node_conv import LinearBases
-from specformer.nn.filter.decoder import JointDecoder
-from specformer.nn.filter.tokens import encoded
+from specformer.nn.filter import JointDecoder
 from specformer.nn.layers.linear import Linear
+from specformer.nn.tokens import encoded
 from specformer.spectrum import Keys, Spectrum, Tokens
 from specformer.training.engine.capture import Repeated, differentiate
 from specformer.training.engine.stacking import stack

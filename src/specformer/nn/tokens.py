@@ -2,17 +2,18 @@ r"""Fewer points for attention to run over: distinct eigenvalues, landmarks, and
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specformer.kernels.weighted_attention import FlatSpectra
-from specformer.nn.filter.decoder import JointDecoder
-from specformer.nn.filter.encoder import EncoderBlock, SpectrumEncoder
 from specformer.nn.layers.fast_paths import Remembered, Weights
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Landmarks, Tokens
 from specformer.spectrum.distinct import distinct, singly
+
+if TYPE_CHECKING:
+    from specformer.nn.filter import Decoder, EncoderBlock, SpectrumEncoder
 
 #: Distinct eigenvalues with multiplicities; of one graph, or of many that follow one another.
 EigenvalueSet = Tokens | FlatSpectra
@@ -22,7 +23,7 @@ _KNOWN = Remembered()
 
 def is_noisy(encoder: SpectrumEncoder) -> bool:
     """Whether dropout is at work: equal eigenvalues then have different representations."""
-    dropouts = (cast(EncoderBlock, block).dropout for block in encoder.blocks)
+    dropouts = (cast("EncoderBlock", block).dropout for block in encoder.blocks)
     return encoder.training and any(dropout.p > 0 for dropout in dropouts)
 
 
@@ -56,7 +57,7 @@ def tokens_of(
 
 def encoded(
     encoder: SpectrumEncoder,
-    decoder: nn.Module,
+    decoder: Decoder,
     tokens: EigenvalueSet,
     landmarks: Keys | None,
     index: Tensor | None,
@@ -72,8 +73,8 @@ def encoded(
     if landmarks is None and spread is None:
         z = encoder(*tokens)
         return z, z, tokens.weights, index
-    last_keys = not isinstance(decoder, JointDecoder)
-    return *encode_apart(encoder, tokens, landmarks, spread, last_keys=last_keys), index
+    apart = encode_apart(encoder, tokens, landmarks, spread, last_keys=decoder.reads_keys)
+    return *apart, index
 
 
 def encode_apart(
@@ -97,7 +98,7 @@ def encode_apart(
     """
     z, keys, sampled = _embedded(encoder, tokens, landmarks, index)
     weights: Weights = tokens.weights if landmarks is None else landmarks.weights
-    for number, block in enumerate(cast(list[EncoderBlock], list(encoder.blocks))):
+    for number, block in enumerate(cast("list[EncoderBlock]", list(encoder.blocks))):
         if number == 0:
             updated = _first(block, z, keys, weights, index, sampled)
         else:
