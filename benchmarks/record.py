@@ -12,7 +12,7 @@ import torch
 
 from specformer.files import write_json
 from specformer.files.sealed import sealed
-from specformer.paper.bench_tables import SCHEMA
+from specformer.paper.recorded import BENCH_SCHEMA
 from specformer.training.runs.environment import device_name, environment
 
 
@@ -40,7 +40,7 @@ def record(path: str | Path, result: Mapping[str, Any], command: str, device: to
         path,
         sealed(
             {
-                "schema": SCHEMA,
+                "schema": BENCH_SCHEMA,
                 "name": Path(path).stem,
                 "command": command,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from specformer.spectrum import ImplicitSpectrum as ImplicitSpectrum
     from specformer.spectrum import Spectrum as Spectrum
     from specformer.spectrum import approximate as approximate
-    from specformer.spectrum import decompose as decompose
+    from specformer.spectrum.decompose import decompose as decompose
     from specformer.spectrum.transform import AddSpectrum as AddSpectrum
     from specformer.tasks.compare import compare as compare
     from specformer.tasks.contest import Comparison as Comparison

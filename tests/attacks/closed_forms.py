@@ -15,7 +15,7 @@ from tests.attacks.tally import Tally
 
 from specformer import decompose
 from specformer.graphs import as_graph
-from specformer.spectrum.distinct import EQUAL_TOLERANCE
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE
 
 #: Of eigenvalues in [0, 2]: a few hundred roundings.
 _TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}

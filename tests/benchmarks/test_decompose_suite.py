@@ -25,7 +25,7 @@ from specformer import decompose
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
-from specformer.paper.bench_tables import bench_grids
+from specformer.paper.recorded import bench_grids
 from specformer.spectrum import decompose_many
 from specformer.training.runs.progress import Silent
 

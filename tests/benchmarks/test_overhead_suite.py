@@ -28,8 +28,8 @@ from benchmarks.overhead_suite import (
 )
 from benchmarks.sized_graph import GraphSizes
 from specformer.baselines import Propagation
-from specformer.paper.bench_tables import bench_grid
 from specformer.paper.published import OVERHEAD
+from specformer.paper.recorded import bench_grid
 from specformer.spectrum import decompose_many
 
 CPU = torch.device("cpu")

@@ -18,7 +18,7 @@ from benchmarks.measure import Plan, Setting, measure
 from benchmarks.node_suite import PEERS, node_case, our_epochs, plain_nodes
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, SpecformerError
-from specformer.paper.bench_tables import bench_markdown
+from specformer.paper.recorded import bench_markdown
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

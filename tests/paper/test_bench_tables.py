@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specformer.paper import results as ledger
-from specformer.paper.bench_tables import bench_grids, bench_markdown
+from specformer.paper.recorded import bench_grids, bench_markdown
 
 
 def trained(loss: float, accuracy: float, seconds: float, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specformer.spectrum.distinct import EQUAL_TOLERANCE, distinct, group_starts, snap
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, distinct, group_starts, snap
 
 
 def test_distinct_in_any_order() -> None:

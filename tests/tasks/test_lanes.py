@@ -19,8 +19,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.graphs.graph_work import GraphWork, graph_splits
-from specformer.tasks.lanes import check_lanes
+from specformer.tasks.graphs.graph_work import GraphWork, check_lanes, graph_splits
 from specformer.tasks.task import Outcome
 from specformer.training.engine.distributed import Workers
 from specformer.training.runs.progress import Silent, Update

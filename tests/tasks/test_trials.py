@@ -14,7 +14,7 @@ from tests.tasks.trials_file import trials
 
 from specformer.errors import ConfigError, RunError
 from specformer.tasks.recipes.settings import build, override
-from specformer.tasks.trials import Measured, search_space, sustained
+from specformer.tasks.task import Measured, search_space, sustained
 from specformer.tasks.tune import Search
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.progress import Silent

@@ -15,8 +15,7 @@ from specformer.nn.argument_checks import (
     check_split,
 )
 from specformer.nn.layers.fast_paths import Remembered, Weights, attend
-from specformer.nn.layers.linear import LayerNorm, Linear, feed_forward
-from specformer.nn.layers.reset import Derived, Resettable
+from specformer.nn.layers.linear import Derived, LayerNorm, Linear, Resettable, feed_forward
 from specformer.nn.tokens import EigenvalueSet, encoded, grouped
 from specformer.spectrum import Keys
 

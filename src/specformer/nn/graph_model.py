@@ -15,15 +15,22 @@ from specformer.nn.conv.embedding import (
     NodeEmbedding,
     checked_cardinalities,
 )
-from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
-from specformer.nn.conv.graph_pairs import GraphPairs, Pooling, basis_entries, pool
+from specformer.nn.conv.graph_conv import (
+    BasesNorm,
+    GraphBases,
+    GraphConv,
+    GraphPairs,
+    Normalisation,
+    Pooling,
+    basis_entries,
+    pool,
+)
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import given
 from specformer.nn.spectral_model import SpectralModel
-from specformer.spectrum.many.packed_graphs import PackedGraphs
-from specformer.spectrum.many.pyg_batch import as_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -12,8 +12,7 @@ from torch.func import functional_call
 from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.filter import PROJECTIONS, SpectralFilter
-from specformer.nn.layers.linear import Linear
-from specformer.nn.layers.reset import reset_parts
+from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.tokens import EigenvalueSet
 from specformer.spectrum import Keys

@@ -10,7 +10,7 @@ from torch import Tensor
 from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.layers.fast_paths import Remembered, Weights
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Landmarks, Tokens
-from specformer.spectrum.distinct import distinct, singly
+from specformer.spectrum.eigenpairs import distinct, singly
 
 if TYPE_CHECKING:
     from specformer.nn.filter import Decoder, EncoderBlock, SpectrumEncoder

@@ -14,8 +14,13 @@ from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import sealed, unsealed
-from specformer.paper import bench_tables
-from specformer.paper.recorded import brief_table, markdown_table, newest_rows
+from specformer.paper.recorded import (
+    BENCH_SCHEMA,
+    bench_markdown,
+    brief_table,
+    markdown_table,
+    newest_rows,
+)
 from specformer.paper.table_rows import paper_order
 from specformer.tasks.recipes.settings import START
 from specformer.training.runs.folder import RunFolder
@@ -204,8 +209,8 @@ def rendered(text: str, folder: Path) -> str:
         found = _valid_entries(folder / name)
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
-        if found[0].get("schema") == bench_tables.SCHEMA:
-            return f"{match[1]}{bench_tables.bench_markdown(found)}{match[4]}"
+        if found[0].get("schema") == BENCH_SCHEMA:
+            return f"{match[1]}{bench_markdown(found)}{match[4]}"
         if match["name"].endswith("-brief"):
             return f"{match[1]}{brief_table(latest(found))}{match[4]}"
         table = markdown_table(latest(found), beyond=name != match["name"])
@@ -223,12 +228,12 @@ def _problems(entry: Any) -> list[str]:
     if not isinstance(entry, dict):
         return [f"an entry should be an object, not {entry!r}"]
     problems: list[str] = []
-    bench = entry.get("schema") == bench_tables.SCHEMA
+    bench = entry.get("schema") == BENCH_SCHEMA
     for key, kind in (_BENCH_KEYS if bench else _ENTRY_KEYS).items():
         accepted = (int, float) if kind is float else kind
         if not isinstance(entry.get(key), accepted):
             problems.append(f"{key} should be {kind.__name__}, not {entry.get(key)!r}")
-    if entry.get("schema") not in (None, SCHEMA, bench_tables.SCHEMA):
+    if entry.get("schema") not in (None, SCHEMA, BENCH_SCHEMA):
         problems.append(f"schema {entry['schema']!r} is not {SCHEMA}")
     rows = entry.get("rows")
     if rows == []:
@@ -246,7 +251,7 @@ def _unshown(entry: dict[str, Any], bench: bool) -> list[str]:
     """What keeps an entry from being a table: a figure that is missing, or is none."""
     try:
         if bench:
-            bench_tables.bench_markdown([entry])
+            bench_markdown([entry])
         else:
             for beyond in (False, True):
                 with suppress(ConfigError):  # none of its rows is of this half

@@ -19,9 +19,8 @@ from specformer.spectrum import ManySpectra
 from specformer.tasks.graphs.graph_learning import GraphLearning, check_start, first_work
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.graphs.graph_work import GraphWork, check_lanes, graph_spectra, graph_splits
 from specformer.tasks.job import Workplace
-from specformer.tasks.lanes import check_lanes
 from specformer.tasks.recipes.settings import START, contests
 
 #: Those of the table; the paper has a table of its own for PCQM4Mv2, which runs when asked for.

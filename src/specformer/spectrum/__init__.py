@@ -1,7 +1,7 @@
 """Spectra of graphs: solvers, checks, cache, and the points attention runs over."""
 
 from specformer.spectrum.decompose import decompose
-from specformer.spectrum.distinct import Distinct, Tokens
+from specformer.spectrum.eigenpairs import Distinct, Tokens
 from specformer.spectrum.implicit.implicit import AnySpectrum, ImplicitSpectrum, approximate
 from specformer.spectrum.landmarks import Keys, Landmarks
 from specformer.spectrum.magnetic import MagneticSpectrum

@@ -22,12 +22,14 @@ from specformer.graphs.convert import magnetic_laplacian, signed_adjacency
 from specformer.graphs.laplacian import laplacian_of
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.devices import available_bytes, usable_device
-from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts, snap
 from specformer.spectrum.eigenpairs import (
+    EQUAL_TOLERANCE,
     canonical_signs,
     check_eigenpairs,
+    group_starts,
     max_orthogonality_error,
     max_residual,
+    snap,
 )
 from specformer.spectrum.magnetic import solve_magnetic
 from specformer.spectrum.signal_checks import check_precision

@@ -15,7 +15,7 @@ import scipy.linalg
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.distinct import Tokens
+from specformer.spectrum.eigenpairs import Tokens
 
 #: Chebyshev points of a piece, both its ends included.
 _ORDER = 16

@@ -20,8 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.distinct import EQUAL_TOLERANCE, distinct, snap
-from specformer.spectrum.eigenpairs import check_eigenpairs
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, check_eigenpairs, distinct, snap
 from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.spectrum import SolveReport, Spectrum

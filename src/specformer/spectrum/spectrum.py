@@ -14,8 +14,7 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
-from specformer.spectrum.distinct import Distinct, distinct
-from specformer.spectrum.eigenpairs import check_finite
+from specformer.spectrum.eigenpairs import Distinct, check_finite, distinct
 from specformer.spectrum.landmarks import (
     Landmarks,
     aligned_points,

@@ -23,7 +23,7 @@ from specformer.tasks.job import Job, Workplace
 from specformer.tasks.nodes.node_learning import NodeTrials
 from specformer.tasks.recipes.settings import read_settings
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.trials import Trials
+from specformer.tasks.task import Trials
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.environment import environment
 from specformer.training.runs.folder import REPORT, RunFolder

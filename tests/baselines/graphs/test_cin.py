@@ -12,8 +12,8 @@ from tests.nn.plain_twin import assert_twins, scrambled
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
+from specformer.baselines.graphs.bonds import Rings
 from specformer.baselines.graphs.cin import CIN, CellLayer, Cells, CellUpdate, CINLayer
-from specformer.baselines.graphs.rings import Rings
 from specformer.kernels.norms import CountedRows
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

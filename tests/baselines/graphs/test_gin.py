@@ -10,7 +10,7 @@ from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from tests.nn.plain_twin import assert_twins, scrambled
 from torch.nn.functional import batch_norm
 
-from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.bonds import Bonds, Rings
 from specformer.baselines.graphs.gin import (
     GINAKLayer,
     GINLayer,
@@ -18,7 +18,6 @@ from specformer.baselines.graphs.gin import (
     Surroundings,
     ring_numbers,
 )
-from specformer.baselines.graphs.rings import Rings
 
 
 def test_gin_against_pyg() -> None:

@@ -19,7 +19,7 @@ from specformer.errors import ConfigError
 from specformer.graphs import read_graph_set
 from specformer.spectrum import decompose_many
 from specformer.training.loops.graphs import GraphTask, fit_graphs
-from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import GraphSchedule
 
 PADDING = {"spare_nodes": 5, "spare_pairs": 40, "spare_bonds": 3, "spare_rings": 2, "max_nodes": 9}
 every_model = pytest.mark.parametrize("name", GRAPH_BASELINES)

@@ -12,7 +12,7 @@ from tests.drawn import random
 from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack, rings_of
 from torch import Tensor
 
-from specformer.baselines.graphs.rings import BondList, Rings
+from specformer.baselines.graphs.bonds import BondList, Rings
 from specformer.errors import ConfigError
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

@@ -12,7 +12,7 @@ from tests.nn.plain_twin import assert_twins, state_of
 from specformer.baselines.graphs import SpecGN
 from specformer.baselines.graphs.specgn import smoothed_powers
 from specformer.errors import ConfigError
-from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.nn.conv.graph_conv import GraphPairs, basis_entries
 from specformer.reference import Molecule, combined_graph_bases, embed, graph_convolution, part
 
 

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
-from specformer.baselines.nodes import hops
-from specformer.baselines.nodes.hops import hop_distances, neighbour_pattern, two_hop_pattern
+from specformer.baselines.nodes import propagation
+from specformer.baselines.nodes.propagation import hop_distances, neighbour_pattern, two_hop_pattern
 from specformer.errors import ConfigError
 
 
@@ -31,7 +31,7 @@ def test_neighbours_leave_out_loops_and_stored_zeros():
 @pytest.mark.parametrize("limit", [1, 3, 39, 50])
 @pytest.mark.parametrize("columns", [1024, 64], ids=["one_block", "blocks"])
 def test_distances_are_scipys(monkeypatch, limit, columns):
-    monkeypatch.setattr(hops, "_COLUMNS", columns)
+    monkeypatch.setattr(propagation, "_COLUMNS", columns)
     lonely = sp.csr_array((1, 1))
     adjacency = sp.csr_array(sp.block_diag([ring(81), ring(4), lonely]))
     exact = shortest_path(adjacency, unweighted=True)
@@ -45,6 +45,6 @@ def test_too_many_pairs_are_refused_with_the_figure():
 
 
 def test_too_many_two_hop_entries_are_refused_with_the_figure(monkeypatch):
-    monkeypatch.setattr(hops, "MAX_TWO_HOP_ENTRIES", 35)
+    monkeypatch.setattr(propagation, "MAX_TWO_HOP_ENTRIES", 35)
     with pytest.raises(ConfigError, match="may have 36 entries, more than 35"):
         two_hop_pattern(ring(9))

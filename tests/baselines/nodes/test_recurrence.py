@@ -4,7 +4,7 @@ import pytest
 import scipy.special
 import torch
 
-from specformer.baselines.nodes.recurrence import chebyshev, jacobi, monomial
+from specformer.baselines.nodes.polynomial import chebyshev, jacobi, monomial
 
 ORDER = 7
 t = torch.linspace(-1, 1, 11, dtype=torch.float64)

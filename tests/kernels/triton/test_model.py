@@ -10,7 +10,7 @@ from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES
 
 from specformer import GraphSpecformer, kernels
 from specformer.kernels.weighted_attention import FlatSpectra
-from specformer.nn.conv.graph_pairs import GraphPairs
+from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum import Tokens
 

@@ -11,8 +11,7 @@ from tests.nn.plain_twin import assert_twins, scrambled, state_of
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.kernels.messages import filtered_sum
-from specformer.nn.conv.graph_conv import GraphBases, GraphConv
-from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.nn.conv.graph_conv import GraphBases, GraphConv, GraphPairs, basis_entries
 
 SIZES = [len(one.nodes) for one in MOLECULES]
 PADDING = {"spare_nodes": 3, "spare_pairs": 7}

@@ -8,7 +8,7 @@ from tests.drawn import random
 
 from specformer.errors import ConfigError
 from specformer.kernels.segments import contiguous_segments
-from specformer.nn.conv.graph_pairs import pool
+from specformer.nn.conv.graph_conv import pool
 
 BY_GRAPH = contiguous_segments(torch.tensor([3, 1, 2]), 8)
 

@@ -14,8 +14,7 @@ from tests.spectrum.many_graphs import from_networkx, mixed_set, odd_graphs, ran
 from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet, as_adjacency, normalised_laplacian
 from specformer.spectrum import ManyReport, ManySpectra, decompose, decompose_many, spectra_shards
-from specformer.spectrum.distinct import distinct
-from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
+from specformer.spectrum.eigenpairs import distinct, max_orthogonality_error, max_residual
 from specformer.spectrum.many import spectra as solver
 
 GRAPHS = mixed_set()

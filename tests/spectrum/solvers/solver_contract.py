@@ -20,8 +20,7 @@ from tests.spectrum.known_graphs import (
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum.distinct import EQUAL_TOLERANCE
-from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, max_orthogonality_error, max_residual
 
 #: Graphs of 100 to 400 nodes: large enough for Krylov methods, small enough for numpy's eigh.
 #: With each, what to ask for: (lowest, highest).

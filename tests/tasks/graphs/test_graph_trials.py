@@ -21,7 +21,7 @@ from specformer.tasks.graphs import graph_learning as graph_search
 from specformer.tasks.graphs.graph_learning import GraphTrials
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.trials import search_space
+from specformer.tasks.task import search_space
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 

@@ -11,7 +11,7 @@ from tests.training.small_graphs import small_model, small_task
 
 from specformer.training.engine.distributed import torchrun_workers
 from specformer.training.loops.graphs import fit_graphs
-from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import GraphSchedule
 from specformer.training.runs.checkpoint import Checkpoint
 
 

@@ -30,7 +30,7 @@ from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.files.checked_tensors import write_tensors
 from specformer.training.evaluation.graphs import Work
 from specformer.training.loops.graphs import GraphFit, GraphTask, _Training, fit_graphs
-from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import GraphSchedule
 from specformer.training.runs.checkpoint import Checkpoint
 
 SCHEDULE = GraphSchedule(epochs=5, batch_size=6, learning_rate=0.01, warmup=2, weight_decay=0.01)

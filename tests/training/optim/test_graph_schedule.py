@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specformer.errors import ConfigError
-from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import GraphSchedule
 
 STEPS = 7
 

@@ -7,12 +7,11 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.bonds import Bonds, Rings
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.baselines.graphs.rings import Rings
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import widened
-from specformer.nn.conv.graph_pairs import pool
+from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

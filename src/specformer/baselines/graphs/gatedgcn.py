@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds, return_probabilities, spread
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
 from specformer.kernels.segments import segment_sum, widened
-from specformer.nn.conv.graph_pairs import pool
+from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

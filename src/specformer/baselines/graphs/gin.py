@@ -8,9 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, spread
+from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths, spread
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
-from specformer.baselines.graphs.rings import BondList, Rings
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import segment_sum, widened
 from specformer.nn.layers.batch_norm import BatchNorm

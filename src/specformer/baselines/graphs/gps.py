@@ -13,7 +13,7 @@ from specformer.baselines.graphs.graph_baseline import (
     normalised,
     two_maps,
 )
-from specformer.nn.conv.graph_pairs import Pooling
+from specformer.nn.conv.graph_conv import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 

@@ -15,10 +15,9 @@ from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_choices, check_split
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
-from specformer.nn.conv.graph_pairs import POOLINGS, Pooling, pool
+from specformer.nn.conv.graph_conv import POOLINGS, Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.spectrum.many.packed_graphs import PackedGraphs
-from specformer.spectrum.many.pyg_batch import as_packed
+from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 
 class GraphBaseline(Baseline):

@@ -11,8 +11,14 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.errors import ConfigError
 from specformer.kernels.messages import Logits
-from specformer.nn.conv.graph_conv import BasesNorm, GraphBases, GraphConv, Normalisation
-from specformer.nn.conv.graph_pairs import GraphPairs, basis_entries
+from specformer.nn.conv.graph_conv import (
+    BasesNorm,
+    GraphBases,
+    GraphConv,
+    GraphPairs,
+    Normalisation,
+    basis_entries,
+)
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Eigenvalues below this are zeros but for rounding, of which a root would make a lot.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.nodes.polynomial import chebyshev
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.recurrence import chebyshev
 from specformer.baselines.nodes.single_graph import ConvStack, layer_widths
 from specformer.nn.layers.linear import Linear
 

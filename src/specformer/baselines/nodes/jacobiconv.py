@@ -7,8 +7,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from specformer.baselines.nodes.polynomial import jacobi
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.recurrence import jacobi
 from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.nn.layers.linear import Linear
 

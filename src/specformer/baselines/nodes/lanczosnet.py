@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.nodes.mlp import FeatureMLP
+from specformer.baselines.nodes.polynomial import monomial
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.recurrence import monomial
 from specformer.baselines.nodes.single_graph import Assembled, ConvStack, layer_widths
 from specformer.errors import ConfigError
 from specformer.nn.layers.linear import Linear

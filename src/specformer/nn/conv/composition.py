@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from specformer.nn.conv.node_conv import FeedForwardBases, LinearBases, NodeConv
 from specformer.nn.layers.batch_norm import Norm, norm_module
-from specformer.nn.layers.linear import Linear, joined
-from specformer.nn.layers.reset import Resettable
+from specformer.nn.layers.linear import Linear, Resettable, joined
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, MagneticSpectrum
 
 

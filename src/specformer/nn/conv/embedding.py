@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.kernels.tracing import first_order
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.layers.reset import Derived
+from specformer.nn.layers.linear import Derived
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.

@@ -1,16 +1,224 @@
-r"""Bases (paper §4.2, Eq. 5) and one convolution (App. "Specformer Layer") of many small graphs."""
+r"""Pairs of nodes of many small graphs, their bases (paper §4.2, Eq. 5) and one convolution."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
+import torch
 from torch import Tensor, nn
 
-from specformer.kernels.messages import Logits, gelu_lift, message_sum, softmax_over_sources
-from specformer.kernels.segments import widened
+from specformer.errors import ConfigError
+from specformer.kernels import usable
+from specformer.kernels.messages import (
+    Logits,
+    PairIndex,
+    gelu_lift,
+    message_sum,
+    softmax_over_sources,
+)
+from specformer.kernels.norms import CountedRows
+from specformer.kernels.segments import Segments, scattered_segments, segment_sum, widened
+from specformer.kernels.tracing import lazy_property
+from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.argument_checks import check_choices
-from specformer.nn.conv.graph_pairs import GraphPairs
-from specformer.nn.layers.batch_norm import Activation, BatchNorm, activation_module
+from specformer.nn.layers.batch_norm import Activation, BatchNorm, Moments, activation_module
+from specformer.spectrum import Tokens
+from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+
+@dataclass(frozen=True)
+class GraphPairs:
+    """The nodes of a batch of graphs and all pairs of nodes of one graph.
+
+    Everything follows from the batch, and is worked out once for all layers when it is first asked
+    for. ``dtype`` is the precision of spectra.
+    """
+
+    batch: PackedGraphs
+    dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            raise ConfigError(
+                f"the model's weights are {self.dtype}; keep them in float32, and for a shorter "
+                "precision call it within torch.autocast."
+            )
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of bonds."""
+        return len(self.batch.bond_table)
+
+    @lazy_property
+    def tokens(self) -> Tokens:
+        """Eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding."""
+        shape = (self.batch.num_graphs, self.batch.max_nodes)
+        values = self.batch.eigenvalues.to(self.dtype)
+        return Tokens(
+            _scatter(values, self.node_slot, shape),
+            _token_weights(self._counts, self.batch.max_nodes, self.dtype),
+        )
+
+    @property
+    def _counts(self) -> Tensor:
+        """``[B]`` eigenvalues of each graph."""
+        truncated = self.batch.num_eigenpairs
+        return self.batch.sizes if truncated is None else truncated
+
+    @property
+    def spectra(self) -> Tokens | FlatSpectra:
+        """The same eigenvalues one graph after another ``[N]`` where a kernel takes them so."""
+        whole = self.batch.num_eigenpairs is None
+        fits = whole and self.dtype == torch.float32
+        if not (fits and usable("block_attention", self.batch.eigenvalues)):
+            return self.tokens
+        ranges = Ranges(self.batch.starts, self.batch.max_nodes)
+        return FlatSpectra(self.batch.eigenvalues, ranges)
+
+    @lazy_property
+    def node_slot(self) -> Tensor:
+        """``[N]`` a row's place among ``[B * max_nodes]``; one past the end for padding."""
+        batch, size = self.batch, self.batch.max_nodes
+        slot = batch.graph * size + batch.position
+        # masked_fill and not torch.where, which would copy its number from the host.
+        return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
+
+    @lazy_property
+    def vectors(self) -> Tensor:
+        """``[B, max_nodes, max_nodes]`` eigenvectors, zeros for padding."""
+        size = self.batch.max_nodes
+        values = self.batch.eigenvectors.to(self.dtype)
+        return _scatter(values, self.pair_slot, (self.batch.num_graphs, size, size))
+
+    @lazy_property
+    def pair_slot(self) -> Tensor:
+        """``[P]`` a pair's place in such a square; one past the end for padding."""
+        batch, size = self.batch, self.batch.max_nodes
+        slot = self.node_slot[batch.target] * size + batch.position[batch.source]
+        return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
+
+    @lazy_property
+    def identity(self) -> Tensor:
+        """``[P]`` one where target and source are the same."""
+        return (self.batch.target == self.batch.source).to(self.dtype)
+
+    @lazy_property
+    def nodes(self) -> CountedRows:
+        """Which rows are not padding."""
+        return CountedRows.of(self.batch.node_mask, self.dtype)
+
+    @lazy_property
+    def pairs(self) -> CountedRows:
+        """Which pairs are not padding."""
+        return CountedRows.of(self.batch.pair_mask, self.dtype)
+
+    def statistics(self, entries: Tensor, norm: BatchNorm) -> Moments | None:
+        """Mean and covariance of the entries of bases, if that normalisation needs them.
+
+        They are computed for the first layer that asks: layers may share their entries.
+        """
+        if not norm.training:
+            return None
+        known = self._statistics
+        if known.get("entries") is not entries:
+            known.update(entries=entries, moments=norm.moments(entries, self.pairs))
+        return cast(Moments, known["moments"])
+
+    @lazy_property
+    def _statistics(self) -> dict[str, Any]:
+        return {}
+
+    @lazy_property
+    def by_target(self) -> Segments:
+        """Pairs by the node that they send to."""
+        index = self.batch.target.masked_fill(~self.batch.pair_mask, len(self.batch.graph))
+        return Segments(index, self.batch.offsets)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether hardly any two bonds are alike."""
+        return self.batch.is_measured
+
+    @property
+    def source(self) -> Tensor:
+        """``[P]`` the node that a pair sends from."""
+        return self.batch.source
+
+    @lazy_property
+    def by_message(self) -> Segments:
+        """Pairs by what they send, source and kind of bond."""
+        index = self.batch.source * self.kinds + self.batch.bond
+        return scattered_segments(index, len(self.batch.graph) * self.kinds)
+
+    @lazy_property
+    def by_graph(self) -> Segments:
+        """Nodes by their graph."""
+        return Segments(self.batch.graph, self.batch.starts)
+
+    @lazy_property
+    def pair_index(self) -> PairIndex:
+        """Where pairs lie, for kernels that need no more."""
+        return PairIndex(self.batch.offsets, self.batch.first, self.batch.bond)
+
+
+def _scatter(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Flat values at their places in a padded tensor; the place past its end is thrown away."""
+    flat = values.new_zeros(torch.Size(shape).numel() + 1, *values.shape[1:])
+    return flat.index_copy(0, slot, values)[:-1].view(*shape, *values.shape[1:])
+
+
+def _token_weights(counts: Tensor, max_nodes: int, dtype: torch.dtype) -> Tensor:
+    """One for a graph's eigenvalues, zero for padding ``[B, max_nodes]``.
+
+    All places of a graph without nodes count: attention over nothing is not a number.
+    """
+    places = torch.arange(max_nodes, device=counts.device)
+    counts = counts.unsqueeze(-1)
+    return ((places < counts) | (counts == 0)).to(dtype)
+
+
+def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
+    r"""The entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top`, pair by pair.
+
+    Shapes: response ``[B, max_nodes, heads]``, or ``[N, heads]`` of flat spectra; output
+    ``[P, heads + 1]``.
+    """
+    batch = pairs.batch
+    if response.dim() == 2:
+        if usable("basis_entries", response, batch.eigenvectors):
+            from specformer.kernels.triton import entries
+
+            index = pairs.pair_index
+            return entries.basis_entries(response, batch.eigenvectors, index, batch.max_nodes)
+        response = _scatter(response, pairs.node_slot, (batch.num_graphs, batch.max_nodes))
+    with torch.autocast(response.device.type, enabled=False):
+        gains = response.to(pairs.vectors.dtype).mT.unsqueeze(-2)  # [B, heads, 1, k]
+        vectors = pairs.vectors.unsqueeze(-3)
+        built = (vectors * gains) @ vectors.mT  # [B, heads, i, j]
+        flat = nn.functional.pad(built.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
+        rows = flat.index_select(0, pairs.pair_slot)
+        return torch.cat([pairs.identity.unsqueeze(-1), rows], dim=-1)
+
+
+Pooling = Literal["mean", "sum", "max"]
+POOLINGS = ("mean", "sum", "max")
+
+
+def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
+    """The mean, sum or largest of each graph's rows, ``[N, channels]`` to ``[B, channels]``.
+
+    A graph without nodes gets zeros.
+    """
+    if how == "max":
+        return by_graph.max(nodes)
+    if how == "sum":
+        return segment_sum(nodes, by_graph)
+    if how == "mean":
+        sizes = by_graph.offsets.diff().clamp_min(1).unsqueeze(-1)
+        return segment_sum(nodes, by_graph) / sizes
+    raise ConfigError(f"pooling={how!r}: choose {' or '.join(POOLINGS)}.")
+
 
 BasesNorm = Literal["batch"] | None
 Normalisation = Literal["softmax"] | None

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_explicit_bases
 from specformer.nn.layers.batch_norm import Activation, Norm, activation_module, norm_module
-from specformer.nn.layers.linear import Linear, feed_forward, weighted_sum
-from specformer.nn.layers.reset import Resettable
+from specformer.nn.layers.linear import Linear, Resettable, feed_forward, weighted_sum
 from specformer.spectrum import AnySpectrum
 
 BasesKind = Literal["linear", "ffn"]

@@ -11,8 +11,7 @@ from specformer.nn.argument_checks import check_counts, check_rates
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.layers.batch_norm import Activation, Norm, activation_module, norm_module
-from specformer.nn.layers.linear import Linear
-from specformer.nn.layers.reset import Resettable
+from specformer.nn.layers.linear import Linear, Resettable
 from specformer.nn.tokens import tokens_of
 from specformer.spectrum import AnySpectrum
 

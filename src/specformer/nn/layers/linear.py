@@ -10,7 +10,8 @@ attention kernels fall back or fail, and shared matrices are read once per run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -183,3 +184,62 @@ class _WeightedSum(torch.autograd.Function):
         # One weight of many signals collects all their gradients.
         to_weight = sums.unflatten(-1, weight.shape[-2:]).squeeze(-3).sum_to_size(weight.shape)
         return gradient * weight.unsqueeze(-3), to_weight
+
+
+def reset_parts(module: nn.Module) -> None:
+    """Draw the parameters of a module's parts anew, as their constructors do.
+
+    Parts are modules that hold numbers themselves. They come in the order in which they were made,
+    each once, so that after one seed the numbers are those of a fresh module.
+    """
+    for part in list(module.modules())[1:]:
+        reset = getattr(part, "reset_parameters", None)
+        if reset is not None and (part._parameters or part._buffers):
+            reset()
+
+
+class Resettable(nn.Module):
+    """A module that holds no numbers itself, only parts."""
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructors do."""
+        reset_parts(self)
+
+
+class Derived(nn.Module, ABC):
+    """A module with buffers that follow from its arguments.
+
+    They are no part of its state, and are made anew when a state is loaded or parameters are reset:
+    a module from the meta device has none before, and ``to_empty`` leaves there what the memory
+    held.
+    """
+
+    @abstractmethod
+    def derived(self) -> dict[str, Tensor]:
+        """The buffers by name."""
+
+    def register_derived(self) -> None:
+        """Put them in their places, once the module knows its arguments."""
+        for name, tensor in self.derived().items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for name, tensor in self.derived().items():
+                getattr(self, name).copy_(tensor)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Tensor],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        *rest: Any,
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        for name, tensor in self.derived().items():
+            held = getattr(self, name)
+            if not held.is_meta:
+                with torch.no_grad():
+                    held.copy_(tensor)
+            elif local_metadata.get("assign_to_params_buffers"):
+                setattr(self, name, tensor.to(held.dtype))

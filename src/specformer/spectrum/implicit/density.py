@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specformer.spectrum.devices import usable_device
-from specformer.spectrum.distinct import Tokens, group_starts, whole_numbers
+from specformer.spectrum.eigenpairs import Tokens, group_starts, whole_numbers
 from specformer.spectrum.landmarks import gauss_quadrature
 from specformer.spectrum.signal_checks import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum.devices import usable_device
-from specformer.spectrum.distinct import Tokens
+from specformer.spectrum.eigenpairs import Tokens
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
 from specformer.spectrum.signal_checks import (

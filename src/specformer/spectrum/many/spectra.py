@@ -19,13 +19,14 @@ from specformer.graphs import GraphSet
 from specformer.graphs.flat_arrays import runs_within, starts
 from specformer.graphs.laplacian import Isolated, laplacian_of, normalised_adjacency
 from specformer.spectrum.devices import usable_device
-from specformer.spectrum.distinct import EQUAL, snap
 from specformer.spectrum.eigenpairs import (
+    EQUAL,
     canonical_signs,
     check_eigenpairs,
     max_orthogonality_error,
     max_residual,
     refined,
+    snap,
 )
 
 logger = logging.getLogger(__name__)

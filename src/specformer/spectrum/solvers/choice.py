@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
-from specformer.spectrum.distinct import EQUAL
+from specformer.spectrum.eigenpairs import EQUAL
 from specformer.spectrum.solvers import Progress, dense, lanczos, slepc
 from specformer.spectrum.solvers.chebyshev import chebyshev
 

@@ -16,7 +16,7 @@ import torch
 
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
-from specformer.spectrum.distinct import EQUAL_TOLERANCE, group_starts
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, group_starts
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from specformer.errors import SpectrumError
 from specformer.files import write_json
-from specformer.spectrum.distinct import EQUAL_TOLERANCE
+from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE
 from specformer.spectrum.solvers import Progress, slepc_program
 from specformer.spectrum.solvers.exact import known_vectors
 

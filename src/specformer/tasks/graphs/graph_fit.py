@@ -25,9 +25,8 @@ from specformer.tasks.graphs.graph_insights import (
 )
 from specformer.tasks.graphs.graph_models import num_outputs, packed_for
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra
+from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, train_in_lanes
 from specformer.tasks.job import Workplace
-from specformer.tasks.lanes import train_in_lanes
 from specformer.tasks.task import SHOWN, Outcome, check_parts, target_names
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, Work

@@ -15,7 +15,7 @@ from specformer.nn import GraphSpecformer
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.inspection import band_of, condensed_attention
 from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.distinct import distinct
+from specformer.spectrum.eigenpairs import distinct
 from specformer.spectrum.many.spectra import Matrix
 from specformer.tasks.graphs.graph_models import packed_for
 from specformer.tasks.graphs.graph_recipe import GraphRecipe

@@ -40,15 +40,19 @@ from specformer.tasks.graphs.graph_recipe import (
     of_models,
     recipe_kind,
 )
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits, job_graphs
+from specformer.tasks.graphs.graph_work import (
+    GraphWork,
+    check_lanes,
+    graph_spectra,
+    graph_splits,
+    job_graphs,
+)
 from specformer.tasks.job import Job, Request, Workplace
-from specformer.tasks.lanes import check_lanes
 from specformer.tasks.overview import of_graphs
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import START, refuse_idle
 from specformer.tasks.source import Kind
-from specformer.tasks.task import Outcome, Task, check_parts, target_names
-from specformer.tasks.trials import Measured, Trials
+from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts, target_names
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.folder import RunFolder
 

@@ -20,7 +20,7 @@ from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, 
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
 from specformer.training.evaluation.losses import Loss
-from specformer.training.optim.graph_schedule import GraphSchedule
+from specformer.training.optim.schedule import GraphSchedule
 
 logger = logging.getLogger(__name__)
 

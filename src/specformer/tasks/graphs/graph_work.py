@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import (
+    multiprocessing,  # sends tensors in shared memory
+    nn,
+)
 
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.datasets import GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
+from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import fetch_or_solve
@@ -29,6 +38,7 @@ from specformer.training.evaluation.graphs import GraphMonitor
 from specformer.training.evaluation.losses import Loss, mean_error
 from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, fit_graphs
 from specformer.training.runs.checkpoint import Checkpoint
+from specformer.training.runs.progress import Update
 
 
 @dataclass(frozen=True)
@@ -188,3 +198,103 @@ def grow_forest(
     seconds = time.perf_counter() - started
     predicted, measured = parts[2]
     return GraphFit(forest, chosen, curves, 1, seconds, 0.0, predicted.numpy(), measured.numpy())
+
+
+def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
+    """Refuse what cannot be, before anything is computed."""
+    if lanes < 1:
+        raise ConfigError(f"--lanes {lanes}: at least one is needed.")
+    if lanes > 1 and workers.size > 1:
+        raise ConfigError("--lanes: torchrun's processes already train every run together.")
+
+
+def train_in_lanes(
+    work: GraphWork, checkpoints: Sequence[Path], lanes: int, update: Update
+) -> float:
+    """Train all runs, ``lanes`` of them at a time, until the checkpoint of each is that of its end.
+
+    ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
+    which checkpoints held already.
+    """
+    threads = max(1, torch.get_num_threads() // lanes)
+    spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+    running: dict[Connection, BaseProcess] = {}
+    try:
+        for lane in range(lanes):
+            here, there = spawn.Pipe(duplex=False)
+            process = spawn.Process(
+                target=_lane,
+                args=(work, checkpoints[lane::lanes], lane, lanes, threads, there),
+                daemon=True,
+            )
+            process.start()
+            there.close()  # so that the pipe ends when the lane does
+            running[here] = process
+        return _followed(running, update)
+    finally:
+        for started in running.values():
+            started.terminate()
+            started.join()
+
+
+def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
+    """Hear all lanes out."""
+    before, epochs, open_pipes = 0.0, dict[int, int](), set(running)
+    while open_pipes:
+        for pipe in wait(list(open_pipes)):
+            assert isinstance(pipe, Connection)
+            try:
+                what, *told = pipe.recv()
+            except EOFError:
+                open_pipes.remove(pipe)
+                _check_end(running[pipe])
+                continue
+            if what == "epoch":
+                run, done, figure = told
+                epochs[run] = done
+                update(sum(epochs.values()), figure)
+            elif what == "ended":
+                before += told[0]
+            else:  # one sentence for a user, or a traceback for a developer
+                raise RunError(*told) if what == "refused" else RuntimeError(*told)
+    return before
+
+
+def _check_end(process: BaseProcess) -> None:
+    process.join()
+    if process.exitcode != 0:
+        raise RunError(
+            f"a lane ended with status {process.exitcode}: perhaps memory ran out; take fewer "
+            "--lanes. What was trained is kept."
+        )
+
+
+def _lane(
+    work: GraphWork,
+    checkpoints: Sequence[Path],
+    lane: int,
+    lanes: int,
+    threads: int,
+    pipe: Connection,
+) -> None:
+    """Every so many of the runs, one after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started the lanes ends them
+    torch.set_num_threads(threads)
+    try:
+        store = work.store()
+        for run, checkpoint in zip(range(lane, len(work.splits), lanes), checkpoints, strict=True):
+            told = partial(_tell, pipe, run)
+            fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=told)
+            pipe.send(("ended", fit.seconds_before))
+    except BrokenPipeError:
+        pass  # nobody hears: the process that asked is gone
+    except SpecformerError as error:
+        pipe.send(("refused", str(error)))
+    except OSError as error:
+        pipe.send(("refused", system_sentence(error)))
+    except Exception:
+        pipe.send(("failed", traceback.format_exc()))
+
+
+def _tell(pipe: Connection, run: int, done: int, figure: float) -> None:
+    pipe.send(("epoch", run, done, figure))

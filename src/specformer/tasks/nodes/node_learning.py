@@ -45,8 +45,7 @@ from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.source import Kind
-from specformer.tasks.task import Outcome, Task, check_parts
-from specformer.tasks.trials import Measured, Trials
+from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.loops.nodes import NodeTask

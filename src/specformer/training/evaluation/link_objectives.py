@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from specformer.datasets.link_splits import LinkSplit, NonLinks
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.training.engine.distributed import WHOLE, Share
-from specformer.training.evaluation import node_metrics
+from specformer.training.evaluation.node_objectives import average_precision, rocauc
 
 #: Metrics that pick a model.
 LINK_METRICS = ("rocauc", "ap")
@@ -72,7 +72,7 @@ class LinkEvaluation:
         masks = torch.stack([owner == place for place in range(len(pairs))])
         self._masks = masks.unflatten(0, (len(parts), 2)).to(self._pairs.device)
         self._signs = 1.0 - 2.0 * self._masks[:, 0].any(dim=0).float()
-        self._judge = {"rocauc": node_metrics.rocauc, "ap": node_metrics.average_precision}[metric]
+        self._judge = {"rocauc": rocauc, "ap": average_precision}[metric]
 
     @torch.no_grad()
     def __call__(self, outputs: Tensor) -> Tensor:

@@ -1,4 +1,8 @@
-r"""What training on nodes makes small, and what it is judged by, for all runs at once."""
+r"""What training on nodes makes small, and what it is judged by, for all runs at once.
+
+Nothing here waits for the device, so that an epoch can be captured. Shapes: ``R`` runs, ``t``
+targets, ``n`` nodes; a weight of 1 counts a node, 0 leaves it out.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,86 @@ import torch
 from torch import Tensor, nn
 
 from specformer.training.engine.distributed import WHOLE, Share
-from specformer.training.evaluation import node_metrics
 from specformer.training.evaluation.losses import Loss, Scale
+
+
+class Ranks:
+    """The nodes in the order of their scores ``[..., n]``, the highest first.
+
+    Nodes of equal scores are ranked together: sums are over all nodes that rank as high or higher.
+    """
+
+    def __init__(self, scores: Tensor) -> None:
+        ordered, self.order = scores.sort(dim=-1, descending=True, stable=True)
+        size = scores.shape[-1]
+        places = torch.arange(size, device=scores.device)
+        last = torch.ones_like(ordered, dtype=torch.bool)
+        torch.ne(ordered[..., 1:], ordered[..., :-1], out=last[..., :-1])
+        ends = torch.where(last, places, size - 1)
+        #: The place of the last node that has the same score.
+        self.last = ends.flip(-1).cummin(dim=-1).values.flip(-1)
+
+    def ordered(self, weights: Tensor) -> Tensor:
+        """Weights ``[..., n]`` in this order, in float64, whose sums of whole numbers are exact."""
+        return weights.double().gather(-1, self.order.expand(weights.shape))
+
+    def up_to(self, ordered: Tensor) -> Tensor:
+        """At every place, the sum over all nodes that rank as high or higher."""
+        return ordered.cumsum(dim=-1).gather(-1, self.last.expand(ordered.shape))
+
+
+def rocauc(scores: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    r"""Area under the receiver operating characteristic; NaN without both classes.
+
+    The share of pairs of a positive and a negative node in which the positive one scores higher;
+    equal scores count half.
+
+    Shapes: scores ``[R, t, n]``, weights ``[parts, R, t, n]`` to ``[parts, R, t]``.
+    """
+    ranks = Ranks(scores)
+    ones, zeros = ranks.ordered(positive), ranks.ordered(negative)
+    all_pairs = ones.sum(dim=-1) * zeros.sum(dim=-1)
+    not_below = (zeros * ranks.up_to(ones)).sum(dim=-1)
+    not_above = (ones * ranks.up_to(zeros)).sum(dim=-1)
+    return (not_below + all_pairs - not_above) / (2 * all_pairs)
+
+
+def average_precision(scores: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    r"""Mean precision at the positive nodes, :math:`\sum_k (R_k - R_{k-1}) P_k`.
+
+    NaN without both classes. Shapes as in :func:`rocauc`.
+    """
+    ranks = Ranks(scores)
+    ones, zeros = ranks.ordered(positive), ranks.ordered(negative)
+    above = ranks.up_to(ones)
+    precision = above / (above + ranks.up_to(zeros)).clamp_min(1.0)
+    mean = (ones * precision).sum(dim=-1) / ones.sum(dim=-1)
+    return mean.where(zeros.any(dim=-1), torch.nan)
+
+
+def macro_f1(
+    predicted: Tensor, true: Tensor, weights: Tensor, classes: int, share: Share
+) -> Tensor:
+    r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`.
+
+    Classes that are neither predicted nor there do not count.
+
+    Shapes: classes ``[R, t, n]`` and ``[t, n]``, weights ``[parts, R, t, n]`` to ``[parts, R, t]``.
+    """
+    pairs = (classes * true + predicted).expand(weights.shape)
+    counts = weights.new_zeros(*weights.shape[:-1], classes**2, dtype=torch.float64)
+    counts = share.sum(counts.scatter_add(-1, pairs, weights.double()))
+    counts = counts.unflatten(-1, (classes, classes))
+    right = counts.diagonal(dim1=-2, dim2=-1)
+    both = counts.sum(dim=-1) + counts.sum(dim=-2)
+    scores: Tensor = 2 * right / both.clamp_min(1.0)
+    present: Tensor = (both > 0).sum(dim=-1)
+    return scores.sum(dim=-1) / present
+
+
+def mean_over(weights: Tensor, values: Tensor, share: Share) -> Tensor:
+    """Means ``[..., n]`` to ``[...]`` over all workers' nodes; NaN where nothing counts."""
+    return share.sum((weights * values).sum(dim=-1)) / share.sum(weights.sum(dim=-1))
 
 
 def training_targets(
@@ -186,7 +268,7 @@ class NodeEvaluation:
         self._counts = share.sum(self._weights.sum(dim=(-2, -1))).clamp_min(1.0)
         if objective.scale is not None:
             wanted = objective.wanted.mT
-            centred = wanted - node_metrics.mean_over(self._weights, wanted, share).unsqueeze(-1)
+            centred = wanted - mean_over(self._weights, wanted, share).unsqueeze(-1)
             self._spread = share.sum((self._weights * centred.square()).sum(dim=-1))
 
     @torch.no_grad()
@@ -206,26 +288,26 @@ class NodeEvaluation:
         if self._metric == "f1":
             predicted = outputs.argmax(dim=-1).unsqueeze(1)
             classes = outputs.shape[-1]
-            return node_metrics.macro_f1(predicted, true, self._weights, classes, self._share)
+            return macro_f1(predicted, true, self._weights, classes, self._share)
         return self._of_labels((outputs[..., 1] - outputs[..., 0]).unsqueeze(1), true)
 
     def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Scores ``[R, t, n]`` against labels of 0 and 1 ``[t, n]``."""
         if self._metric == "accuracy":
             right = (scores > 0) == (labels == 1)
-            return node_metrics.mean_over(self._weights, right.to(scores.dtype), self._share)
+            return mean_over(self._weights, right.to(scores.dtype), self._share)
         ap = self._metric == "ap"
-        judge = node_metrics.average_precision if ap else node_metrics.rocauc
+        judge = average_precision if ap else rocauc
         parts = (scores, self._weights * (labels == 1), self._weights * (labels == 0))
         return judge(*(self._share.whole(part, dim=-1) for part in parts))  # ranks need all nodes
 
     def _of_numbers(self, errors: Tensor, scale: Scale) -> Tensor:
         """Errors ``[R, t, n]`` of the targets as they are learned."""
         if self._metric == "mae":
-            mean = node_metrics.mean_over(self._weights, errors.abs(), self._share)
+            mean = mean_over(self._weights, errors.abs(), self._share)
             return scale.std.mT.squeeze(-1) * mean
         if self._metric == "rmse":
-            mean = node_metrics.mean_over(self._weights, errors.square(), self._share)
+            mean = mean_over(self._weights, errors.square(), self._share)
             return scale.std.mT.squeeze(-1) * mean.sqrt()
         left = self._share.sum((self._weights * errors.square()).sum(dim=-1))
         return (1 - left / self._spread).where(self._spread > 0, torch.nan)

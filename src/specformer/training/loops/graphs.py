@@ -39,8 +39,7 @@ from specformer.training.evaluation.graphs import (
 )
 from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.optim.early_stopping import diverged
-from specformer.training.optim.graph_schedule import GraphSchedule
-from specformer.training.optim.schedule import moments, settle_moments
+from specformer.training.optim.schedule import GraphSchedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint, Interruption
 
 #: Seconds between checkpoints; an epoch may take half of one or half an hour.

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
-from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.eigenpairs import SLAB
+from specformer.spectrum.eigenpairs import EQUAL, SLAB
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width, orthonormalise
 from specformer.spectrum.solvers.chebyshev.filtering import Operator

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files.checked_tensors import read_tensors, write_tensors
-from specformer.spectrum.distinct import EQUAL
-from specformer.spectrum.eigenpairs import gram
+from specformer.spectrum.eigenpairs import EQUAL, gram
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import (
     WIDE,
