@@ -212,8 +212,7 @@ class Classifier(ClassifierMixin):
         chances = self.predict_proba(X)
         if isinstance(self.classes_, list):
             return np.asarray(chances > 0.5).astype(np.int64)
-        chosen: np.ndarray = self.classes_[chances.argmax(axis=1)]
-        return chosen
+        return self.classes_[chances.argmax(axis=1)]
 
     def _name_classes(self) -> None:
         names, count = self.result_.get("classes"), len(self.result_.get("targets", ()))

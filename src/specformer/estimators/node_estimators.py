@@ -111,8 +111,7 @@ class NodeEstimator(Estimator):
         if graph.x is None:
             graph = with_structural_features(graph)
         each = self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
-        found: np.ndarray = each.mean(dim=0).numpy()
-        return found
+        return each.mean(dim=0).numpy()
 
     def _splits(self, graph: Graph, mask: Any) -> list[Split]:
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled

@@ -109,8 +109,7 @@ def _cycles(ends: NDArray[np.int64], num_nodes: int, max_length: int) -> list[ND
     def bonded(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
         key = left * num_nodes + right
         place = np.searchsorted(keys, key)
-        found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == key
-        return found
+        return keys[np.minimum(place, len(keys) - 1)] == key
 
     def grown(paths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Every path with every neighbour of its last atom that lies above its second."""

@@ -2,7 +2,7 @@ r"""Messages over all pairs of nodes of many small graphs, weighted and summed a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -125,7 +125,7 @@ def filtered_sum(
 
     Shapes: messages ``[rows, channels]``, bases ``[P, channels]``, output ``[N, channels]``.
     """
-    return cast(Tensor, _FilteredSum.apply(messages, bases, by_message, by_target))
+    return _FilteredSum.apply(messages, bases, by_message, by_target)
 
 
 class _FilteredSum(torch.autograd.Function):

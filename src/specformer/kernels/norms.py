@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         out = nn.functional.layer_norm(x, (channels,), weight.view(-1), bias.view(-1), eps)
         return out.unsqueeze(0) if x.dim() < weight.dim() + 1 else out
     normal = nn.functional.layer_norm(x, (channels,), eps=eps)
-    return cast(Tensor, _Scaled.apply(normal, weight, bias))
+    return _Scaled.apply(normal, weight, bias)
 
 
 class _Scaled(torch.autograd.Function):
@@ -94,7 +94,7 @@ Across = Callable[[Tensor], Tensor]
 
 def summed(part: Tensor, across: Across) -> Tensor:
     """The sum over workers; each takes the gradients of all."""
-    return cast(Tensor, _Sum.apply(part, across))
+    return _Sum.apply(part, across)
 
 
 class _Sum(torch.autograd.Function):
@@ -183,8 +183,7 @@ def masked_norm(
 
     ``across``: sums over workers that share the batch; None for a worker alone.
     """
-    out: tuple[Tensor, Tensor, Tensor, Tensor] = _Masked.apply(x, rows, weight, bias, eps, across)
-    return out
+    return _Masked.apply(x, rows, weight, bias, eps, across)
 
 
 class _Masked(torch.autograd.Function):

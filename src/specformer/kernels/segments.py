@@ -7,7 +7,7 @@ of these can be captured once and replayed, and sums are taken in the same order
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -109,7 +109,7 @@ def sum_by_offsets(rows: Tensor, segments: Segments) -> Tensor:
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     """The sum of each segment's rows, ``[P, channels]`` to ``[S, channels]``."""
-    return cast(Tensor, _SegmentSum.apply(rows, segments))
+    return _SegmentSum.apply(rows, segments)
 
 
 def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
@@ -122,7 +122,7 @@ def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
         >>> segment_softmax(rows, contiguous_segments(torch.tensor([2, 1]), 4)).flatten().tolist()
         [0.5, 0.5, 1.0, 0.0]
     """
-    return cast(Tensor, _SegmentSoftmax.apply(rows, segments))
+    return _SegmentSoftmax.apply(rows, segments)
 
 
 class _SegmentSum(torch.autograd.Function):

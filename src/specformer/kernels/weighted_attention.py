@@ -115,7 +115,7 @@ def carried_attention(
 
         placed.append(cast(Tensor, _Placed.apply(each, known(weights, name, frame))))
     out = _attend(*apart(placed), scale)
-    return cast(Tensor, _Cropped.apply(out, width, packed[0].dtype))
+    return _Cropped.apply(out, width, packed[0].dtype)
 
 
 def _attend(

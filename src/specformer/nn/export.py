@@ -3,7 +3,7 @@ r"""Models as programs of tensors alone, for ``torch.export`` and ONNX."""
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ class _OfNodes(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, eigenvalues: Tensor, eigenvectors: Tensor) -> Tensor:
-        return cast(Tensor, self.model(x, _Singly(eigenvalues, eigenvectors)))
+        return self.model(x, _Singly(eigenvalues, eigenvectors))
 
     def example(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         weight = self.model.lift.weight
@@ -114,7 +114,7 @@ class _OfGraph(nn.Module):
             bond_x=None if edge_x is None else nn.functional.pad(edge_x, (0, 0, 1, 0)),
             fingerprints=fingerprints,
         )
-        return cast(Tensor, self.model(graph))
+        return self.model(graph)
 
     def example(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         weight, config = self.model.readout.weight, self.model.config

@@ -2,7 +2,7 @@ r"""The set-to-set filter: eigenvalues in, new eigenvalues out (paper §3, §4.1
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +63,7 @@ class MultiHeadAttention(WeightedAttention):
 
     def forward(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
         heads = self.heads(tokens, keys, weights)
-        out: Tensor = self.out(heads.transpose(-2, -3).flatten(-2))
-        return out
+        return self.out(heads.transpose(-2, -3).flatten(-2))
 
 
 class EigenvalueEncoding(Derived):
@@ -143,12 +142,12 @@ class EncoderBlock(nn.Module):
             return None
         normed = self.attention_norm(z)
         normed_keys = normed if keys is z else self.attention_norm(keys)
-        return cast(Tensor, self.attention(normed, normed_keys, weights))
+        return self.attention(normed, normed_keys, weights)
 
     def updated(self, z: Tensor, attended: Tensor | None) -> Tensor:
         """The block's output from its input and what attention makes of it."""
         z = z if attended is None else z + self.dropout(attended)
-        return cast(Tensor, z + self.dropout(self.feed_forward(self.feed_forward_norm(z))))
+        return z + self.dropout(self.feed_forward(self.feed_forward_norm(z)))
 
 
 class SpectrumEncoder(nn.Module):
@@ -206,7 +205,7 @@ class JointDecoder(nn.Module):
         self.linear = Linear(channels, num_heads)
 
     def forward(self, z: Tensor, keys: Tensor, weights: Weights) -> Tensor:  # noqa: ARG002
-        return cast(Tensor, self.linear(z))
+        return self.linear(z)
 
 
 class HeadsDecoder(nn.Module):
@@ -230,7 +229,7 @@ class HeadsDecoder(nn.Module):
         normed_keys = normed if keys is z else self.norm(keys)
         heads = self.attention.heads(normed, normed_keys, weights)  # [..., heads, p, width]
         decoded = self.linear(heads.flatten(-3, -2))  # one map for all heads
-        return cast(Tensor, decoded.reshape(heads.shape[:-1]).mT)
+        return decoded.reshape(heads.shape[:-1]).mT
 
 
 Decoder = JointDecoder | HeadsDecoder

@@ -3,7 +3,7 @@ r"""Specformer for many small graphs with features of nodes and bonds: molecules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -141,7 +141,7 @@ class GraphSpecformer(SpectralModel):
             pooled = pool(nodes, pairs.by_graph, self.pooling)
             if self.fingerprint:
                 pooled = torch.cat([pooled, self.parts(batch)], dim=1)
-            return cast(Tensor, self.readout(pooled))
+            return self.readout(pooled)
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.

@@ -137,7 +137,7 @@ def condensed_attention(
         hidden = earlier(hidden, hidden, tokens.weights)
     chosen = cast(EncoderBlock, encoder.blocks[block]) if encoder.blocks else None
     if chosen is None or chosen.attention is None or chosen.attention_norm is None:
-        return cast(Tensor, hidden.new_empty(0, 3, 3))
+        return hidden.new_empty(0, 3, 3)
     return condense(chosen.attention, chosen.attention_norm(hidden), tokens, frequencies)
 
 

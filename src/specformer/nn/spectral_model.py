@@ -83,7 +83,7 @@ def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) ->
     stacked = {
         f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
     }
-    return cast(Tensor, functional_call(_Decoding(filters[0]), stacked, (tokens,)))
+    return functional_call(_Decoding(filters[0]), stacked, (tokens,))
 
 
 class _Decoding(nn.Module):

@@ -213,7 +213,7 @@ def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:
     Every leading axis of ``x`` is folded into columns.
     """
     if x.dim() == 2:
-        return cast(Tensor, _Transform.apply(product, x, forward))
+        return _Transform.apply(product, x, forward)
     lead, (rows, channels) = x.shape[:-2], x.shape[-2:]
     runs = lead.numel()
     columns = x.reshape(runs, rows, channels).transpose(0, 1).reshape(rows, runs * channels)

@@ -104,8 +104,7 @@ def _index(folder: Path) -> Mapping[str, Any]:
         raise SpectrumError(f"{path}: damaged ({error}).") from error
     if index.get("format") != FORMAT:
         raise SpectrumError(f"{path}: not the index of a spectrum ({FORMAT}).")
-    found: Mapping[str, Any] = index
-    return found
+    return index
 
 
 def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int]) -> Tensor:

@@ -239,8 +239,7 @@ class Search:
         """All of a trial's changes; a finalist keeps those it had on fewer splits."""
         for (earlier, _), trial in self.done.items():
             if earlier == number:
-                changes: list[str] = trial["set"]
-                return changes
+                return trial["set"]
         if number == 0:
             self._check(self.subject.assignments)
             return self.subject.assignments

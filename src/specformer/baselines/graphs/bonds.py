@@ -7,7 +7,7 @@ fixed shape instead, so that a step can be captured; a molecule has few enough p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -131,7 +131,7 @@ def spread(values: Tensor, segments: Segments) -> Tensor:
                 [1.],
                 [2.]])
     """
-    return cast(Tensor, _Spread.apply(values, segments))
+    return _Spread.apply(values, segments)
 
 
 class _Spread(torch.autograd.Function):

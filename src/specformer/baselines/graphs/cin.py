@@ -2,7 +2,7 @@ r"""Cell isomorphism network: messages among atoms, bonds and rings."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +70,7 @@ class CellUpdate(nn.Module):
             summed = (1.0 + self.epsilons[number]) * cells
             summed = summed if message is None else summed + message
             parts.append(self.second[number](self.first[number](summed, counted), counted))
-        return cast(Tensor, self.both(torch.cat(parts, dim=-1), counted))
+        return self.both(torch.cat(parts, dim=-1), counted)
 
 
 class CINLayer(nn.Module):
@@ -161,4 +161,4 @@ class CIN(GraphBaseline):
             lift(pool(states, by_graph, self.pooling)).relu()
             for lift, states, by_graph in zip(self.lifts, cells, graphs, strict=True)
         ]
-        return cast(Tensor, self.dropout(widened(lifted[0] + lifted[1] + lifted[2])))
+        return self.dropout(widened(lifted[0] + lifted[1] + lifted[2]))

@@ -58,8 +58,7 @@ class DGNConv(nn.Module):
         mean = own * joined + bonds.sum_by_kind(messages) / bonds.degree.clamp_min(1.0)
         average = own * by_target.sum(gates) + bonds.sum_by_kind(messages, gates)
         slope = (own - nodes) * by_target.sum(field) + bonds.sum_by_kind(messages, field)
-        out: Tensor = self.post(torch.cat([nodes, mean, average, slope.abs()], dim=-1))
-        return out
+        return self.post(torch.cat([nodes, mean, average, slope.abs()], dim=-1))
 
 
 class DGN(GraphBaseline):

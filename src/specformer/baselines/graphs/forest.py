@@ -89,7 +89,7 @@ class MorganForest(Pretrained):
             is_left = counts.gather(1, feature[place]) <= self.threshold[place]
             place = torch.where(is_left, left[place], right[place])
         mean = self.value[place].unflatten(1, roots.shape).mean(dim=2)
-        return cast(Tensor, self.readout(mean.flatten(1)))
+        return self.readout(mean.flatten(1))
 
     @classmethod
     def grown(

@@ -2,8 +2,6 @@ r"""GatedGCN with states of bonds and perhaps of places, for many small graphs."
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
@@ -87,7 +85,7 @@ class WalkPlaces(nn.Module):
 
     def first(self, bonds: Bonds) -> Tensor:
         """From the probabilities that a random walk returns."""
-        return cast(Tensor, self.lift(return_probabilities(bonds, self.walk_steps)))
+        return self.lift(return_probabilities(bonds, self.walk_steps))
 
     def mixed(self, nodes: Tensor, places: Tensor, bonds: Bonds) -> Tensor:
         """The nodes with their places, these centred and of unit norm in each graph."""
@@ -97,7 +95,7 @@ class WalkPlaces(nn.Module):
         # The root of zero has no slope: a graph of one node is all centre.
         norm = (segment_sum(centred.square(), by_graph) + _EPS).sqrt()
         unit = centred / spread(norm, by_graph).clamp_min(_EPS)
-        return cast(Tensor, self.mix(torch.cat([nodes, unit], dim=-1)))
+        return self.mix(torch.cat([nodes, unit], dim=-1))
 
 
 class GatedGCN(GraphBaseline):

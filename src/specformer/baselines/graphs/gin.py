@@ -3,7 +3,6 @@ r"""GIN, and what builds on it: GSN, which knows rings, and GIN-AK+, on surround
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +38,7 @@ class GINUpdate(nn.Module):
 
     def forward(self, summed: Tensor, counted: CountedRows) -> Tensor:
         hidden = normalised(self.norm, self.first(summed), counted).relu()
-        return cast(Tensor, self.second(hidden))
+        return self.second(hidden)
 
 
 class GINLayer(nn.Module):
@@ -51,7 +50,7 @@ class GINLayer(nn.Module):
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
         summed = (1.0 + self.update.epsilon) * nodes + gine_sum(nodes, kinds, bonds)
-        return cast(Tensor, self.update(summed, bonds.layout.nodes))
+        return self.update(summed, bonds.layout.nodes)
 
 
 class GIN(GraphBaseline):
@@ -113,7 +112,7 @@ class GSNLayer(nn.Module):
         known = widened(listed.of_kinds(kinds) + self.rings(numbers))
         messages = (listed.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
         summed = (1.0 + self.update.epsilon) * nodes + listed.to_ends(messages)
-        return cast(Tensor, self.update(summed, bonds.layout.nodes))
+        return self.update(summed, bonds.layout.nodes)
 
 
 class GSN(GraphBaseline):
@@ -207,8 +206,7 @@ class GINAKLayer(nn.Module):
             segment_sum(states * self.among(around.distance).sigmoid(), bonds.by_source)
             / around.size,
         )
-        out: Tensor = self.fuse(torch.cat(readings, dim=-1))
-        return out
+        return self.fuse(torch.cat(readings, dim=-1))
 
     def states(self, nodes: Tensor, kinds: Tensor, around: Surroundings, bonds: Bonds) -> Tensor:
         """Node j in the surroundings of i, pair by pair ``[P, channels]``; zeros for all others."""

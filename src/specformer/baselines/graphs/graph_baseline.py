@@ -3,7 +3,7 @@ r"""What the graph-level baselines share: embeddings, the sequence of layers, po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +99,7 @@ class GraphBaseline(Baseline):
             )
         vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
         with torch.autocast(vectors.device.type, enabled=False):  # predictions keep their digits
-            return cast(Tensor, self.readout(self.head(vectors)))
+            return self.readout(self.head(vectors))
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         """One vector per graph, ``[B, hidden_channels]``."""
@@ -170,8 +170,7 @@ class PairAttention(nn.Module):
             attn_mask=bias.to(query.dtype).expand(len(tokens), self.num_heads, size, size),
             dropout_p=self.dropout if self.training else 0.0,
         )
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
-        return out
+        return self.out(mixed.transpose(1, 2).flatten(-2))
 
 
 def two_maps(channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -181,4 +180,4 @@ def two_maps(channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU) 
 
 def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
     """Rows normalised over those that count, in float32 or better."""
-    return cast(Tensor, norm(widened(rows), counted))
+    return norm(widened(rows), counted)

@@ -105,7 +105,7 @@ class GraphGraphormer(GraphBaseline):
         bias = self.bias(self.bonds(batch.bond_table), bonds)
         for layer in self.layers:
             tokens = layer(tokens, bias)
-        return cast(Tensor, tokens[:, 0].to(self.readout.weight.dtype))
+        return tokens[:, 0].to(self.readout.weight.dtype)
 
     def bias(self, kinds: Tensor, bonds: Bonds) -> Tensor:
         """What is added to the scores, ``[B, heads, n + 1, n + 1]``; the graph's token is first."""

@@ -63,8 +63,7 @@ class PNAConv(nn.Module):
         offset = widened(own + self.pre.bias).flatten(1)
         found = self._statistics(messages, offset, bonds)
         parts = [split, *(part.unflatten(-1, (self.towers, self.width)) for part in found)]
-        out: Tensor = self.lin(self.post(torch.cat(parts, dim=-1)).flatten(1))
-        return out
+        return self.lin(self.post(torch.cat(parts, dim=-1)).flatten(1))
 
     def _statistics(self, messages: Tensor, offset: Tensor, bonds: Bonds) -> list[Tensor]:
         """Twelve times ``[N, channels]``; zeros for a node without bonds."""

@@ -3,7 +3,6 @@ r"""SAN: attention over bonds and over all other pairs, with a learned encoding 
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +51,7 @@ class SpectrumEncoding(nn.Module):
         bias = (known | ~known.any(dim=-1, keepdim=True)).to(tokens.dtype).log()[:, None, None]
         for layer in self.layers:
             tokens = layer(tokens, bias)
-        return cast(Tensor, (tokens * known.unsqueeze(-1)).sum(dim=1))
+        return (tokens * known.unsqueeze(-1)).sum(dim=1)
 
     def tokens(self, batch: PackedGraphs) -> tuple[Tensor, Tensor]:
         """Pairs ``[N, m, 2]`` and which of them exist ``[N, m]``."""
@@ -85,7 +84,7 @@ class _EncodingLayer(nn.Module):
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
         tokens = self.first_norm(tokens + self.attention(tokens, bias))
-        return cast(Tensor, self.second_norm(tokens + self.mlp(tokens)))
+        return self.second_norm(tokens + self.mlp(tokens))
 
 
 class SANLayer(nn.Module):

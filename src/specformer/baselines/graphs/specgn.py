@@ -2,8 +2,6 @@ r"""Spec-GN: a filter for every channel, over the powers of a matrix of smoothed
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
@@ -77,7 +75,7 @@ class ChannelFilters(nn.Module):
         with torch.no_grad():
             powers = smoothed_powers(layout.spectra.values, self.order, self.exponent)
             entries = basis_entries(powers, layout)
-        return cast(Tensor | Logits, self.bases(entries, layout))
+        return self.bases(entries, layout)
 
     def extra_repr(self) -> str:
         return f"order={self.order}, exponent={self.exponent}"
@@ -137,5 +135,4 @@ class SpecGN(GraphBaseline):
         filters = self.filters(bonds.layout)
         for conv in self.convs:
             nodes = conv(nodes, kinds, filters, bonds.layout)
-        out: Tensor = nodes
-        return out
+        return nodes

@@ -70,8 +70,7 @@ class GATConv(nn.Module):
         score = from_source.index_select(-2, source) + from_target.index_select(-2, target)
         score = leaky_relu(score, negative_slope=0.2)
         weights = softmax(score, target, num_nodes=propagation.num_nodes, dim=score.dim() - 2)
-        out: Tensor = self.dropout(weights)
-        return out
+        return self.dropout(weights)
 
 
 def _mix(attention: Tensor, values: Tensor, propagation: Propagation) -> Tensor:

@@ -72,5 +72,4 @@ class GCNII(SingleGraphModel):
         initial = h = self.lin_in(self.dropout(x)).relu()
         for conv in self.convs:
             h = conv(self.dropout(h), initial, propagation).relu()
-        out: Tensor = self.lin_out(self.dropout(h))
-        return out
+        return self.lin_out(self.dropout(h))

@@ -63,5 +63,4 @@ class H2GCN(SingleGraphModel):
             hops = propagation.one_hop(near.flatten(-2)) + propagation.two_hop(far.flatten(-2))
             current = term + hops.view_as(term)
         assert self.classify.bias is not None
-        out: Tensor = current.squeeze(-2) + self.classify.bias.unsqueeze(-2)
-        return out
+        return current.squeeze(-2) + self.classify.bias.unsqueeze(-2)

@@ -68,8 +68,7 @@ class LanczosConv(Assembled):
 
     def responses(self, values: Tensor) -> Tensor:
         r"""Each :math:`f_i` at values of the adjacency's spectrum: [k] → [..., k, scales]."""
-        out: Tensor = self.filters(torch.stack([values**scale for scale in self.long_scales], -1))
-        return out
+        return self.filters(torch.stack([values**scale for scale in self.long_scales], -1))
 
 
 class LanczosNet(ConvStack):

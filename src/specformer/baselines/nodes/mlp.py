@@ -41,8 +41,7 @@ class FeatureMLP(Assembled):
         *others, last = self.lins
         for lin in others:
             x = lin(self.dropout(x)).relu()
-        out: Tensor = last(self.dropout(x))
-        return out
+        return last(self.dropout(x))
 
 
 class MLP(SingleGraphModel):
@@ -60,5 +59,4 @@ class MLP(SingleGraphModel):
         self.mlp = FeatureMLP(*self.channels, num_layers, self.dropout.p)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:  # noqa: ARG002
-        out: Tensor = self.mlp(x)
-        return out
+        return self.mlp(x)

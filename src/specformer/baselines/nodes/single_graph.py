@@ -68,8 +68,7 @@ class ConvStack(SingleGraphModel):
         *others, last = self.convs
         for conv in others:
             x = self.activation(conv(self.dropout(x), propagation))
-        out: Tensor = last(self.dropout(x), propagation)
-        return out
+        return last(self.dropout(x), propagation)
 
 
 def layer_widths(

@@ -62,8 +62,7 @@ class NodeAttention(Assembled):
             parts = parts.unsqueeze(0)  # fused kernels want a batch axis
         query, key, value = parts.unbind(-4)
         mixed = attention(query, key, value)
-        out: Tensor = self.out(mixed.transpose(-2, -3).reshape(h.shape))
-        return out
+        return self.out(mixed.transpose(-2, -3).reshape(h.shape))
 
 
 class TransformerBlock(Assembled):
@@ -85,8 +84,7 @@ class TransformerBlock(Assembled):
     def forward(self, h: Tensor, attention: Attention = plain_attention) -> Tensor:
         h = h + self.dropout(self.attention(self.attention_norm(h), attention))
         update = self.narrow(gelu(self.widen(self.feed_forward_norm(h))))
-        out: Tensor = h + self.dropout(update)
-        return out
+        return h + self.dropout(update)
 
 
 class Transformer(SingleGraphModel):
@@ -129,13 +127,11 @@ class Transformer(SingleGraphModel):
         attention = self.attention(propagation)
         for block in self.blocks:
             h = block(h, attention)
-        out: Tensor = self.lin_out(self.dropout(self.norm(h)))
-        return out
+        return self.lin_out(self.dropout(self.norm(h)))
 
     def tokens(self, x: Tensor, propagation: Propagation) -> Tensor:  # noqa: ARG002
         """What enters the first block, [..., n, hidden_channels]."""
-        out: Tensor = self.lin_in(self.dropout(x))
-        return out
+        return self.lin_in(self.dropout(x))
 
     def attention(self, propagation: Propagation) -> Attention:  # noqa: ARG002
         """How nodes attend to each other in every block: by their scores alone."""

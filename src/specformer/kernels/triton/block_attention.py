@@ -2,7 +2,7 @@ r"""Attention within many small sets of tokens that follow one another in flat r
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ def block_attention(packed: Tensor, offsets: Tensor, largest: int, scale: float)
 
     Shapes: output ``[N, heads, width]``.
     """
-    return cast(Tensor, _BlockAttention.apply(packed, offsets, largest, scale))
+    return _BlockAttention.apply(packed, offsets, largest, scale)
 
 
 class _BlockAttention(torch.autograd.Function):

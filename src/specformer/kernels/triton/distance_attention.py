@@ -2,7 +2,7 @@ r"""Attention among all nodes of a graph, with a number for each distance added 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ def distance_attention(
 
     Shapes: output as the query.
     """
-    return cast(Tensor, _DistanceAttention.apply(query, key, value, table, distances))
+    return _DistanceAttention.apply(query, key, value, table, distances)
 
 
 class _DistanceAttention(torch.autograd.Function):

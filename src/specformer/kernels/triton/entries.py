@@ -2,7 +2,7 @@ r"""The entries of all bases of many small graphs, pair by pair, from flat spect
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ def basis_entries(response: Tensor, vectors: Tensor, index: PairIndex, largest: 
     Shapes: response ``[N, heads]``, one graph after another, vectors ``[P]`` (:math:`U_{ik}` at the
     pair (i, k)), output ``[P, heads + 1]``; no graph has more nodes than ``largest``.
     """
-    return cast(Tensor, _BasisEntries.apply(response, vectors, index, largest))
+    return _BasisEntries.apply(response, vectors, index, largest)
 
 
 class _BasisEntries(torch.autograd.Function):

@@ -2,7 +2,7 @@ r"""Batch normalisation folded into the linear map before it."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def folded_norm(
     (γ, β), number ``[]``, of rows; output ``[out, in]``, ``[out]``.
     """
     arguments = (weight, mean, covariance, scale, shift, number, averages.shift, averages, eps)
-    return cast(tuple[Tensor, Tensor], _Folded.apply(*arguments))
+    return _Folded.apply(*arguments)
 
 
 class _Folded(torch.autograd.Function):

@@ -2,7 +2,7 @@ r"""A few numbers per row to many channels, and GELU, in one pass."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
     Shapes: x ``[rows, in]``, weight ``[out, in]``, bias ``[out]``, output ``[rows, out]``.
     """
-    return cast(Tensor, _GeluLift.apply(x, weight, bias))
+    return _GeluLift.apply(x, weight, bias)
 
 
 class _GeluLift(torch.autograd.Function):

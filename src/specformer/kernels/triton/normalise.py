@@ -2,7 +2,7 @@ r"""Batch normalisation and ReLU or GELU, of a few thousand rows in one kernel e
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def normalised(
     """
     shift, smooth = averages.shift, activation == "gelu"
     out = _Normalised.apply(x, share, number, weight, bias, shift, averages, eps, smooth)
-    return cast(Tensor, out)
+    return out
 
 
 class _Normalised(torch.autograd.Function):

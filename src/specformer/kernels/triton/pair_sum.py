@@ -8,7 +8,7 @@ of the sum of powers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ def pair_sum(
     Shapes: node ``[N, channels]`` (a), kind ``[kinds, channels]`` (b), weight ``[P, channels]``
     (S), output as node.
     """
-    return cast(Tensor, _PairSum.apply(node, kind, weight, index, softmax))
+    return _PairSum.apply(node, kind, weight, index, softmax)
 
 
 class _PairSum(torch.autograd.Function):

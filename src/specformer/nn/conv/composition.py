@@ -42,7 +42,7 @@ class ResidualBlock(Resettable):
         else:
             skip, signal = joined(x, [self.skip, self.signal]).chunk(2, dim=-1)
             out = skip + self.bases(signal, response, spectrum)
-        return cast(Tensor, self.dropout(self.norm(out).relu()))
+        return self.dropout(self.norm(out).relu())
 
 
 def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:

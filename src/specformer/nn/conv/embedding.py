@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -113,7 +113,7 @@ class MixedEmbedding(FeatureEmbedding):
             )
         if x is None:
             return None
-        return cast(Tensor, self.numbers((x.to(self.mean) - self.mean) / self.std))
+        return self.numbers((x.to(self.mean) - self.mean) / self.std)
 
     @torch.no_grad()
     def standardise(self, x: Tensor) -> None:
@@ -173,7 +173,7 @@ class FingerprintEmbedding(nn.Module):
                 f"[1, {self.size}] of specformer.graphs.morgan_counts."
             )
         logs = counts.to(self.map.weight.dtype).log1p()
-        return cast(Tensor, self.dropout(self.map(logs).relu()))
+        return self.dropout(self.map(logs).relu())
 
 
 def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
     Shapes: rows ``[n, columns]``, all different within a line; weight ``[values, channels]``,
     output ``[n, channels]``.
     """
-    return cast(Tensor, _SummedRows.apply(rows, weight))
+    return _SummedRows.apply(rows, weight)
 
 
 class _SummedRows(torch.autograd.Function):

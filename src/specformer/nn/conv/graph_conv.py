@@ -123,7 +123,7 @@ class GraphPairs:
         known = self._statistics
         if known.get("entries") is not entries:
             known.update(entries=entries, moments=norm.moments(entries, self.pairs))
-        return cast(Moments, known["moments"])
+        return known["moments"]
 
     @lazy_property
     def _statistics(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ class GraphBases(nn.Module):
         out = self.second(hidden)
         if self.second_norm is not None:
             out = self.second_norm(widened(out), pairs.pairs)
-        return cast(Tensor, self.activation(out))
+        return self.activation(out)
 
     def extra_repr(self) -> str:
         return f"normalise={self.normalise!r}"

@@ -2,7 +2,7 @@ r"""Learnable bases, one filter per channel (paper §4.2), and a convolution wit
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +90,7 @@ class FeedForwardBases(nn.Module):
         identity = torch.eye(n, dtype=x.dtype, device=x.device).unsqueeze(-1)
         entries = torch.cat([identity.expand(*S.shape[:-1], 1), S], dim=-1)
         S_hat = self.network(entries.flatten(-3, -2)).unflatten(-2, (n, n))
-        return cast(Tensor, self.dropout(torch.einsum("...ijc,...jc->...ic", S_hat, x)))
+        return self.dropout(torch.einsum("...ijc,...jc->...ic", S_hat, x))
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, channels={self.channels}"

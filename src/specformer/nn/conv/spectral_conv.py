@@ -2,8 +2,6 @@ r"""The spectral convolution as a layer for models of one's own."""
 
 from __future__ import annotations
 
-from typing import cast
-
 from torch import Tensor
 
 from specformer.errors import ConfigError
@@ -78,7 +76,7 @@ class SpectralConv(Resettable):
     def forward(self, x: Tensor, spectrum: AnySpectrum) -> Tensor:
         response = self.filter.decode(*tokens_of(spectrum, None))
         out = self.activation(self.norm(self.lin(self.bases(x, response, spectrum))))
-        return cast(Tensor, out + x if self.residual else out)
+        return out + x if self.residual else out
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ class Remembered:
             known() is each and version == each._version
             for (known, version), each in zip(states, sources, strict=True)
         ):
-            return cast(Tensor, found)
+            return found
         made = make()
         captured = source.is_cuda and torch.cuda.is_current_stream_capturing()
         if not (captured or made.is_inference()):

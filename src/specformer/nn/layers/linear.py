@@ -83,7 +83,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if torch.is_autocast_enabled(x.device.type):  # PyTorch knows which precision to use where
         out = x @ weight.mT
         return out if bias is None else out + bias.unsqueeze(-2)
-    return cast(Tensor, _Affine.apply(x, weight, bias))
+    return _Affine.apply(x, weight, bias)
 
 
 class _Affine(torch.autograd.Function):
@@ -121,7 +121,7 @@ class _Affine(torch.autograd.Function):
 def joined(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
     """The outputs of several linear maps of one input side by side, by one product."""
     if len(maps) == 1:
-        return cast(Tensor, maps[0](inputs))
+        return maps[0](inputs)
     weight = torch.cat([each.weight for each in maps], dim=-2)
     bias = torch.cat([cast(Tensor, each.bias) for each in maps], dim=-1)
     return affine(inputs, weight, bias)
@@ -168,7 +168,7 @@ def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
 
 def weighted_sum(copies: Tensor, weight: Tensor) -> Tensor:
     """Copies ``[..., n, M, channels]`` times weights ``[..., M, channels]``, summed over M."""
-    return cast(Tensor, _WeightedSum.apply(copies, weight))
+    return _WeightedSum.apply(copies, weight)
 
 
 class _WeightedSum(torch.autograd.Function):

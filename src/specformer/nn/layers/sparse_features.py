@@ -3,7 +3,7 @@ r"""Node features of which most are zero, such as bags of words, multiplied as s
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -105,7 +105,7 @@ class SparseFeatures:
         values = self.values
         if dropout > 0:
             values = nn.functional.dropout(values.expand(*weight.shape[:-2], -1), dropout)
-        return cast(Tensor, _SparseLinear.apply(values, weight, bias, self))
+        return _SparseLinear.apply(values, weight, bias, self)
 
     def product(self, values: Tensor, dense: Tensor) -> Tensor:
         """``X @ dense`` with other values at the same places.
@@ -139,7 +139,7 @@ def linear_after_dropout(x: Tensor | SparseFeatures, linear: Linear, dropout: nn
     if isinstance(x, SparseFeatures):
         rate = dropout.p if dropout.training else 0.0
         return x.linear(linear.weight, linear.bias, rate)
-    return cast(Tensor, linear(dropout(x)))
+    return linear(dropout(x))
 
 
 def _shifted(numbers: Tensor, runs: int, step: int) -> Tensor:

@@ -191,8 +191,7 @@ def within(values: np.ndarray, window: Window | None) -> np.ndarray:
     """Which of the values lie in a window; all do where there is none."""
     if window is None:
         return np.ones(len(values), dtype=bool)
-    inside: np.ndarray = (values >= window[0]) & (values <= window[1])
-    return inside
+    return (values >= window[0]) & (values <= window[1])
 
 
 def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
@@ -263,8 +262,7 @@ def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
 def _heights(axis: Axes, values: np.ndarray) -> np.ndarray:
     """Where values of y lie between the bottom of a panel, 0, and its top, 1."""
     points = axis.transData.transform(np.column_stack([np.ones(len(values)), values]))
-    heights: np.ndarray = axis.transAxes.inverted().transform(points)[:, 1]
-    return heights
+    return axis.transAxes.inverted().transform(points)[:, 1]
 
 
 def label_width(labels: Iterable[str]) -> float:

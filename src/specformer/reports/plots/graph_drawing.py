@@ -90,8 +90,7 @@ def _spread(places: np.ndarray, pulls: np.ndarray) -> np.ndarray:
 
 def _unit(places: np.ndarray) -> np.ndarray:
     low, span = places.min(axis=0), np.ptp(places, axis=0)
-    scaled: np.ndarray = (places - low) / np.where(span > 0, span, 1.0)
-    return scaled
+    return (places - low) / np.where(span > 0, span, 1.0)
 
 
 def graph_svg(

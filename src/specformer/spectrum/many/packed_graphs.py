@@ -8,7 +8,7 @@ different graphs have one shape and a captured step serves them all.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -170,7 +170,7 @@ def as_packed(batch: Any) -> PackedGraphs:
             f"batch is a {type(batch).__name__}; call the model with a PyG Batch of graphs that "
             "have gone through AddSpectrum, or with specformer.datasets.pack(graphs)."
         )
-    return cast(PackedGraphs, _packed(batch))
+    return _packed(batch)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # shapes follow from numbers

@@ -195,8 +195,7 @@ def local_homophily(graph: Graph) -> np.ndarray:
     rows, columns = rows[told], columns[told]
     known = np.bincount(rows, minlength=graph.num_nodes)
     same = np.bincount(rows[graph.y[rows] == graph.y[columns]], minlength=graph.num_nodes)
-    shares: np.ndarray = np.divide(same, known, out=np.full(len(known), np.nan), where=known > 0)
-    return shares
+    return np.divide(same, known, out=np.full(len(known), np.nan), where=known > 0)
 
 
 def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str, np.ndarray]:
@@ -260,8 +259,7 @@ def _classes(labels: np.ndarray, names: Sequence[str]) -> dict[str, int]:
 
 def _neighbours(adjacency: sp.csr_array, node: int) -> np.ndarray:
     found = adjacency.indices[adjacency.indptr[node] : adjacency.indptr[node + 1]]
-    others: np.ndarray = found[found != node]
-    return others
+    return found[found != node]
 
 
 def drawn_part(graph: Graph, starts: Iterable[int]) -> np.ndarray:

@@ -230,8 +230,7 @@ def quantiles(spectrum: AnySpectrum) -> list[float]:
         values = torch.quantile(spectrum.eigenvalues.double().cpu(), levels)
     else:
         values = spectrum.quantiles(_LEVELS).double().cpu()
-    found: list[float] = values.tolist()
-    return found
+    return values.tolist()
 
 
 def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> float:

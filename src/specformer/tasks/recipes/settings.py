@@ -310,5 +310,4 @@ class RecipeBook:
         return chosen, merged(default, known[dataset])
 
     def _sets(self, name: str, model: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.written.get(name, {}).get(model, {})
-        return found
+        return self.written.get(name, {}).get(model, {})

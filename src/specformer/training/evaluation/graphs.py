@@ -39,7 +39,7 @@ class Work:
         brief = self.precision == "bf16" and self.device.type == "cuda"
         # Without a cache of cast weights: what one captured step casts is stale in the next.
         with torch.autocast(self.device.type, torch.bfloat16, enabled=brief, cache_enabled=False):
-            return cast(Tensor, self.model(graphs))
+            return self.model(graphs)
 
 
 class GraphEvaluation:

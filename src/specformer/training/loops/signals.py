@@ -237,8 +237,7 @@ def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
     if isinstance(model, Specformer) and model.is_linear_filter:
         gains: Tensor = model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0]
         return task.apply(gains)
-    output: Tensor = model(task.inputs(), operator).squeeze(-1)
-    return output
+    return model(task.inputs(), operator).squeeze(-1)
 
 
 def _measure(output: Tensor, task: SignalTask) -> tuple[Tensor, Tensor]:
