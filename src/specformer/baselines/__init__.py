@@ -74,14 +74,10 @@ _SIGNAL: dict[str, dict[str, Any]] = {
 
 
 def signal_baseline(name: str) -> Pretrained:
-    r"""A baseline for learning a filter of one signal (Table 1): one channel in, one out.
+    """A baseline for learning a filter of one signal (Table 1): one channel in, one out.
 
     It has about 2,000 parameters, polynomials of order 10 and no dropout. GPR-GNN goes without
     self-loops, so that its filter, like the others, is a function of the Laplacian's eigenvalues.
-
-    Example:
-        >>> signal_baseline("bernnet")
-        BernNet(1, 43, 1, order=10)
     """
     if name not in _SIGNAL:
         problem = "is not in Table 1" if name in BASELINES else "does not exist"
@@ -129,12 +125,7 @@ class NodeBaseline:
 def node_baseline(
     name: str, settings: NodeBaseline, in_channels: int, out_channels: int
 ) -> Pretrained:
-    """A fresh baseline of that name; a setting that it does not have is refused.
-
-    Example:
-        >>> node_baseline("gprgnn", NodeBaseline(order=4, alpha=0.5), 3, 2)
-        GPRGNN(3, 64, 2, order=4)
-    """
+    """A fresh baseline of that name; a setting that it does not have is refused."""
     check_known("baseline", BASELINES, name)
     kind = BASELINES[name]
     known = inspect.signature(kind).parameters

@@ -81,14 +81,6 @@ class Batches:
         index: numbers of the graphs to train on, or a mask of them.
         batch_size: graphs of a batch, B.
         seed: with the epoch's number it decides the order.
-
-    Example:
-        >>> from specformer.graphs import GraphSet
-        >>> from specformer.spectrum import decompose_many
-        >>> graphs = GraphSet([2, 1, 2], [1, 0, 1], [[0, 0], [1, 1]])
-        >>> store = GraphStore.build(graphs, decompose_many(graphs))
-        >>> [len(batch.index) for batch in Batches(store, [0, 1, 2], 2).epoch(0)]
-        [2, 1]
     """
 
     def __init__(self, store: GraphStore, index: Any, batch_size: int, *, seed: int = 0) -> None:

@@ -24,11 +24,6 @@ class NonLinks:
     Pair (u, v) of n nodes has the number u n + v. Of the numbers that are taken, sorted, the i-th
     has ``free[i]`` others before it, which says where the r-th pair that is not taken lies: every
     draw is right at once, and nothing waits for the host.
-
-    Example:
-        >>> path = sp.csr_array(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
-        >>> sorted(set(map(tuple, NonLinks(path).draw(50).T.tolist())))
-        [(0, 2), (2, 0)]
     """
 
     def __init__(self, adjacency: sp.csr_array, device: torch.device | str = "cpu") -> None:
@@ -78,12 +73,6 @@ def split_links(graph: Graph, protocol: str, seed: int) -> LinkSplit:
     """Draw the parts; ``"random-85-5-10"`` trains on 85%, validates on 5% and tests on 10%.
 
     Features of the structure are those of the training links.
-
-    Example:
-        >>> from specformer.datasets import csbm
-        >>> split = split_links(csbm(0.5), "random-85-5-10", seed=0)
-        >>> split.graph.num_edges, split.val.shape[1], split.test.shape[1]
-        (3496, 206, 411)
     """
     links, shares = links_of(graph), _shares(protocol)
     total = links.shape[1]

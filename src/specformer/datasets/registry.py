@@ -248,14 +248,7 @@ def _refuse_columns(source: str, columns: Columns | None) -> None:
 
 
 def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
-    """What to say of a source that is neither a path nor one of the names.
-
-    Example:
-        >>> unknown_set("crao")
-        "crao: neither a file or folder nor a data set; did you mean 'cora'?"
-        >>> unknown_set("crao.npz")
-        'crao.npz: there is no such file or folder.'
-    """
+    """What to say of a source that is neither a path nor one of the names."""
     if source in GRAPH_SETS:
         return f"{source}: a set of many graphs, where a single graph is needed."
     path = Path(source)

@@ -240,12 +240,6 @@ FILTERS: dict[str, TargetFilter] = {
 
 
 def target_filter(name: str) -> TargetFilter:
-    """The filter of that name.
-
-    Example:
-        >>> import torch
-        >>> target_filter("comb")(torch.tensor([0.5])).tolist()
-        [1.0]
-    """
+    """The filter of that name."""
     check_known("filter", FILTERS, name)
     return FILTERS[name]

@@ -32,10 +32,6 @@ def runs_on(device: torch.device, kernel: str) -> bool:
     """Whether this kernel may be launched there: on the current GPU, if kernels compile.
 
     ``SPECFORMER_KERNELS=0`` in the environment switches all kernels off.
-
-    Example:
-        >>> runs_on(torch.device("cpu"), "layer_norm")
-        False
     """
     if device.type not in DEVICES or kernel in OFF:
         return False
@@ -44,12 +40,7 @@ def runs_on(device: torch.device, kernel: str) -> bool:
 
 
 def usable(kernel: str, *tensors: Tensor) -> bool:
-    """Whether all tensors are, and stay, float32 on a device that this kernel runs on.
-
-    Example:
-        >>> usable("layer_norm", torch.zeros(2, dtype=torch.float64))
-        False
-    """
+    """Whether all tensors are, and stay, float32 on a device that this kernel runs on."""
     return all(
         tensor.dtype == torch.float32
         and runs_on(tensor.device, kernel)

@@ -23,12 +23,7 @@ def column_sums(rows: Tensor) -> Tensor:
 
 
 def ones_product(rows: Tensor) -> Tensor:
-    """:func:`column_sums` as a GPU computes them.
-
-    Example:
-        >>> ones_product(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-        tensor([[4., 6.]])
-    """
+    """:func:`column_sums` as a GPU computes them."""
     ones = _ones(rows.shape[-2], rows.dtype, rows.device).view(*(1,) * (rows.dim() - 1), -1)
     return ones.expand(*rows.shape[:-2], 1, -1) @ rows
 

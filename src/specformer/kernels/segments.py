@@ -82,12 +82,7 @@ def contiguous_segments(lengths: Tensor, num_rows: int) -> Segments:
 
 
 def scattered_segments(index: Tensor, count: int) -> Segments:
-    """Segments of rows in any order; an index of ``count`` means none.
-
-    Example:
-        >>> scattered_segments(torch.tensor([1, 0, 1]), 2).order.tolist()
-        [1, 0, 2]
-    """
+    """Segments of rows in any order; an index of ``count`` means none."""
     ordered, order = torch.sort(index, stable=True)
     starts = torch.arange(count + 1, device=index.device)
     return Segments(index, torch.searchsorted(ordered, starts), order)
@@ -116,11 +111,6 @@ def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
     r"""Each channel's shares within a segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`.
 
     Segments are contiguous. Rows of no segment become zeros.
-
-    Example:
-        >>> rows = torch.tensor([[0.0], [0.0], [5.0], [7.0]])
-        >>> segment_softmax(rows, contiguous_segments(torch.tensor([2, 1]), 4)).flatten().tolist()
-        [0.5, 0.5, 1.0, 0.0]
     """
     return _SegmentSoftmax.apply(rows, segments)
 

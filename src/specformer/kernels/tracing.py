@@ -19,14 +19,6 @@ def first_order(backward: Backward) -> Backward:
 
     PyTorch's ``once_differentiable`` refuses it only through the gradient handed in; what comes
     through saved inputs would be left out without a word, and a gradient penalty be wrong.
-
-    Example:
-        >>> from specformer.kernels.segments import contiguous_segments, segment_softmax
-        >>> rows = torch.zeros(2, 1, requires_grad=True)
-        >>> shares = segment_softmax(rows, contiguous_segments(torch.tensor([2]), 2))
-        >>> torch.autograd.grad(shares[0], rows, create_graph=True)
-        Traceback (most recent call last):
-        specformer.errors.ConfigError: create_graph=True: SegmentSoftmax has no second derivative.
     """
     name = backward.__qualname__.partition(".")[0].lstrip("_")
 
@@ -57,13 +49,7 @@ class lazy_property(cached_property[Made]):  # noqa: N801
 
 
 def keeping() -> AbstractContextManager[Any]:
-    """A context for cached tensors: autograd refuses those made in inference mode.
-
-    Example:
-        >>> with torch.inference_mode(), keeping():
-        ...     torch.ones(1).is_inference()
-        False
-    """
+    """A context for cached tensors: autograd refuses those made in inference mode."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()
     return torch.inference_mode(False)

@@ -182,12 +182,7 @@ class _Cropped(torch.autograd.Function):
 
 
 def _bfloat16_parts(numbers: Tensor) -> Tensor:
-    """Numbers ``[r]`` as sums of three that bfloat16 holds exactly, ``[r, 3]``.
-
-    Example:
-        >>> _bfloat16_parts(torch.tensor([6.9077554])).sum(dim=-1).tolist()
-        [6.9077554]
-    """
+    """Numbers ``[r]`` as sums of three that bfloat16 holds exactly, ``[r, 3]``."""
     parts = []
     for _ in range(3):
         parts.append(numbers.bfloat16().to(numbers.dtype))

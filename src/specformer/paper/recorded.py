@@ -61,12 +61,7 @@ def brief_table(entries: Sequence[dict[str, Any]]) -> str:
 
 
 def markdown_lines(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines of Markdown.
-
-    Example:
-        >>> markdown_lines(["a", "b"], [["1", "2"]])
-        ['| a | b |', '|---|---|', '| 1 | 2 |']
-    """
+    """A table as lines of Markdown."""
     first, *others = (f"| {' | '.join(line)} |" for line in (header, *cells))
     return [first, "|" + "---|" * len(header), *others]
 
@@ -154,14 +149,7 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
 
 
 def bench_grid(result: Mapping[str, Any]) -> Grid:
-    """Times and memory, the paper's figures in brackets; no column without a figure.
-
-    Example:
-        >>> measured = {"case": "cora", "ours_ms": 0.5, "reference_ms": 9.0, "ratio": 18.0}
-        >>> rest = {"ours_mb": 40.0, "reference_mb": None, "floor_ms": 0.02, "peers": {}}
-        >>> bench_grid({"rows": [{**measured, **rest}]})[1]
-        [['cora', '0.500', '9.00', '18.0×', '0.0200', '40.0']]
-    """
+    """Times and memory, the paper's figures in brackets; no column without a figure."""
     rows = result["rows"]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     header = [

@@ -98,12 +98,6 @@ def latest(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Entries of a table without the rows that a later entry has measured again.
 
     A model's metrics on a data set are measured together, so all of its rows there are replaced.
-
-    Example:
-        >>> row = {"model": "gcn", "recipe": "paper", "dataset": "cora", "metric": "accuracy"}
-        >>> days = ({"created": f"2026-01-0{day}", "rows": [row]} for day in (2, 1))
-        >>> [entry["created"] for entry in latest(list(days))]
-        ['2026-01-02']
     """
     keys = ("model", "recipe", "dataset")
     return newest_rows(found, lambda _, row: tuple(row[key] for key in keys))

@@ -130,12 +130,6 @@ def plain_interval(row: dict[str, Any]) -> str:
     """A figure to four decimals with its 95% interval, if it has one.
 
     An error in the targets' units may be far from 1; then it has three digits.
-
-    Example:
-        >>> plain_interval({"mean": 0.066, "ci95": 0.003})
-        '0.0660 ± 0.0030'
-        >>> plain_interval({"mean": 1.5e-7, "ci95": None})
-        '1.50×10⁻⁷'
     """
     mean, spread = row["mean"], row["ci95"]
     if mean != 0 and not 0.001 <= abs(mean) < 10_000:
@@ -144,12 +138,7 @@ def plain_interval(row: dict[str, Any]) -> str:
 
 
 def contestant_name(model: str, recipe: str) -> str:
-    """A model's name, with its recipe unless that is the paper's.
-
-    Example:
-        >>> contestant_name("specformer", "projected")
-        'Specformer, projected'
-    """
+    """A model's name, with its recipe unless that is the paper's."""
     if recipe in VARIANT_NAMES:
         return VARIANT_NAMES[recipe]
     plain = recipe == "paper" or (model != "specformer" and recipe not in (CITED, "best"))
@@ -217,11 +206,6 @@ def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any
     """The rows and, of Table 3, the paper's own figures for models that were not run.
 
     They come in the paper's order, for the data sets that something was run on.
-
-    Example:
-        >>> row = {"model": "specformer", "dataset": "zinc", "recipe": "paper"}
-        >>> [cited["model"] for cited in with_cited(3, [row])[:2]]
-        ['gcn', 'gin']
     """
     if table != 3:
         return list(rows)

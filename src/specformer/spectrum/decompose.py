@@ -310,11 +310,7 @@ def decompose_streamed(
 
     ``storage`` is the precision to keep eigenvectors in; with a cache, in a file of its own.
 
-    Example:
-        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
-        >>> decompose_streamed(ring, storage=torch.bfloat16)
-        Spectrum(num_nodes=3, eigenpairs=3 (complete), distinct=2, dtype=torch.float32, \
-device=cpu, streamed from cpu in torch.bfloat16)
+    device=cpu, streamed from cpu in torch.bfloat16)
     """
     adjacency = as_adjacency(source)
     target = usable_device(device)

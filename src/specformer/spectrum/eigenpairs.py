@@ -55,12 +55,7 @@ class Distinct(NamedTuple):
 
 
 def distinct(eigenvalues: Tensor) -> Distinct:
-    """Group eigenvalues that are equal to the bit, in any order. Groups carry no gradient.
-
-    Example:
-        >>> distinct(torch.tensor([0.0, 1.0, 1.0, 2.0])).counts.tolist()
-        [1.0, 2.0, 1.0]
-    """
+    """Group eigenvalues that are equal to the bit, in any order. Groups carry no gradient."""
     fixed = eigenvalues.detach()
     values, index, counts = torch.unique(fixed, return_inverse=True, return_counts=True)
     return Distinct(values, counts.to(values.dtype), index)
@@ -75,10 +70,6 @@ def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) ->
     """First position of every group of equal eigenvalues, ascending along the last axis.
 
     Positions are those of the flat array: no group goes on in the next row.
-
-    Example:
-        >>> group_starts(np.array([[0.0, 1.0, 1.0 + 1e-12], [1.0, 1.0, 2.0]])).tolist()
-        [0, 1, 3, 5]
     """
     begins = np.ones(eigenvalues.shape, dtype=bool)
     begins[..., 1:] = np.diff(eigenvalues) > tolerance
@@ -146,11 +137,6 @@ def canonical_signs(vectors: Tensor) -> Tensor:
     """Flip each column, in place, so that the first of its largest entries is positive.
 
     Entries that differ by rounding are equally large, so that signs do not depend on the solver.
-
-    Example:
-        >>> canonical_signs(torch.tensor([[-0.6, 0.5], [0.6000001, -0.7]]))
-        tensor([[ 0.6000, -0.5000],
-                [-0.6000,  0.7000]])
     """
     for block in _blocks(vectors):
         size = block.abs()

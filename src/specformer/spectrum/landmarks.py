@@ -72,13 +72,6 @@ def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np
     The pieces' ends are where half of the length and half of the values are shared out evenly.
 
     Shapes: values ``[p]``; points ``[r]``, matrix ``[p, r]``.
-
-    Example:
-        >>> values = np.linspace(0.1, 1.9, 200)
-        >>> points, matrix = pieced_interpolation(values, 64)
-        >>> error = np.abs(matrix @ np.sin(20 * points) - np.sin(20 * values)).max()
-        >>> len(points), bool(error < 1e-6)
-        (61, True)
     """
     values = np.asarray(values, dtype=np.float64)
     order = min(_ORDER, count)
@@ -113,11 +106,6 @@ def gauss_quadrature(
     points the measure itself comes back.
 
     Shapes: points and weights ``[p]``; returns nodes and weights ``[min(count, p)]``.
-
-    Example:
-        >>> nodes, weights = gauss_quadrature(np.linspace(0, 2, 101), np.ones(101), 5)
-        >>> bool(np.isclose(weights @ nodes**9, (np.linspace(0, 2, 101) ** 9).sum()))
-        True
     """
     if count < 1:
         raise SpectrumError(f"count={count}: a quadrature rule has at least one point.")

@@ -43,11 +43,6 @@ class RowStream:
     on, the next is copied on a stream of its own.
 
     A chunk has ``most`` rows at most.
-
-    Example:
-        >>> stream = RowStream(torch.arange(6.0).view(3, 2), torch.device("cpu"), torch.float32, 2)
-        >>> [chunk.tolist() for chunk in stream([slice(0, 2), torch.tensor([2, 0])])]
-        [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0], [0.0, 1.0]]]
     """
 
     def __init__(self, matrix: Tensor, device: torch.device, dtype: torch.dtype, most: int) -> None:

@@ -14,12 +14,7 @@ from torch import Tensor
 
 
 def to_torch(matrix: sp.csr_array, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The same matrix as a PyTorch CSR tensor.
-
-    Example:
-        >>> to_torch(sp.csr_array(np.eye(2)), torch.device("cpu"), torch.float32) @ torch.ones(2)
-        tensor([1., 1.])
-    """
+    """The same matrix as a PyTorch CSR tensor."""
     return compressed_rows(
         torch.as_tensor(matrix.indptr.astype(np.int64)).to(device),
         torch.as_tensor(matrix.indices.astype(np.int64)).to(device),

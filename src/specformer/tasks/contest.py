@@ -76,13 +76,7 @@ def contest(
     device: str = "cpu",
     repeat: str = "",
 ) -> Contest:
-    """The comparison that is asked for; refuses names and settings that one model cannot have.
-
-    Example:
-        >>> jobs = contest(Request("cora"), ["specformer", "specformer:best", "gcn"]).jobs
-        >>> [f"{name}: {job.recipe}" for name, job in jobs.items()]
-        ['specformer: paper', 'specformer:best: best', 'gcn: default']
-    """
+    """The comparison that is asked for; refuses names and settings that one model cannot have."""
     kind = kind_of(request)
     if kind not in _USUAL:
         raise ConfigError(f"{request.source}: models are compared on nodes and on molecules only.")
@@ -116,12 +110,7 @@ def _train_command(request: Request, job: Job) -> str:
 
 
 def folder_name(name: str) -> str:
-    """The folder of a model in that of its comparison.
-
-    Example:
-        >>> folder_name("gcn"), folder_name("specformer:mine/deep.yaml")
-        ('gcn', 'specformer-deep')
-    """
+    """The folder of a model in that of its comparison."""
     model, _, recipe = name.partition(":")
     return f"{model}-{Path(recipe).stem}" if recipe else model
 

@@ -154,10 +154,5 @@ _APART = 100_003
 
 
 def run_seed(seed: int, run: int) -> int:
-    """That of one of the runs under a seed; runs under another seed have others.
-
-    Example:
-        >>> run_seed(0, 7), run_seed(1, 0)
-        (7, 100003)
-    """
+    """That of one of the runs under a seed; runs under another seed have others."""
     return _APART * seed + run

@@ -113,13 +113,7 @@ def of_signals(signals: SignalSet) -> dict[str, Any]:
 
 
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
-    """What to know of an overview before training: a test part that tells little, a giant.
-
-    Example:
-        >>> giant = {"kind": "molecules", "name": "mine", "largest": 1500, "largest_share": 0.97}
-        >>> warnings_of(giant)[0][:63]
-        'mine: the largest graph has 1,500 nodes and takes about 97% of '
-    """
+    """What to know of an overview before training: a test part that tells little, a giant."""
     told, name = [], found["name"]
     if split := found.get("split"):
         tested = split["test"]

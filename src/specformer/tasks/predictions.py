@@ -82,11 +82,6 @@ def target_columns(found: Tensor, targets: Sequence[str], *, labels: bool) -> di
 
     A column ``prediction`` per target, with ``probability`` where it is a label of 0 or 1, and
     ``spread``, the standard deviation over the models, where there are several.
-
-    Example:
-        >>> import torch
-        >>> target_columns(torch.tensor([[[0.25], [0.75]]]), ["active"], labels=True)
-        {'prediction': ['0', '1'], 'probability': ['0.250000', '0.750000']}
     """
     mean, columns = found.mean(dim=0), {}
     spreads = spread(found) if len(found) > 1 else None

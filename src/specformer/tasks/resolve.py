@@ -49,12 +49,7 @@ _ALLOWED: dict[str, type | UnionType] = {
 
 
 def kind_of(request: Request) -> Kind:
-    """What a request asks to learn: what its source has to teach, or a graph's links.
-
-    Example:
-        >>> kind_of(Request("cora")), kind_of(Request("cora", task="links"))
-        ('nodes', 'links')
-    """
+    """What a request asks to learn: what its source has to teach, or a graph's links."""
     kind = source_kind(request.source, request.columns)
     if request.task != "links":
         return kind
@@ -117,10 +112,6 @@ def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> tuple
     """Changes of a recipe with whole keys, see :func:`.full_keys`.
 
     Without a model, groups of all models count.
-
-    Example:
-        >>> full_changes("nodes", "gcn", ["dropout=0.2"])
-        ('baseline.dropout=0.2',)
     """
     recipe, unused = TASKS[kind].recipe_class(model)
     return tuple(full_keys(recipe, changes, unused))

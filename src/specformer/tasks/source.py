@@ -28,10 +28,6 @@ def source_kind(source: str, columns: Columns | None = None) -> Kind:
     """Which kind of training a source asks for; a table's by the columns that someone names.
 
     What is neither there nor known by name is refused, and so is a file that nobody reads.
-
-    Example:
-        >>> source_kind("photographs"), source_kind("cora"), source_kind("zinc")
-        ('filters', 'nodes', 'molecules')
     """
     if source in SIGNAL_SETS or source.lower().endswith(IMAGE_SUFFIXES):
         return "filters"
@@ -50,12 +46,7 @@ def source_kind(source: str, columns: Columns | None = None) -> Kind:
 
 
 def holds_many(source: str) -> bool:
-    """Whether a source is a set of many graphs: by name, molecules, or a file that holds many.
-
-    Example:
-        >>> holds_many("zinc"), holds_many("mine.csv"), holds_many("cora")
-        (True, True, False)
-    """
+    """Whether a source is a set of many graphs: by name, molecules, or a file that holds many."""
     path = Path(source)
     if source in GRAPH_SETS:
         return True
@@ -79,11 +70,6 @@ def _is_of_edges(path: Path) -> bool:
 
 
 def source_name(source: str) -> str:
-    """What to call a run on a source: a set's name, a folder's, or a file's without its ending.
-
-    Example:
-        >>> source_name("zinc"), source_name("folder/mine.csv.gz"), source_name("photo.png")
-        ('zinc', 'mine', 'photo')
-    """
+    """What to call a run on a source: a set's name, a folder's, or a file's without its ending."""
     path = Path(source)
     return path.resolve().name if path.is_dir() else bare_name(path)

@@ -242,11 +242,6 @@ def sustained(figures: Tensor, epochs: Tensor, window: int, *, lower: bool = Fal
         epochs: ``[runs]``.
         window: how many epochs are averaged; all, of a shorter run.
         lower: whether less is better.
-
-    Example:
-        >>> curve = torch.tensor([0.5, 0.9, 0.5, 0.8, 0.8]).unsqueeze(1)
-        >>> sustained(curve, torch.tensor([5]), window=2)
-        tensor([0.8000])
     """
     best = []
     sign = -1.0 if lower else 1.0
@@ -260,10 +255,6 @@ def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict
     """The lists a trial draws from, by key; what is assigned stays as it is.
 
     Baselines have those of ``baseline`` and those under their own name; a forest only the latter.
-
-    Example:
-        >>> search_space("node_search.yaml", "gcnii", ["baseline.num_layers=8"])["baseline.theta"]
-        [0.5, 1.0, 1.5]
     """
     found = shipped(file)
     shared = {} if model.startswith(("specformer", "forest")) else found["baseline"]

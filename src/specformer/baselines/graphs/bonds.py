@@ -124,12 +124,6 @@ def spread(values: Tensor, segments: Segments) -> Tensor:
     """Each row's own of the values ``[S, channels]``, zeros for a row of no segment.
 
     Gradients are summed segment by segment, in the same order each time.
-
-    Example:
-        >>> spread(torch.tensor([[1.0], [2.0]]), scattered_segments(torch.tensor([1, 0, 1]), 2))
-        tensor([[2.],
-                [1.],
-                [2.]])
     """
     return _Spread.apply(values, segments)
 
@@ -172,11 +166,6 @@ class ShortestPaths:
             where there is no path.
         counts: for each length from 0 to ``max_distance``, the number ``[B, n, n]`` of shortest
             paths between two nodes that far apart, zeros for all others.
-
-    Example:
-        >>> chain = torch.tensor([[[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
-        >>> ShortestPaths.of(chain, max_distance=2).distance[0].tolist()
-        [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
     """
 
     adjacency: Tensor

@@ -132,10 +132,6 @@ class CIN(GraphBaseline):
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> CIN([28], [4], 16, 1).readout
-        Linear(in_features=32, out_features=1, bias=True)
     """
 
     max_ring: int

@@ -62,15 +62,11 @@ class DGNConv(nn.Module):
 
 
 class DGN(GraphBaseline):
-    r"""Directional graph network along the Laplacian's second eigenvector, with residuals.
+    """Directional graph network along the Laplacian's second eigenvector, with residuals.
 
     From `"Directional Graph Networks" <https://arxiv.org/abs/2010.02863>`_. In an eigenspace of
     more than one dimension the direction depends on its basis; batches must hold spectra of the
     Laplacian.
-
-    Example:
-        >>> DGN([28], [4], 16, 1).layers[0].post
-        Linear(in_features=64, out_features=16, bias=True)
     """
 
     def build(self) -> None:

@@ -41,12 +41,6 @@ class MorganForest(Pretrained):
         depth: steps from a root to the farthest leaf.
 
     Shapes: a batch of B graphs with fingerprints; output ``[B, out_channels]``.
-
-    Example:
-        >>> counts = np.array([[0, 1], [2, 1]], dtype=np.uint8)
-        >>> forest = MorganForest.grown(counts, np.array([[1.0], [3.0]]), "numbers", 1, num_trees=9)
-        >>> forest.outputs(torch.from_numpy(counts)).shape
-        torch.Size([2, 1])
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class WalkPlaces(nn.Module):
 
 
 class GatedGCN(GraphBaseline):
-    r"""Gated graph convolutions, with a state for every bond.
+    """Gated graph convolutions, with a state for every bond.
 
     From `"Residual Gated Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_ as in `"Benchmarking
     Graph Neural Networks" <https://arxiv.org/abs/2003.00982>`_. With ``walk_steps`` it is
@@ -112,15 +112,6 @@ class GatedGCN(GraphBaseline):
         walk_steps: lengths of random walks, and width of the places in the end; None for no places.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> for model in (
-        ...     GatedGCN([28], [4], 78, 1, 16),
-        ...     GatedGCN([28], [4], 59, 1, 16, walk_steps=20),
-        ... ):
-        ...     sum(parameter.numel() for parameter in model.parameters())
-        504309
-        522870
     """
 
     def build(self, *, walk_steps: int | None = None) -> None:

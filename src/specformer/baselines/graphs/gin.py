@@ -63,10 +63,6 @@ class GIN(GraphBaseline):
         h_i^{(l+1)} = h_i^{(l)} + \mathrm{ReLU}\Bigl(\mathrm{BN}\,\mathrm{MLP}\bigl(
         (1 + \epsilon_l) h_i^{(l)} + \sum_{j \sim i} \mathrm{ReLU}(h_j^{(l)} + e_{ij}^{(l)})
         \bigr)\Bigr)
-
-    Example:
-        >>> len(GIN([28], [4], 16, 1, num_layers=3).layers)
-        3
     """
 
     def build(self) -> None:
@@ -116,7 +112,7 @@ class GSNLayer(nn.Module):
 
 
 class GSN(GraphBaseline):
-    r"""Graph substructure network with rings as substructures, counted for bonds (GSN-e).
+    """Graph substructure network with rings as substructures, counted for bonds (GSN-e).
 
     From `"Improving Graph Neural Network Expressivity via Subgraph Isomorphism
     Counting" <https://arxiv.org/abs/2006.09252>`_, on GIN with features of bonds. Its authors so
@@ -126,10 +122,6 @@ class GSN(GraphBaseline):
         max_ring: atoms of the largest rings; batches must hold those up to there.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> GSN([28], [4], 16, 1, max_ring=6).layers[0].rings
-        Linear(in_features=20, out_features=16, bias=False)
     """
 
     max_ring: int
@@ -218,7 +210,7 @@ class GINAKLayer(nn.Module):
 
 
 class GINAK(GraphBaseline):
-    r"""GIN as kernel over surroundings, with contexts and distances (GIN-AK+).
+    """GIN as kernel over surroundings, with contexts and distances (GIN-AK+).
 
     From `"From Stars to Subgraphs: Uplifting Any GNN with Local Structure
     Awareness" <https://arxiv.org/abs/2110.03753>`_, all surroundings in every step.
@@ -227,10 +219,6 @@ class GINAK(GraphBaseline):
         hops: bonds to the rim of the surroundings.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> GINAK([28], [4], 16, 1, hops=3).layers[0].within.weight.shape
-        torch.Size([16, 4])
     """
 
     def build(self, *, hops: int = 3) -> None:

@@ -56,7 +56,7 @@ class GPSLayer(nn.Module):
 
 
 class GPS(GraphBaseline):
-    r"""General, powerful, scalable graph transformer: GINE beside attention.
+    """General, powerful, scalable graph transformer: GINE beside attention.
 
     From `"Recipe for a General, Powerful, Scalable Graph
     Transformer" <https://arxiv.org/abs/2205.12454>`_. Part of each node's vector is an encoding of
@@ -69,11 +69,6 @@ class GPS(GraphBaseline):
         walk_channels: how many of the channels encode them.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> model = GPS([28], [4], 64, 1, 10)  # its authors' for ZINC
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        423717
     """
 
     beside = "walk_channels"

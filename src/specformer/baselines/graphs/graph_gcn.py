@@ -31,11 +31,6 @@ class GraphGCN(GraphBaseline):
 
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\bigl(\mathrm{BN}(\hat A h^{(l)} W_l + b_l)\bigr)
-
-    Example:
-        >>> model = GraphGCN([28], [4], 172, 1, 16)  # the benchmark's
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        505079
     """
 
     def build(self) -> None:

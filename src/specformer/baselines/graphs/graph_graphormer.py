@@ -57,10 +57,6 @@ class GraphGraphormer(GraphBaseline):
         attention_dropout: on the attention's shares.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> GraphGraphormer([28], [4], 16, 1, num_heads=2, max_distance=5).distance_bias.shape
-        torch.Size([7, 2])
     """
 
     without = ("pooling",)

@@ -106,10 +106,6 @@ class PNA(GraphBaseline):
             is that of usual molecules.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> PNA([28], [4], 16, 1, towers=2).layers[0].post.weight.shape
-        torch.Size([2, 104, 8])
     """
 
     def build(self, *, towers: int = 1, average_log_degree: float = 1.1) -> None:

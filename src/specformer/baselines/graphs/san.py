@@ -158,7 +158,7 @@ class SANLayer(nn.Module):
 
 
 class SAN(GraphBaseline):
-    r"""Spectral attention network on the full graph.
+    """Spectral attention network on the full graph.
 
     From `"Rethinking Graph Transformers with Spectral
     Attention" <https://arxiv.org/abs/2106.03893>`_. Part of each node's vector is its
@@ -172,10 +172,6 @@ class SAN(GraphBaseline):
             the encoding.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> SAN([28], [4], 16, 1, num_heads=4, spectrum_channels=8).atoms.weight.shape
-        torch.Size([28, 8])
     """
 
     beside = "spectrum_channels"

@@ -30,12 +30,6 @@ def smoothed_powers(eigenvalues: Tensor, order: int, exponent: float) -> Tensor:
         s^k, \qquad s = \mathrm{sgn}(\lambda) |\lambda|^\rho, \qquad k = 1, \dots, K
 
     Shapes: eigenvalues ``[...]``, output ``[..., order]``.
-
-    Example:
-        >>> smoothed_powers(torch.tensor([-0.25, 1e-9, 1.0]), order=3, exponent=0.5)
-        tensor([[-0.5000,  0.2500, -0.1250],
-                [ 0.0000,  0.0000,  0.0000],
-                [ 1.0000,  1.0000,  1.0000]])
     """
     sizes = eigenvalues.abs()
     smoothed = eigenvalues.sign() * sizes.masked_fill(sizes < _ZERO, 0.0) ** exponent
@@ -107,11 +101,6 @@ class SpecGN(GraphBaseline):
         dropout: on the sum of messages and on the output of FFN.
 
     All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
-
-    Example:
-        >>> model = SpecGN([28], [4], 160, 1, 6)  # its authors' for ZINC
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        518881
     """
 
     def build(

@@ -58,12 +58,6 @@ class ChebNet(ConvStack):
 
     :math:`L - I` is the paper's scaled Laplacian :math:`2L/\lambda_{\max} - I` with the bound 2 for
     :math:`\lambda_{\max}`. The last layer has no ReLU.
-
-    Example:
-        >>> import numpy as np
-        >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
-        >>> ChebNet(3, 8, 2)(torch.zeros(2, 3), pair).tolist()
-        [[0.0, 0.0], [0.0, 0.0]]
     """
 
     shown = ("num_layers", "order")

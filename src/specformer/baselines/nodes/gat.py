@@ -94,12 +94,6 @@ class GAT(ConvStack):
     Hidden layers concatenate their heads, so ``hidden_channels`` counts the channels of all heads
     together, as in PyG; the last layer averages them and has no ELU. Dropout also acts on the
     attention :math:`\alpha`, as in the paper.
-
-    Example:
-        >>> import numpy as np
-        >>> pair = Propagation(np.array([[0.0, 1.0], [1.0, 0.0]]))
-        >>> GAT(3, 8, 2, heads=4)(torch.zeros(2, 3), pair).tolist()
-        [[0.0, 0.0], [0.0, 0.0]]
     """
 
     shown = ("num_layers", "heads")

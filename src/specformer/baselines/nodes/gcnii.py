@@ -52,10 +52,6 @@ class GCNII(SingleGraphModel):
         alpha: Share of the initial features in each of them.
         theta: Strength of the weights.
         dropout: Rate of dropout before each map.
-
-    Example:
-        >>> [round(conv.beta, 3) for conv in GCNII(3, 8, 2, num_layers=3).convs]
-        [0.405, 0.223, 0.154]
     """
 
     def build(self, *, num_layers: int = 2, alpha: float = 0.1, theta: float = 0.5) -> None:

@@ -113,10 +113,6 @@ class Graphormer(Transformer):
         max_degree: Larger degrees count as this one.
         max_distance: Longer distances likewise.
         dropout: As in :class:`Transformer`.
-
-    Example:
-        >>> Graphormer(3, 8, 2, max_distance=5).distance_bias.shape  # 0 to 5, and unreachable
-        torch.Size([4, 7])
     """
 
     def build(self, *, max_degree: int = 512, max_distance: int = 20, **shared: Any) -> None:

@@ -34,10 +34,6 @@ class H2GCN(SingleGraphModel):
     Args:
         num_rounds: K.
         dropout: Rate of dropout before both maps.
-
-    Example:
-        >>> H2GCN(3, 8, 2).classify
-        Linear(56, 2, bias=True)
     """
 
     shown = ("num_rounds",)

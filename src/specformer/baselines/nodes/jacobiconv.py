@@ -36,10 +36,6 @@ class JacobiConv(SingleGraphModel):
         gamma: The bound :math:`\gamma'`; below 1 it damps high orders.
         dropout: Rate of dropout on the features.
         propagation_dropout: Rate of dropout on :math:`H`; None for the same as ``dropout``.
-
-    Example:
-        >>> JacobiConv(1, 16, 1).response(torch.linspace(0, 2, 5)).shape
-        torch.Size([5, 1])
     """
 
     shown = ("order",)

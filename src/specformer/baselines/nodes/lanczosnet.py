@@ -72,7 +72,7 @@ class LanczosConv(Assembled):
 
 
 class LanczosNet(ConvStack):
-    r"""Multi-scale graph convolutions by the Lanczos algorithm.
+    """Multi-scale graph convolutions by the Lanczos algorithm.
 
     From `"LanczosNet: Multi-Scale Deep Graph Convolutional
     Networks" <https://arxiv.org/abs/1901.01484>`_.
@@ -96,10 +96,6 @@ class LanczosNet(ConvStack):
         long_scales: Powers of a Ritz value that the learned functions see, one function each.
         steps: Lanczos steps, the number of Ritz pairs.
         dropout: Rate of dropout before each layer.
-
-    Example:
-        >>> LanczosNet(3, 8, 2)
-        LanczosNet(3, 8, 2, num_layers=2, order=3, long_scales=[5, 10, 20], steps=20)
     """
 
     shown = ("num_layers", "order", "long_scales", "steps")

@@ -17,11 +17,6 @@ class FeatureMLP(Assembled):
 
     Shapes:
         - input: ``[..., n, in_channels]``; output: ``[..., n, out_channels]``
-
-    Example:
-        >>> import torch
-        >>> FeatureMLP(3, 8, 2)(torch.zeros(5, 3)).shape
-        torch.Size([5, 2])
     """
 
     def __init__(
@@ -49,10 +44,6 @@ class MLP(SingleGraphModel):
 
     .. math::
         Z = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}
-
-    Example:
-        >>> MLP(3, 8, 2)
-        MLP(3, 8, 2, num_layers=2)
     """
 
     def build(self, *, num_layers: int = 2) -> None:

@@ -156,10 +156,6 @@ class GPRGNN(PolynomialModel):
     :math:`\hat A` is the normalised adjacency, with self-loops unless ``self_loops`` is false. The
     :math:`\gamma` are free and start as personalised PageRank with teleport probability ``alpha``:
     :math:`\gamma_k = \alpha (1 - \alpha)^k`, and :math:`\gamma_K = (1 - \alpha)^K`.
-
-    Example:
-        >>> GPRGNN(3, 8, 2, order=2, alpha=0.5).coefficients.tolist()
-        [0.5, 0.25, 0.25]
     """
 
     def build(self, *, alpha: float = 0.1, self_loops: bool = True, **shared: Any) -> None:
@@ -252,10 +248,6 @@ class BernNet(NonNegativePolynomial):
     :math:`L - I`: K sparse products instead of the formula's :math:`K(K + 3)/2`.
 
     Arguments: see :class:`PolynomialModel`.
-
-    Example:
-        >>> BernNet(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()
-        [1.0, 1.0]
     """
 
     @staticmethod
@@ -268,10 +260,6 @@ def chebyshev_of_bernstein(order: int) -> list[list[float]]:
 
     They are those of :math:`\binom{K}{k} s^k (1-s)^{K-k}` with :math:`s = (1 + t)/2`: multiples of
     :math:`2^{1-2K}` no larger than 1, so that float32 holds them exactly up to order 12.
-
-    Example:
-        >>> chebyshev_of_bernstein(1)
-        [[0.5, -0.5], [0.5, 0.5]]
     """
     up, down = Chebyshev([0.5, 0.5]), Chebyshev([0.5, -0.5])
     rows = [Chebyshev([1.0])]
@@ -298,10 +286,6 @@ class ChebNetII(NonNegativePolynomial):
     :math:`\lambda_{\max}`.
 
     Arguments: see :class:`PolynomialModel`.
-
-    Example:
-        >>> ChebNetII(3, 8, 2).response(torch.tensor([0.0, 1.0])).flatten().tolist()
-        [1.0, 1.0]
     """
 
     @staticmethod
@@ -310,13 +294,9 @@ class ChebNetII(NonNegativePolynomial):
 
 
 def interpolation(order: int) -> Tensor:
-    r"""Values at the Chebyshev nodes to Chebyshev coefficients: row j, column k, in float64.
+    """Values at the Chebyshev nodes to Chebyshev coefficients: row j, column k, in float64.
 
     Float64 so that a model made float64 later has the nodes to that precision.
-
-    Example:
-        >>> (torch.ones(3, dtype=torch.float64) @ interpolation(2)).round(decimals=9).tolist()
-        [1.0, 0.0, 0.0]
     """
     nodes = torch.tensor(
         [cos((j + 0.5) * pi / (order + 1)) for j in range(order + 1)], dtype=torch.float64

@@ -74,11 +74,6 @@ class ConvStack(SingleGraphModel):
 def layer_widths(
     in_channels: int, hidden_channels: int, out_channels: int, num_layers: int
 ) -> list[tuple[int, int]]:
-    """Each layer's (in, out) channels.
-
-    Example:
-        >>> layer_widths(5, 64, 3, num_layers=3)
-        [(5, 64), (64, 64), (64, 3)]
-    """
+    """Each layer's (in, out) channels."""
     hidden = [hidden_channels] * (num_layers - 1)
     return list(pairwise([in_channels, *hidden, out_channels]))

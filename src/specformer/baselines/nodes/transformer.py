@@ -104,10 +104,6 @@ class Transformer(SingleGraphModel):
         num_layers: Blocks, L.
         heads: Heads of attention; they divide ``hidden_channels``.
         dropout: Rate of dropout on the features, on what each block adds, and before the last map.
-
-    Example:
-        >>> sum(parameter.numel() for parameter in Transformer(745, 32, 8).parameters())
-        37128
     """
 
     shown = ("num_layers", "heads")

@@ -44,22 +44,12 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def blocks(length: int, size: int) -> int:
-    """How many blocks of ``size`` hold ``length``.
-
-    Example:
-        >>> blocks(33, 32)
-        2
-    """
+    """How many blocks of ``size`` hold ``length``."""
     return -(-length // size)
 
 
 def power_of_two(number: int, least: int = 1) -> int:
-    """The next power of two from ``number`` on, at least ``least``: blocks have such sizes.
-
-    Example:
-        >>> power_of_two(5), power_of_two(5, least=16)
-        (8, 16)
-    """
+    """The next power of two from ``number`` on, at least ``least``: blocks have such sizes."""
     return max(least, 1 << max(number - 1, 0).bit_length())
 
 

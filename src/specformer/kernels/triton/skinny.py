@@ -91,12 +91,7 @@ def _rounded(x: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
 
 
 def _shares(steps: int, blocks: int, programs: int) -> tuple[int, int]:
-    """Parts to cut ``steps`` into and steps a part, for as many programs as run at once.
-
-    Example:
-        >>> _shares(82, 21, 264)
-        (12, 7)
-    """
+    """Parts to cut ``steps`` into and steps a part, for as many programs as run at once."""
     share = -(-steps // max(1, programs // blocks))
     return -(-steps // share), share
 

@@ -85,16 +85,11 @@ def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
 
 
 def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> list[sp.csr_array]:
-    r"""Orthonormal bases ``[n, m]`` of the joint even and odd subspaces, together ``[n, n]``.
+    """Orthonormal bases ``[n, m]`` of the joint even and odd subspaces, together ``[n, n]``.
 
     A Laplacian commutes with every automorphism of its graph. Commuting mirror symmetries (each its
     own inverse) split L into one independent block for each choice of signs: two mirrors turn one
     problem of size n into four of about n/4, a sixteenth of the work.
-
-    Example:
-        >>> path = sp.csr_array(np.array([[1.0, -1.0], [-1.0, 1.0]]))
-        >>> [basis.shape for basis in symmetric_bases(path, [np.array([1, 0])])]
-        [(2, 1), (2, 1)]
     """
     n = laplacian.shape[0]
     if not mirrors:

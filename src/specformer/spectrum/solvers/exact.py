@@ -48,11 +48,6 @@ def known_vectors(
     """Exact eigenvectors of the normalised adjacency I − L at 1 (sign 1) or at −1 (sign −1).
 
     Without ``degrees`` neighbours are counted, which is right for a graph without weights.
-
-    Example:
-        >>> path = sp.csr_array(np.array([[0, 1], [1, 0.0]]))
-        >>> known_vectors(path, -1).entry.round(3).tolist()
-        [0.707, -0.707]
     """
     graph = sp.csr_array(adjacency, copy=True)
     graph.eliminate_zeros()

@@ -48,13 +48,7 @@ def _numbers(graphs: GraphSet) -> tuple[int, int]:
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
-    """How many numbers a model puts out: one per target, or one per class where it has several.
-
-    Example:
-        >>> graphs = GraphSet([1] * 3, [0] * 3, [], y=[[0.0], [1.0], [2.0]])
-        >>> num_outputs(graphs, GraphRecipe(task="classification").settled(graphs))
-        3
-    """
+    """How many numbers a model puts out: one per target, or one per class where it has several."""
     if recipe.loss != "ce":
         return graphs.num_tasks
     if graphs.class_names is not None:
@@ -147,12 +141,7 @@ def same_columns(graphs: GraphSet, model: Pretrained) -> None:
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
-    """Atoms of the largest rings that a model asks for; None where it asks for none.
-
-    Example:
-        >>> largest_ring("gsn", BaselineRecipe()), largest_ring("gin", BaselineRecipe())
-        (8, None)
-    """
+    """Atoms of the largest rings that a model asks for; None where it asks for none."""
     if name not in GRAPH_BASELINES:
         return None
     known = inspect.signature(GRAPH_BASELINES[name]).parameters

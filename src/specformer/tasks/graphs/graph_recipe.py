@@ -149,13 +149,7 @@ class GraphRecipe:
     start: str | None = None
 
     def settled(self, graphs: GraphSet) -> GraphRecipe:
-        """The recipe with task, loss, metric and split chosen for these graphs, and checked.
-
-        Example:
-            >>> graphs = GraphSet([1, 1], [0, 0], [], y=[[0.0], [1.0]])
-            >>> GraphRecipe().settled(graphs).metric
-            'rocauc'
-        """
+        """The recipe with task, loss, metric and split chosen for these graphs, and checked."""
         if graphs.y is None:
             raise ConfigError(
                 f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
@@ -271,12 +265,6 @@ def graph_recipe(
     A name that ends in ``.yaml`` is a file. Without a name, ``paper`` for Specformer on the data
     sets the paper has, else ``default``, which baselines have for each of those sets. Where models
     learn from another set first, they are as they are there.
-
-    Example:
-        >>> graph_recipe(None, "zinc")[1].schedule.epochs
-        1000
-        >>> graph_recipe(None, "zinc", model="gcn")[1].model.num_layers
-        16
     """
     chosen, settings = _BOOK.settings(name, dataset, model, _default(dataset, model))
     settings = merged(settings, given or {})
@@ -295,12 +283,7 @@ def _first_models(start: str, model: str) -> dict[str, Any]:
 
 
 def of_models(recipe: GraphRecipe) -> dict[str, Any]:
-    """What of a recipe makes its models: the matrix, and all settings of a model but dropouts.
-
-    Example:
-        >>> sorted(of_models(graph_recipe(None, "zinc")[1]))
-        ['matrix', 'model']
-    """
+    """What of a recipe makes its models: the matrix, and all settings of a model but dropouts."""
     settings = {
         name: value for name, value in asdict(recipe.model).items() if not name.endswith("dropout")
     }
@@ -330,12 +313,7 @@ def _default(dataset: str, model: str) -> dict[str, Any]:
 
 
 def graph_recipes_for(dataset: str, model: str) -> list[str]:
-    """The named recipes of a model on a data set, or ``default`` where it has none.
-
-    Example:
-        >>> graph_recipes_for("zinc", "specformer")
-        ['paper']
-    """
+    """The named recipes of a model on a data set, or ``default`` where it has none."""
     return _BOOK.names(dataset, model)
 
 
@@ -343,11 +321,6 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
     """The graphs with the targets of these names alone, or as they are.
 
     Where nobody chose among the columns of a user's file, those that are learned are logged.
-
-    Example:
-        >>> graphs = GraphSet([1], [0], [], y=[[1.0, 2.0]], task_names=("a", "b"))
-        >>> chosen_targets(graphs, ["b"]).y.tolist()
-        [[2.0]]
     """
     if names is not None and not names:
         raise ConfigError("targets=[]: name at least one.")

@@ -304,12 +304,7 @@ class Choice:
     tried: Mapping[str, float | None]
 
     def told(self, metric: str) -> str:
-        """The choice in a sentence.
-
-        Example:
-            >>> Choice("deep-3", {"paper": 0.81, "deep-3": 0.84}).told("accuracy")
-            'takes the form deep-3 (accuracy on validation nodes: paper 0.8100, deep-3 0.8400)'
-        """
+        """The choice in a sentence."""
         figures = (
             f"{name} {'diverged' if value is None else f'{value:.4f}'}"
             for name, value in self.tried.items()

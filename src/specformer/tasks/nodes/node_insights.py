@@ -182,13 +182,7 @@ _WORST = 12
 
 
 def local_homophily(graph: Graph) -> np.ndarray:
-    """Of each node's labelled neighbours the share that has its class ``[n]``; NaN without any.
-
-    Example:
-        >>> triangle = sp.csr_array(1.0 - np.eye(3))
-        >>> local_homophily(Graph(triangle, y=np.array([0, 0, 1]))).tolist()
-        [0.5, 0.5, 0.0]
-    """
+    """Of each node's labelled neighbours the share that has its class ``[n]``; NaN without any."""
     assert graph.y is not None
     rows, columns = graph.adjacency.nonzero()
     told = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)

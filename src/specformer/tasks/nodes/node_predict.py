@@ -217,14 +217,7 @@ def _as_trained_on(
 
 
 def quantiles(spectrum: AnySpectrum) -> list[float]:
-    """Quantiles of the eigenvalues, or of their estimated density, ascending.
-
-    Example:
-        >>> from specformer.spectrum import decompose
-        >>> found = quantiles(decompose([[0, 1, 2], [1, 2, 0]]))
-        >>> found[0], round(found[-1], 4)
-        (0.0, 1.5)
-    """
+    """Quantiles of the eigenvalues, or of their estimated density, ascending."""
     if isinstance(spectrum, Spectrum):
         levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
         values = torch.quantile(spectrum.eigenvalues.double().cpu(), levels)

@@ -191,14 +191,7 @@ class NodeRecipe:
         return [name for name, form in self.forms.items() if every or form.model.form == "paper"]
 
     def settled(self, graph: Graph) -> NodeRecipe:
-        """The recipe with task, loss, metric and split chosen for this graph, and checked.
-
-        Example:
-            >>> from specformer.datasets import csbm
-            >>> recipe = NodeRecipe().settled(csbm(0.5))
-            >>> recipe.task, recipe.loss, recipe.metric
-            ('classification', 'ce', 'accuracy')
-        """
+        """The recipe with task, loss, metric and split chosen for this graph, and checked."""
         kind = _targets_of(graph, self.task)
         metric = self.metric or kind.metrics[0]
         metric_named(metric)
@@ -259,10 +252,6 @@ def node_recipe(
     A name that ends in ``.yaml`` is a file, such as one that ``specformer tune`` wrote. Without a
     name, ``paper`` for Specformer on the data sets the paper has, else ``default``: the paper
     states no other model's settings beyond their widths.
-
-    Example:
-        >>> node_recipe(None, "cora")[1].schedule.learning_rate
-        0.0002
     """
     written = _BOOK.written
     default = merged(written["default"], written["sets"].get(dataset, {}))
@@ -309,12 +298,7 @@ def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[s
 
 
 def recipes_for(dataset: str, model: str) -> list[str]:
-    """The named recipes of a model on a data set, or ``default`` where it has none.
-
-    Example:
-        >>> recipes_for("cora", "mlp")
-        ['default']
-    """
+    """The named recipes of a model on a data set, or ``default`` where it has none."""
     return _BOOK.names(dataset, model)
 
 

@@ -126,13 +126,7 @@ def full_keys(kind: type, assignments: Iterable[str], unused: Iterable[str] = ()
 
 
 def refuse_idle(assignments: Iterable[str], idle: Iterable[str], why: str) -> None:
-    """Refuse assignments to keys, or to any key of groups, that would change nothing.
-
-    Example:
-        >>> refuse_idle(["model.num_heads=2"], ["model"], "gcn has none")
-        Traceback (most recent call last):
-        specformer.errors.ConfigError: --set model.num_heads=2 would change nothing: gcn has none.
-    """
+    """Refuse assignments to keys, or to any key of groups, that would change nothing."""
     useless = set(idle)
     for assignment in assignments:
         key = assignment.partition("=")[0]
@@ -265,12 +259,7 @@ def contests(
 
 
 class RecipeBook:
-    """A YAML file with ``default`` settings and, under each name, changes by model and data set.
-
-    Example:
-        >>> RecipeBook("nodes.yaml").names("cora", "specformer")
-        ['paper', 'best']
-    """
+    """A YAML file with ``default`` settings and, under each name, changes by model and data set."""
 
     def __init__(self, file: str) -> None:
         self.file = file

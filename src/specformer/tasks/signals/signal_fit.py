@@ -80,12 +80,7 @@ def recipe_settings() -> dict[str, dict[str, Any]]:
 
 
 def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
-    """The recipe of that name, or in that ``.yaml`` file, with ``key=value`` changes.
-
-    Example:
-        >>> signal_recipe("paper", ["schedule.epochs=10"]).schedule.epochs
-        10
-    """
+    """The recipe of that name, or in that ``.yaml`` file, with ``key=value`` changes."""
     known = recipe_settings()
     if name.endswith(".yaml"):
         known[name] = read_settings(Path(name))

@@ -32,11 +32,6 @@ def stack(models: Sequence[Model], runs: int | None = None) -> Model:
     """A copy of the first model whose trained state is that of all models along a new axis.
 
     ``runs``: how many models there have to be; any other number is refused.
-
-    Example:
-        >>> from specformer.nn.layers.linear import Linear
-        >>> stack([Linear(2, 3), Linear(2, 3)])(torch.zeros(5, 2)).shape
-        torch.Size([2, 5, 3])
     """
     if runs not in (None, len(models)):
         raise ConfigError(f"{len(models)} models for {runs} runs; pass one per run.")

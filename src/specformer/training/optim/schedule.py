@@ -278,13 +278,7 @@ class GraphSchedule:
         )
 
     def rate(self, step: Tensor, steps_per_epoch: int) -> Tensor:
-        """The learning rate of a step, computed where ``step`` lives.
-
-        Example:
-            >>> schedule = GraphSchedule(epochs=4, warmup=2, learning_rate=1.0)
-            >>> schedule.rate(torch.arange(5), steps_per_epoch=1)
-            tensor([0.5000, 1.0000, 1.0000, 0.5000, 0.0000])
-        """
+        """The learning rate of a step, computed where ``step`` lives."""
         done = step.to(torch.float32)
         start = self.warmup * steps_per_epoch
         length = max(1, self.epochs - self.warmup) * steps_per_epoch
