@@ -11,17 +11,10 @@ from torch.nn.functional import gelu, linear
 
 from specformer.kernels.norms import Averages
 from specformer.kernels.triton import normalise
-from specformer.kernels.triton.columns import column_moments, column_sum
+from specformer.kernels.triton.columns import column_moments
 from specformer.kernels.triton.folding import folded_norm
 from specformer.kernels.triton.lift import gelu_lift
 from specformer.kernels.triton.normalise import normalised
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (130, 33), (700, 5)])
-def test_column_sum(shape: tuple[int, int], device: torch.device) -> None:
-    x = random(*shape, seed=0)
-    found = column_sum(x.to(device, torch.float32))
-    torch.testing.assert_close(found.cpu().double(), x.sum(dim=0), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "narrow", "wide"), [(34, 9, 40), (3, 2, 5), (65, 17, 5)])

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from specformer.kernels.tracing import first_order
-from specformer.kernels.triton.columns import column_sum
 from specformer.kernels.triton.language import (
     blocks,
     dot_precision,
@@ -60,7 +59,7 @@ class _GeluLift(torch.autograd.Function):
         places = (gradients[0].contiguous(), x, weight, bias, of_x, parts)
         precision = dot_precision("tf32x3")
         _lift_backward[grid](*places, len(x), chunk, *weight.shape, PRECISION=precision, **block)
-        of_weight, of_bias = column_sum(parts).split([wide * narrow, wide])
+        of_weight, of_bias = parts.sum(dim=0).split([wide * narrow, wide])
         return of_x[0] if grid[1] == 1 else of_x.sum(dim=0), of_weight.view_as(weight), of_bias
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specformer.kernels.norms import Averages
 from specformer.kernels.tracing import first_order
-from specformer.kernels.triton.columns import column_moments, column_sum, update_averages
+from specformer.kernels.triton.columns import column_moments, update_averages
 from specformer.kernels.triton.language import (
     COLUMNS,
     blocks,
@@ -101,7 +101,7 @@ class _Normalised(torch.autograd.Function):
             tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
             parts = x.new_empty(tiles[0], 2 * x.shape[1])
             _some_sums[tiles](gradient, x, *standard, parts, *x.shape, smooth, **block)
-            sums = torch.cat([column_sum(parts), x.new_zeros(x.shape[1])])
+            sums = torch.cat([parts.sum(dim=0), x.new_zeros(x.shape[1])])
         _normalise_backward[tiles](
             gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, whole, **block
         )

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from specformer.kernels.messages import PairIndex
 from specformer.kernels.tracing import first_order
-from specformer.kernels.triton.columns import column_sum
 from specformer.kernels.triton.language import (
     COLUMNS,
     LOG2_E,
@@ -135,7 +134,7 @@ def message_gradients(
         **SOURCES.options(node),
         num_stages=1,  # most sources have one block of pairs: nothing to read ahead
     )
-    return of_node, column_sum(of_kind.flatten(1)).view_as(kind)
+    return of_node, of_kind.sum(dim=0)
 
 
 @jit

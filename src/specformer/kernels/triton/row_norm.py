@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from specformer.kernels.tracing import first_order
-from specformer.kernels.triton.columns import column_sum
 from specformer.kernels.triton.language import blocks, jit, power_of_two, store_tile, tile, tl
 
 #: Numbers read at once: four reads of 16 bytes for each of 128 threads.
@@ -79,7 +78,7 @@ class _LayerNorm(torch.autograd.Function):
             _backward[(parts, batches)](gradient, x, weight, of_x, sums, *strides, *sizes, **block)
             if not any(ctx.needs_input_grad[1:3]):
                 return of_x, None, None, None
-            totals = column_sum(sums.view(-1, 2 * weight.numel()))
+            totals = sums.view(-1, 2 * weight.numel()).sum(dim=0)
         return of_x, *totals.view(2, *weight.shape), None
 
 
