@@ -31,8 +31,8 @@ from specformer.tasks.graphs.graph_models import cardinalities, graph_model
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graph_metrics import graph_errors
 from specformer.training.evaluation.graphs import Work
-from specformer.training.evaluation.losses import graph_errors
 
 #: How many batches the steps go through, again and again.
 _BATCHES = 64

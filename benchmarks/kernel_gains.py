@@ -52,8 +52,8 @@ from specformer.tasks.nodes.node_work import (
 )
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
+from specformer.training.evaluation.graph_metrics import graph_errors
 from specformer.training.evaluation.graphs import Work
-from specformer.training.evaluation.losses import graph_errors
 from specformer.training.loops.nodes import fit_nodes
 
 NODES = ("cora", "squirrel", "actor")

@@ -14,7 +14,7 @@ from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
 from specformer.graphs.formats.smiles import morgan_counts
-from specformer.kernels.batch_cut import cut, stretches
+from specformer.kernels.segments import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.many.packed_graphs import as_packed
 from specformer.spectrum.many.spectra import Matrix

@@ -1,7 +1,8 @@
-r"""What both models share: their filters, several computed as one, and their first weights."""
+r"""What both models share, and what a model can tell about its filters."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
@@ -9,13 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from specformer.kernels.weighted_attention import FlatSpectra
+from specformer.errors import ConfigError
+from specformer.kernels.weighted_attention import FlatSpectra, apart
 from specformer.nn.conv.embedding import FeatureEmbedding
-from specformer.nn.filter import PROJECTIONS, SpectralFilter
+from specformer.nn.conv.node_conv import LinearBases, NodeConv
+from specformer.nn.filter import (
+    PROJECTIONS,
+    EncoderBlock,
+    SpectralFilter,
+    SpectrumEncoder,
+    WeightedAttention,
+)
+from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.fast_paths import projected, scale_of
 from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.tokens import EigenvalueSet
-from specformer.spectrum import Keys
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
 
 
 class SpectralModel(Pretrained):
@@ -95,3 +106,169 @@ class _Decoding(nn.Module):
 
     def forward(self, tokens: EigenvalueSet) -> Tensor:
         return self.filter.decode(tokens)
+
+
+class Inspected(SpectralModel):
+    """Base class of :class:`specformer.Specformer`: everything but building and calling it."""
+
+    convs: nn.ModuleList
+    lift: Linear
+    readout: nn.Module
+
+    @abstractmethod
+    def responses(self, spectrum: AnySpectrum, landmarks: Keys | None = None) -> list[Tensor]:
+        """New eigenvalues ``[..., q, heads]`` of every filter."""
+
+    @property
+    def is_linear_filter(self) -> bool:
+        """Whether the model is a linear filter of its input, see :meth:`linear_response`."""
+        options = self.config
+        linear = options["space"] == "hidden" and options["bases"] == "linear"
+        return linear and not (options["activation"] or options["norm"] or options["bias"])
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether a node's output depends on the others through one filter of the input alone.
+
+        Such a model takes nodes in batches of their T_k(L − I) x
+        (:class:`specformer.spectrum.implicit.polynomial.ChebyshevRows`).
+        """
+        if self.config["space"] != "input" or self.config["bases"] != "linear":
+            return False
+        one_filter = all(cast(NodeConv, conv).is_filter for conv in self.convs)
+        return len(self.convs) == 1 or (one_filter and not self.config["propagation_dropout"])
+
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """The parameters of filters and bases: all but those of the feature maps."""
+        bases = [cast(NodeConv, conv).bases for conv in self.convs]
+        return list(nn.ModuleList([*self.filters, *bases]).parameters())
+
+    def idle_parameters(self) -> list[nn.Parameter]:
+        """Biases of maps whose output a batch norm takes: it takes them out again.
+
+        Their gradients are rounding, of which Adam would make whole steps. In evaluation, with the
+        norm's averages, these would count: two machines, or one and two processes, would part.
+        """
+        normed = [conv for conv in self.convs if isinstance(conv.norm, BatchNorm)]
+        maps = [getattr(conv, name, None) for conv in normed for name in ("skip", "transform")]
+        biases = [getattr(each, "bias", None) for each in maps]
+        return [bias for bias in biases if isinstance(bias, nn.Parameter)]
+
+    @torch.no_grad()
+    def interpolation_error(self, spectrum: ImplicitSpectrum) -> float:
+        r"""How far interpolated responses p are from the filters' own g, at the worst head.
+
+        .. math::
+            \Big( \sum_i \omega_i\,(p(\theta_i) - g(\theta_i))^2 \Big/
+            \sum_i \omega_i\, g(\theta_i)^2 \Big)^{1/2}
+
+        over the density's points: the relative error that white noise suffers when filtered. For
+        models in evaluation mode.
+        """
+        values, weights = spectrum.tokens.values, spectrum.tokens.weights.unsqueeze(-1)
+        worst = 0.0
+        exact = self.decoded(spectrum.tokens)
+        for own, at_points in zip(exact, self.responses(spectrum), strict=True):
+            error = (weights * (spectrum.interpolate(at_points, values) - own) ** 2).sum(dim=-2)
+            size = (weights * own**2).sum(dim=-2).clamp_min(torch.finfo(own.dtype).tiny)
+            worst = max(worst, float((error / size).max()) ** 0.5)
+        return worst
+
+    def linear_response(self, tokens: Tokens, landmarks: Keys | None = None) -> Tensor:
+        r"""The gains ``[..., p, in, out]`` at distinct eigenvalues, if the model is linear in x.
+
+        Over a complete spectrum :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`; over a
+        truncated one the identity among the bases acts on the rest of the signal too.
+        """
+        if not self.is_linear_filter:
+            raise ConfigError(
+                "linear_response needs space='hidden', bases='linear', bias=False, and neither "
+                "norm nor activation."
+            )
+        gains = self.lift.weight.mT.unsqueeze(-3)  # [..., 1, in, hidden]
+        decoded = self.decoded(tokens, landmarks)
+        for layer, conv in enumerate(self.convs):
+            bases = cast(LinearBases, conv.bases)
+            response = decoded[min(layer, len(decoded) - 1)]
+            out = gains * (bases.identity + bases.gains(response)).unsqueeze(-2)
+            if isinstance(conv.transform, Linear):
+                out = out @ conv.transform.weight.mT.unsqueeze(-3)
+            gains = out + gains if conv.residual else out
+        return gains @ cast(Linear, self.readout).weight.mT.unsqueeze(-3)
+
+    def condensed_attention(self, spectrum: AnySpectrum) -> Tensor:
+        """Attention between low, medium and high frequencies, ``[filters, heads, 3, 3]``."""
+        if isinstance(spectrum, ImplicitSpectrum):
+            tokens = spectrum.tokens
+        else:
+            tokens = spectrum.distinct.tokens
+        encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
+        return torch.stack([condensed_attention(encoder, tokens) for encoder in encoders])
+
+
+#: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.
+BAND_EDGES = (2.0 / 3.0, 4.0 / 3.0)
+_ROWS = 1024
+
+
+def condensed_attention(
+    encoder: SpectrumEncoder, tokens: Tokens, block: int = 0, frequencies: Tensor | None = None
+) -> Tensor:
+    """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
+
+    No heads without attention. ``frequencies`` as in :func:`condense`.
+    """
+    hidden = encoder.embedding(encoder.encoding(tokens.values))
+    for earlier in encoder.blocks[:block]:
+        hidden = earlier(hidden, hidden, tokens.weights)
+    chosen = cast(EncoderBlock, encoder.blocks[block]) if encoder.blocks else None
+    if chosen is None or chosen.attention is None or chosen.attention_norm is None:
+        return hidden.new_empty(0, 3, 3)
+    return condense(chosen.attention, chosen.attention_norm(hidden), tokens, frequencies)
+
+
+def attention_matrix(
+    attention: WeightedAttention, tokens: Tensor, keys: Tensor, weights: Tensor
+) -> Tensor:
+    """The attention matrix itself, ``[..., heads, p, r]``: only for looking at it."""
+    maps = (attention.query, attention.key, attention.value)
+    packed = projected(maps, attention.num_heads, tokens, keys)
+    queries, keyed, _ = apart(packed)
+    bias = weights.log().to(queries.dtype)[..., None, None, :]
+    return (scale_of(packed) * queries @ keyed.mT + bias).softmax(dim=-1)
+
+
+def band_of(eigenvalues: Tensor) -> Tensor:
+    """0, 1 or 2 for the bands [0, 2/3), [2/3, 4/3) and [4/3, 2]."""
+    edges = torch.tensor(BAND_EDGES, dtype=eigenvalues.dtype, device=eigenvalues.device)
+    return torch.bucketize(eigenvalues, edges, right=True)
+
+
+def condense(
+    attention: WeightedAttention,
+    normed: Tensor,
+    tokens: Tokens,
+    frequencies: Tensor | None = None,
+) -> Tensor:
+    r"""The attention matrix summed over three frequency bands (paper, App. "Condensation").
+
+    .. math::
+        \hat B_{ij} = \frac{1}{|f_i|}\sum_{\lambda_p \in f_i}\sum_{\lambda_q \in f_j} B_{pq}
+
+    computed a block of rows at a time. Multiplicities count in both sums. A band without
+    eigenvalues has a row of zeros. ``frequencies`` are what the bands are cut from, where these
+    are not the tokens' values.
+
+    Shapes: ``normed`` ``[p, channels]`` the block's normalised input; returns ``[heads, 3, 3]``.
+    """
+    places = band_of(tokens.values if frequencies is None else frequencies)
+    bands = nn.functional.one_hot(places, 3).to(normed.dtype)
+    shares = normed.new_zeros(attention.num_heads, 3, 3)
+    for start in range(0, len(tokens.values), _ROWS):
+        rows = slice(start, start + _ROWS)
+        matrix = attention_matrix(attention, normed[rows], normed, tokens.weights)
+        block = matrix @ bands  # [heads, rows, 3]
+        shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
+    mass = (bands * tokens.weights[:, None]).sum(dim=0)
+    # A density's weights are not whole numbers: a band may hold less than one eigenvalue.
+    return shares / mass.masked_fill(mass == 0, 1.0)[:, None]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from specformer.datasets import FILTERS, csbm
 from specformer.errors import RunError
 from specformer.nn.filter import EigenvalueEncoding, SpectralFilter
-from specformer.nn.inspection import attention_matrix
+from specformer.nn.spectral_model import attention_matrix
 from specformer.paper.table1 import table1
 from specformer.paper.table2 import table2
 from specformer.reports.looks import HEAT, INK, MUTED, head_looks

@@ -32,7 +32,7 @@ from specformer.spectrum.eigenpairs import (
     snap,
 )
 from specformer.spectrum.magnetic import solve_magnetic
-from specformer.spectrum.signal_checks import check_precision
+from specformer.spectrum.products import check_precision
 from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
 from specformer.spectrum.spectrum import SolveReport, Spectrum

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, check_eigenpairs, distinct, snap
-from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
+from specformer.spectrum.products import as_columns, check_response, check_signal
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 

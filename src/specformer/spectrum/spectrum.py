@@ -28,11 +28,13 @@ from specformer.spectrum.products import (
     RowStream,
     StreamedProduct,
     aligned,
+    as_columns,
+    check_response,
+    check_signal,
     rows_at_once,
     transformed,
 )
 from specformer.spectrum.shards import chosen_rows, is_folder, read_shards, write_shards
-from specformer.spectrum.signal_checks import as_columns, check_response, check_signal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

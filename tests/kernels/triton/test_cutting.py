@@ -1,4 +1,4 @@
-"""The kernel that cuts batches, :mod:`specformer.kernels.batch_cut`, against its plain twin."""
+"""The kernel that cuts batches, :mod:`specformer.kernels.segments`, against its plain twin."""
 
 from __future__ import annotations
 

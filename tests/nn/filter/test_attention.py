@@ -12,15 +12,15 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
-from specformer.nn import SpectralFilter, inspection
+from specformer.nn import SpectralFilter, spectral_model
 from specformer.nn.filter import MultiHeadAttention, WeightedAttention
-from specformer.nn.inspection import (
+from specformer.nn.layers.fast_paths import Remembered
+from specformer.nn.spectral_model import (
     attention_matrix,
     band_of,
     condense,
     condensed_attention,
 )
-from specformer.nn.layers.fast_paths import Remembered
 from specformer.spectrum import Tokens
 
 
@@ -94,7 +94,7 @@ def test_bands_are_half_open() -> None:
 @pytest.mark.parametrize("rows", [3, 1024])
 @pytest.mark.parametrize("name", SPECTRA)
 def test_condensed_is_the_double_sum(monkeypatch, name: str, rows: int) -> None:
-    monkeypatch.setattr(inspection, "_ROWS", rows)
+    monkeypatch.setattr(spectral_model, "_ROWS", rows)
     encoder = scrambled(SpectralFilter(8, 2)).encoder
     spectrum = SPECTRA[name]
     with torch.no_grad():

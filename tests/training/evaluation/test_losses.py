@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from specformer.training.evaluation.losses import Scale, graph_errors, mean_error
+from specformer.training.evaluation.graph_metrics import Scale, graph_errors, mean_error
 
 OUTPUTS = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 TARGETS = (torch.randn(6, 3, generator=torch.Generator().manual_seed(1)) > 0).float()

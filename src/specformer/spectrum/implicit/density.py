@@ -13,7 +13,7 @@ from torch import Tensor
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens, group_starts, whole_numbers
 from specformer.spectrum.landmarks import gauss_quadrature
-from specformer.spectrum.signal_checks import check_count
+from specformer.spectrum.products import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
 from specformer.spectrum.sparse import Operator, RowShard, summed_over, to_torch
 

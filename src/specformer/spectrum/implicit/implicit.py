@@ -18,7 +18,7 @@ from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
-from specformer.spectrum.signal_checks import (
+from specformer.spectrum.products import (
     as_columns,
     check_count,
     check_precision,

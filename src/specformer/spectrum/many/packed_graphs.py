@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs.convert import is_pyg
-from specformer.kernels.batch_cut import stretches
+from specformer.kernels.segments import stretches
 from specformer.kernels.tracing import kept_property
 
 

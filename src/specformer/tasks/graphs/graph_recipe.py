@@ -17,9 +17,8 @@ from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
 from specformer.nn.argument_checks import check_counts
 from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, override
-from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
-from specformer.training.evaluation.losses import Loss
 from specformer.training.optim.schedule import GraphSchedule
 
 logger = logging.getLogger(__name__)

@@ -33,9 +33,8 @@ from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, mo
 from specformer.tasks.graphs.graph_recipe import ForestModel, GraphRecipe, chosen_targets
 from specformer.tasks.job import Job, Workplace, run_seed
 from specformer.training.engine.distributed import ALONE, Workers
-from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.graph_metrics import Loss, mean_error, metric_named
 from specformer.training.evaluation.graphs import GraphMonitor
-from specformer.training.evaluation.losses import Loss, mean_error
 from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, fit_graphs
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.progress import Update

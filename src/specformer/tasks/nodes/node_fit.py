@@ -34,8 +34,7 @@ from specformer.tasks.nodes.node_work import (
 from specformer.tasks.task import SHOWN, Outcome, target_names
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
-from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.evaluation.graph_metrics import Loss, Scale, metric_named
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask
 from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence

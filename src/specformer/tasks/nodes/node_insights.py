@@ -16,10 +16,10 @@ from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.conv.composition import convolve
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.inspection import attention_matrix
+from specformer.nn.spectral_model import attention_matrix
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.distributed import Share
-from specformer.training.evaluation.losses import Scale
+from specformer.training.evaluation.graph_metrics import Scale
 from specformer.training.loops.nodes import NodeTask
 
 #: Bins of energy over the spectrum, and its range.

@@ -34,7 +34,7 @@ from specformer.tasks.predictions import (
 )
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.task import Outcome
-from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.evaluation.graph_metrics import Loss, Scale
 from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
 logger = logging.getLogger(__name__)

@@ -29,8 +29,7 @@ from specformer.tasks.recipes.settings import (
     refuse_idle,
 )
 from specformer.training.engine.precision import Precision
-from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.losses import Loss
+from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.loops.nodes import Monitor
 from specformer.training.optim.schedule import Schedule
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.training.engine.distributed import WHOLE, Share
-from specformer.training.evaluation.losses import Loss, Scale
+from specformer.training.evaluation.graph_metrics import Loss, Scale
 
 
 class Ranks:

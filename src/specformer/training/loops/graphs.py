@@ -28,7 +28,14 @@ from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import WeightAverage, trained_state
-from specformer.training.evaluation.graph_metrics import Metric, metric_named
+from specformer.training.evaluation.graph_metrics import (
+    Loss,
+    Metric,
+    Scale,
+    graph_errors,
+    mean_error,
+    metric_named,
+)
 from specformer.training.evaluation.graphs import (
     REMEDY,
     GraphEvaluation,
@@ -37,7 +44,6 @@ from specformer.training.evaluation.graphs import (
     History,
     Work,
 )
-from specformer.training.evaluation.losses import Loss, Scale, graph_errors, mean_error
 from specformer.training.optim.early_stopping import diverged
 from specformer.training.optim.schedule import GraphSchedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint, Interruption

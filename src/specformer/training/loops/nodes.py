@@ -21,8 +21,7 @@ from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.stacking import stack, trained_state
-from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.evaluation.losses import Loss
+from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.evaluation.node_objectives import BestEpochs, NodeObjective, evaluation_of
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
