@@ -70,8 +70,8 @@ def bench(
 
 def show_bench(result: Mapping[str, Any]) -> None:
     """Print the tables of measured speed and memory."""
+    from benchmarks.tables import bench_grids
     from specformer.cli.terminal import show_table
-    from specformer.paper.recorded import bench_grids
 
     for header, lines in bench_grids(result):
         cells = [[escape(cell) for cell in line] for line in lines]

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.tables import SCHEMA
 from specformer.files import write_json
 from specformer.files.sealed import sealed
-from specformer.paper.recorded import BENCH_SCHEMA
 from specformer.training.runs.environment import device_name, environment
 
 
@@ -40,7 +40,7 @@ def record(path: str | Path, result: Mapping[str, Any], command: str, device: to
         path,
         sealed(
             {
-                "schema": BENCH_SCHEMA,
+                "schema": SCHEMA,
                 "name": Path(path).stem,
                 "command": command,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -21,11 +21,11 @@ from benchmarks.decompose_suite import (
 )
 from benchmarks.measure import Setting
 from benchmarks.sized_graph import GraphSizes, sized_graph
+from benchmarks.tables import bench_grids
 from specformer import decompose
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
-from specformer.paper.recorded import bench_grids
 from specformer.spectrum import decompose_many
 from specformer.training.runs.progress import Silent
 

@@ -27,9 +27,9 @@ from benchmarks.overhead_suite import (
     sized_case,
 )
 from benchmarks.sized_graph import GraphSizes
+from benchmarks.tables import bench_grid
 from specformer.baselines import Propagation
 from specformer.paper.published import OVERHEAD
-from specformer.paper.recorded import bench_grid
 from specformer.spectrum import decompose_many
 
 CPU = torch.device("cpu")

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app
 from benchmarks.measure import Plan, Setting, measure
 from benchmarks.node_suite import PEERS, node_case, our_epochs, plain_nodes
+from benchmarks.tables import bench_markdown
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, SpecformerError
-from specformer.paper.recorded import bench_markdown
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

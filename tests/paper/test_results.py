@@ -240,19 +240,6 @@ def test_a_number_changed_by_hand_is_refused(results):
             use(results)
 
 
-def test_an_entry_that_no_table_can_be_made_of_is_named(results):
-    path = results / "bench" / "node.json"
-    path.parent.mkdir()
-    rows = bench_entry()["rows"]
-    del rows[0]["ratio"]
-    write_json(path, sealed(bench_entry(rows=rows)))
-    (problem,) = ledger.check(results)
-    assert problem == f"{path}: no table can be made of it (KeyError: 'ratio')"
-    (results.parent / "docs" / "speed.md").write_text("<!-- results:bench -->\n<!-- /results -->\n")
-    with pytest.raises(RunError, match="KeyError: 'ratio'"):
-        ledger.write_tables(results)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -316,47 +303,6 @@ def test_where_the_ledger_is(tmp_path, monkeypatch, results):
     # Named but absent: never another one in its place.
     with pytest.raises(RunError, match="nowhere: no such folder"):
         ledger.results_folder(tmp_path / "nowhere")
-
-
-def bench_entry(**changes):
-    row = {
-        "case": "cora",
-        "ours_ms": 0.5,
-        "reference_ms": 9.0,
-        "ratio": 18.0,
-        "ours_mb": 40.0,
-        "reference_mb": 350.0,
-        "floor_ms": 0.02,
-        "peers": {"gprgnn": 1.5},
-    }
-    return {
-        "schema": "specformer.bench/1",
-        "name": "node",
-        "suite": "node",
-        "command": "specformer bench node",
-        "created": "2026-01-01T00:00:00+00:00",
-        "device": "a card",
-        "threads": None,
-        "plan": {"epochs": 100, "repeats": 5, "warmup": 1},
-        "environment": {"packages": {"torch": "2.11.0"}, "commit": "abc"},
-        "rows": [row],
-    } | changes
-
-
-def test_what_was_measured_of_speed_is_checked_and_shown(results):
-    path = results / "bench" / "node.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(bench_entry()), encoding="utf-8")
-    page = results.parent / "docs" / "speed.md"
-    page.write_text("<!-- results:bench -->\n<!-- /results -->\n", encoding="utf-8")
-    ledger.write_tables(results)
-    assert "| cora | 0.500 | 9.00 | 18.0× |" in page.read_text(encoding="utf-8")
-    assert ledger.check(results) == []
-    path.write_text(json.dumps(bench_entry(rows=[], suite=3)), encoding="utf-8")
-    assert ledger.check(results) == [
-        f"{path}: suite should be str, not 3",
-        f"{path}: rows is empty",
-    ]
 
 
 def test_the_brief_table_of_molecules_has_our_figures_alone(tmp_path):

@@ -14,13 +14,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import sealed, unsealed
-from specformer.paper.recorded import (
-    BENCH_SCHEMA,
-    bench_markdown,
-    brief_table,
-    markdown_table,
-    newest_rows,
-)
+from specformer.paper.recorded import brief_table, markdown_table, newest_rows
 from specformer.paper.table_rows import paper_order
 from specformer.tasks.recipes.settings import START
 from specformer.training.runs.folder import RunFolder
@@ -38,18 +32,9 @@ _ENTRY_KEYS = {
     "recipes": dict,
     "rows": list,
 }
-_BENCH_KEYS = {
-    "name": str,
-    "suite": str,
-    "command": str,
-    "created": str,
-    "device": str,
-    "environment": dict,
-    "rows": list,
-}
 _ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters")
 _BLOCK = re.compile(
-    r"(<!-- results:(?P<name>[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
+    r"(<!-- results:(?P<name>table-[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
 )
 _SHOWN = ("README.md", "docs/**/*.md")
 
@@ -164,11 +149,14 @@ def _first(known: dict[str, Any], recipes: Sequence[str]) -> list[str]:
 def check(folder: Path) -> list[str]:
     """What is wrong with the ledger, or with the tables shown from it; empty if all is well."""
     problems = [
-        f"{path}: {problem}" for path, entry in entries(folder) for problem in _problems(entry)
+        f"{path}: {problem}"
+        for path, entry in entries(folder)
+        if path.parent.name.startswith("table-")  # benchmarks have their own
+        for problem in _problems(entry)
     ]
     if problems:  # no table can be made of such entries
         return problems
-    for path in _documents(folder):
+    for path in documents(folder):
         text = path.read_text(encoding="utf-8")
         try:
             if rendered(text, folder) != text:
@@ -181,7 +169,7 @@ def check(folder: Path) -> list[str]:
 def write_tables(folder: Path) -> list[Path]:
     """Bring every table in README and docs up to date; returns the files that changed."""
     changed = []
-    for path in _documents(folder):
+    for path in documents(folder):
         text = path.read_text(encoding="utf-8")
         fresh = rendered(text, folder)
         if fresh != text:
@@ -194,8 +182,8 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:table-N-brief`` our figures alone, of Table 2 one per cell, ``results:bench`` what was
-    measured of speed and memory. What was measured again is shown once.
+    ``results:table-N-brief`` our figures alone, of Table 2 one per cell. What was measured again is
+    shown once.
     """
 
     def block(match: re.Match[str]) -> str:
@@ -203,8 +191,6 @@ def rendered(text: str, folder: Path) -> str:
         found = _valid_entries(folder / name)
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
-        if found[0].get("schema") == BENCH_SCHEMA:
-            return f"{match[1]}{bench_markdown(found)}{match[4]}"
         if match["name"].endswith("-brief"):
             return f"{match[1]}{brief_table(latest(found))}{match[4]}"
         table = markdown_table(latest(found), beyond=name != match["name"])
@@ -213,7 +199,8 @@ def rendered(text: str, folder: Path) -> str:
     return _BLOCK.sub(block, text)
 
 
-def _documents(folder: Path) -> list[Path]:
+def documents(folder: Path) -> list[Path]:
+    """The pages that show tables of the ledger."""
     root = folder.parent
     return sorted(path for pattern in _SHOWN for path in root.glob(pattern))
 
@@ -222,34 +209,30 @@ def _problems(entry: Any) -> list[str]:
     if not isinstance(entry, dict):
         return [f"an entry should be an object, not {entry!r}"]
     problems: list[str] = []
-    bench = entry.get("schema") == BENCH_SCHEMA
-    for key, kind in (_BENCH_KEYS if bench else _ENTRY_KEYS).items():
+    for key, kind in _ENTRY_KEYS.items():
         accepted = (int, float) if kind is float else kind
         if not isinstance(entry.get(key), accepted):
             problems.append(f"{key} should be {kind.__name__}, not {entry.get(key)!r}")
-    if entry.get("schema") not in (None, SCHEMA, BENCH_SCHEMA):
+    if entry.get("schema") not in (None, SCHEMA):
         problems.append(f"schema {entry['schema']!r} is not {SCHEMA}")
     rows = entry.get("rows")
     if rows == []:
         problems.append("rows is empty")
-    for number, row in enumerate(rows if isinstance(rows, list) and not bench else []):
+    for number, row in enumerate(rows if isinstance(rows, list) else []):
         missing = [key for key in _ROW_KEYS if not isinstance(row, dict) or key not in row]
         if missing:
             problems.append(f"row {number} lacks {', '.join(missing)}")
         elif not isinstance(row["mean"], int | float) or not math.isfinite(row["mean"]):
             problems.append(f"row {number}: mean is {row['mean']!r}")
-    return problems or _unshown(entry, bench)
+    return problems or _unshown(entry)
 
 
-def _unshown(entry: dict[str, Any], bench: bool) -> list[str]:
+def _unshown(entry: dict[str, Any]) -> list[str]:
     """What keeps an entry from being a table: a figure that is missing, or is none."""
     try:
-        if bench:
-            bench_markdown([entry])
-        else:
-            for beyond in (False, True):
-                with suppress(ConfigError):  # none of its rows is of this half
-                    markdown_table([entry], beyond=beyond)
+        for beyond in (False, True):
+            with suppress(ConfigError):  # none of its rows is of this half
+                markdown_table([entry], beyond=beyond)
     except MALFORMED as error:
         return [f"no table can be made of it ({type(error).__name__}: {error})"]
     return []

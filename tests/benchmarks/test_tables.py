@@ -1,11 +1,16 @@
-"""Tables of what ``specformer bench same`` records."""
+"""Tables of what the benchmarks record, and those that the docs show."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from specformer.paper import results as ledger
-from specformer.paper.recorded import bench_grids, bench_markdown
+import pytest
+
+from benchmarks import tables
+from benchmarks.tables import bench_grids, bench_markdown
+from specformer.errors import RunError
+from specformer.files import write_json
 
 
 def trained(loss: float, accuracy: float, seconds: float, **more: Any) -> dict[str, Any]:
@@ -111,15 +116,30 @@ def test_times_stay_tables_of_their_own() -> None:
     assert text.count("medians of 5 interleaved repeats of 100") == 2
 
 
-def test_the_ledger_shows_and_checks_it(tmp_path) -> None:
-    folder = tmp_path / "results"
-    page = tmp_path / "docs" / "speed.md"
+def test_pages_show_what_is_recorded(tmp_path) -> None:
+    folder, page = tmp_path / "results", tmp_path / "docs" / "speed.md"
     page.parent.mkdir()
     page.write_text("<!-- results:bench -->\n<!-- /results -->\n", encoding="utf-8")
-    ledger.write_json(folder / "bench" / "same-cora.json", entry("cora"))
-    ledger.write_tables(folder)
-    assert "| cora | validation loss | 70.00 ± 1.25 | 70.50 ± 1.25 |" in page.read_text("utf-8")
-    assert ledger.check(folder) == []
+    write_json(folder / "bench" / "same-cora.json", entry("cora"))
+    found = tables.outdated(folder)
+    assert "| cora | validation loss | 70.00 ± 1.25 | 70.50 ± 1.25 |" in found[page]
+    page.write_text(found[page], encoding="utf-8")
+    assert tables.outdated(folder) == {}
+
+
+def test_the_pages_of_this_checkout_are_in_order() -> None:
+    assert tables.outdated(Path(__file__).parents[2] / "results") == {}
+
+
+def test_an_entry_that_no_table_can_be_made_of_is_named(tmp_path) -> None:
+    text, path = "<!-- results:bench -->\n<!-- /results -->\n", tmp_path / "bench" / "cora.json"
+    for changes, why in (
+        ({"suite": 3}, "suite should be str"),
+        ({"rows": [{}]}, "KeyError: 'case'"),
+    ):
+        write_json(path, entry("cora", **changes))
+        with pytest.raises(RunError, match=why):
+            tables.rendered(text, tmp_path)
 
 
 def test_a_case_measured_again_is_shown_once() -> None:
