@@ -17,7 +17,7 @@ from specformer.kernels.norms import Across, summed
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.implicit.density import default_probes, density_of
 from specformer.spectrum.implicit.implicit import DensityReport, ImplicitSpectrum
-from specformer.spectrum.signal_checks import check_count
+from specformer.spectrum.products import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, exact_vectors
 from specformer.spectrum.sparse import Parts, RowShard, row_shard
 from specformer.spectrum.spectrum import Spectrum

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from specformer.datasets.splits import Split
 from specformer.errors import check_known
-from specformer.nn.filter.encoder import EncoderBlock
+from specformer.nn.filter import EncoderBlock
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
