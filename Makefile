@@ -70,7 +70,7 @@ test-long-%: $(STAMP)
 cov: $(STAMP) ## Run the fast tests and report what they cover
 	$(PYTEST) --cov --cov-report=term --cov-report=html $(ARGS)
 
-bench: $(STAMP) ## Measure speed and memory: SUITE=node, graph, spectrum, decompose, overhead or same
+bench: $(STAMP) ## Measure speed and memory: SUITE=node, deep, graph, spectrum, decompose, overhead or same
 	$(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 
 walks: $(STAMP) ## Count the files, functions and room changes on the way through `train`

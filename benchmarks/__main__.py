@@ -22,7 +22,7 @@ app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_ena
 def bench(
     shared: Shared,
     suite: Annotated[
-        str, typer.Argument(help="node, graph, spectrum, decompose, overhead or same.")
+        str, typer.Argument(help="node, deep, graph, spectrum, decompose, overhead or same.")
     ] = "node",
     datasets: Annotated[
         str | None, typer.Option(help="Comma-separated. (default: the suite's own)")

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
 
 from benchmarks.floor import Peaks, node_work
 from benchmarks.measure import (
@@ -27,7 +28,7 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
-from specformer.tasks.nodes.node_recipe import NodeRecipe, node_recipe
+from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe, node_recipe
 from specformer.tasks.nodes.node_work import (
     fresh_models,
     kept_spectrum,
@@ -60,11 +61,16 @@ class NodeCase:
 
 
 def node_case(
-    source: str, setting: Setting, *, changes: Sequence[str] = (), runs: int = RUNS
+    source: str,
+    setting: Setting,
+    *,
+    changes: Sequence[str] = (),
+    runs: int = RUNS,
+    name: str | None = None,
 ) -> NodeCase:
     """A data set by name or a graph's file, with its recipe; the device decomposes it."""
     graph = node_graph(source, setting.data)
-    recipe = timed_recipe(_LIKE.get(source, source), changes)
+    recipe = timed_recipe(_LIKE.get(source, source), changes, name)
     exact = replace(recipe, storage="float32")
     spectrum = node_spectrum(graph, exact, setting.device, setting.cache).cpu()
     if not isinstance(spectrum, Spectrum):
@@ -73,12 +79,12 @@ def node_case(
     return NodeCase(graph.name, graph, spectrum, splits, recipe)
 
 
-def timed_recipe(dataset: str, changes: Sequence[str] = ()) -> NodeRecipe:
-    """A data set's own recipe, the paper's if it has one, with splits that any graph can have.
+def timed_recipe(dataset: str, changes: Sequence[str] = (), name: str | None = None) -> NodeRecipe:
+    """A recipe, the paper's if it is not named and there is one, with splits for any graph.
 
     Features are those of bags of words unless they are left as they are.
     """
-    recipe = node_recipe(None, dataset, ["split=random-60-20-20", *changes])[1]
+    recipe = node_recipe(name, dataset, ["split=random-60-20-20", *changes])[1]
     return recipe if recipe.features == "none" else replace(recipe, features="rows")
 
 
@@ -189,3 +195,56 @@ def plain_nodes(case: NodeCase, device: torch.device) -> Candidate:
         return plain_epochs(case, device, model, lambda: model(x, values, vectors))
 
     return Candidate("reference", build)
+
+
+DEEP_DATASETS = ("photo", "minesweeper")
+
+
+class DeepGCN(nn.Module):
+    """PyG's convolutions in the blocks of our deep form: a linear residual, norm, dropout."""
+
+    def __init__(self, in_channels: int, config: NodeModel, out_channels: int) -> None:
+        super().__init__()
+        width = config.hidden_channels
+        self.first, self.last = nn.Linear(in_channels, width), nn.Linear(width, out_channels)
+        self.blocks = nn.ModuleList(
+            nn.ModuleList([GCNConv(width, width), nn.Linear(width, width), nn.BatchNorm1d(width)])
+            for _ in range(config.num_layers)
+        )
+        self.dropout = nn.Dropout(config.propagation_dropout)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.first(x)
+        for block in self.blocks:
+            conv, skip, norm = cast(nn.ModuleList, block)
+            hidden = self.dropout(norm(conv(hidden, edge_index) + skip(hidden)).relu())
+        return cast(Tensor, self.last(hidden))
+
+
+def deep_gcn(case: NodeCase, device: torch.device) -> Candidate:
+    """A GCN of the depth and width of our deep form, in the plain loop."""
+
+    def build() -> Runner:
+        edges = np.stack(case.graph.adjacency.nonzero())
+        edge_index = torch.as_tensor(edges, dtype=torch.long).to(device)
+        x = torch.as_tensor(whole_features(case.graph, case.recipe)).to(device)
+        model = DeepGCN(x.shape[1], case.recipe.model, case.graph.num_classes).to(device)
+        return plain_epochs(case, device, model, lambda: model(x, edge_index))
+
+    return Candidate("pyg gcn", build)
+
+
+def bench_deep(
+    sources: Sequence[str], setting: Setting, plan: Plan, peaks: Peaks
+) -> list[dict[str, Any]]:
+    """One row per graph: our deep form of eight blocks, and PyG's GCN of that depth and width."""
+    del peaks  # no floor is known of the deep form
+    rows, device = [], setting.device
+    for source in sources:
+        with setting.stage(source, plan) as update:
+            case = node_case(source, setting, changes=["form=deep-8"], name="default")
+            ten = replace(our_epochs(case, device, RUNS), name="ours10")
+            candidates = [our_epochs(case, device), ten, deep_gcn(case, device)]
+            found = measure(candidates, device, plan, update)
+            rows.append(bench_row(f"deep {case.name}", found, None, **sizes(case)))
+    return rows

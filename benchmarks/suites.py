@@ -24,6 +24,7 @@ from specformer.errors import ConfigError, check_known
 #: Suites and the cases they have without ``--datasets``.
 SUITES: dict[str, tuple[str, ...]] = {
     "node": node_suite.DATASETS,
+    "deep": node_suite.DEEP_DATASETS,
     "graph": graph_suite.DATASETS,
     "spectrum": spectrum_suite.DATASETS,
     "decompose": decompose_suite.CASES,
@@ -33,6 +34,7 @@ SUITES: dict[str, tuple[str, ...]] = {
 #: What reads a case of a suite whose cases are single graphs.
 _READ: dict[str, Callable[..., object]] = {
     "node": node_graph,
+    "deep": node_graph,
     "same": node_graph,
     "spectrum": graph_source,
 }
@@ -81,6 +83,7 @@ def bench(
     plan, peaks = Plan.on(device, epochs, repeats), measure_peaks(device)
     run = {
         "node": node_suite.bench_nodes,
+        "deep": node_suite.bench_deep,
         "graph": graph_suite.bench_graphs,
         "overhead": overhead_suite.bench_overhead,
     }[suite]

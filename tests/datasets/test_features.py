@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from specformer.datasets import (
     NODE_SETS,
     FeaturePreparation,
+    csbm,
     dense_features,
     node_graph,
     prepare_features,
@@ -175,3 +176,15 @@ def test_a_loop_is_no_neighbour_and_numbering_does_not_matter() -> None:
     np.testing.assert_allclose(made.x[:, 1], [1, 1, 1 / 3, 0], rtol=1e-6)
     turned = with_structural_features(Graph(sp.csr_array(a[np.ix_(order, order)])))
     np.testing.assert_allclose(turned.x, made.x[order], rtol=1e-6)
+
+
+def test_counts_leaves_words_as_they_are_and_prepares_columns() -> None:
+    """Of a bag of words as ``none``, of any other table as ``auto``."""
+    train = np.arange(50) < 30
+    words = np.random.default_rng(0).poisson(0.2, (50, 40)).astype(np.float32)
+    table = np.random.default_rng(0).normal(5.0, 3.0, (50, 4)).astype(np.float32)
+    graph = csbm(0.5, num_nodes=50, num_features=4)
+    for x, same in ((words, "none"), (table, "auto")):
+        own = replace(graph, x=x)
+        found = FeaturePreparation.fit(own, train, "counts")
+        assert found == FeaturePreparation.fit(own, train, same)

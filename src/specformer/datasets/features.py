@@ -17,7 +17,7 @@ from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
 
 #: How a whole table is prepared: by what it holds, or as asked for.
-Features = Literal["auto", "rows", "none", "standard"]
+Features = Literal["auto", "counts", "rows", "none", "standard"]
 
 #: Bags of words have so many columns at least, unless they are stored as sparse.
 _WIDE = 32
@@ -63,13 +63,14 @@ class FeaturePreparation:
                 every column of numbers; ``"auto"`` divides rows if the table is like a bag of words
                 (not negative, half of it zero, at least 32 columns unless it is stored as sparse),
                 else chooses for each column
-                (:func:`~specformer.datasets.feature_columns.fit_column`).
+                (:func:`~specformer.datasets.feature_columns.fit_column`); ``"counts"`` does the
+                same but leaves a bag of words as it is.
             columns: what to do with some of them.
         """
         asked = dict(columns or {})
         _check_names(graph, asked)
-        if features == "auto" and not asked and _is_bag_of_words(graph, train):
-            features = "rows"
+        if features in ("auto", "counts") and not asked and _is_bag_of_words(graph, train):
+            features = "rows" if features == "auto" else "none"
         if features == "rows" or features == "none":
             _refuse_raw(graph, features)
             return cls(features, graph.num_features)
@@ -80,7 +81,7 @@ class FeaturePreparation:
                 table.numbers(name)[train],
                 table.words(name),
                 asked.get(name),
-                robust=features == "auto",
+                robust=features != "standard",
             )
             for name in table.names
         )

@@ -6,7 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tests.tasks.jobs import train_source
 
 from specformer.datasets import csbm
@@ -26,7 +28,7 @@ def names(*changes: str) -> list[str]:
 
 
 def test_default_has_forms_and_named_recipes_have_none() -> None:
-    assert names() == ["paper", "smooth-2", "deep-3", "deep-6", "deep-8"]
+    assert names() == ["paper", "smooth-2", "smooth-counts", "deep-3", "deep-8"]
     assert not node_recipe("paper", "cora")[1].forms
     assert not node_recipe("best", "squirrel-filtered")[1].forms
     assert not node_recipe("default", "mine", model="gcn")[1].forms
@@ -39,14 +41,14 @@ def test_changes_reach_every_form() -> None:
 
 
 def test_forms_that_changes_rule_out_are_not_tried() -> None:
-    assert names("model.form=deep") == ["smooth-2", "deep-3", "deep-6", "deep-8"]
+    assert names("model.form=deep") == ["smooth-2", "smooth-counts", "deep-3", "deep-8"]
     only = node_recipe("default", "mine", ["model.space=hidden"])[1]
     assert (only.form, only.model.space, only.forms) == ("paper", "hidden", {})
 
 
 def test_a_form_by_name() -> None:
-    named = node_recipe("default", "mine", ["form=deep-6"])[1]
-    assert (named.form, named.model.num_layers, named.forms) == ("deep-6", 6, {})
+    named = node_recipe("default", "mine", ["form=deep-8"])[1]
+    assert (named.form, named.model.num_layers, named.forms) == ("deep-8", 8, {})
     with pytest.raises(ConfigError, match="odd"):
         node_recipe("default", "mine", ["form=odd"])
 
@@ -82,7 +84,32 @@ def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) ->
     row = result_of(runs=1)["nodes"][0]
     assert row["form"] == "paper"
     assert "forms_tried" not in row
-    assert "smooth-2, deep-3, deep-6, deep-8 not tried" in caplog.text
+    assert "smooth-2, smooth-counts, deep-3, deep-8 not tried" in caplog.text
+
+
+def test_on_a_cpu_forms_are_tried_as_far_as_they_are_quick(monkeypatch) -> None:
+    """Entries times blocks times width: 2 and 3 and 8 blocks of width 64."""
+    monkeypatch.setattr(recipes, "_MOST_ON_CPU", 1000 * 2 * 64)
+    recipe = node_recipe("default", "mine")[1]
+    cpu = torch.device("cpu")
+    assert recipe.affordable(1000, cpu) == ["paper", "smooth-2", "smooth-counts"]
+    assert recipe.affordable(600, cpu)[-1] == "deep-3"
+    assert recipe.affordable(1001, cpu) == ["paper"]
+    assert recipe.affordable(10**9, torch.device("cuda")) == names()
+
+
+def test_a_form_prepares_features_in_its_own_way(here) -> None:
+    """Words are divided by their number in one form and counted in the other; columns are not."""
+    words = np.random.default_rng(0).poisson(0.2, (150, 40)).astype(np.float32)
+    graph = csbm(0.7, num_nodes=150, num_features=6)
+    write_npz(here / "mine.npz", dataclasses.replace(graph, x=words))
+    found = {}
+    for form in ("smooth-2", "smooth-counts"):
+        begin = lambda: None  # noqa: E731
+        trained = train_source("mine.npz", [*QUICK, f"form={form}"], begin, runs=1)
+        found[form] = trained.outcome.beside[0]["features.json"]["scaling"]
+    assert found == {"smooth-2": "rows", "smooth-counts": "none"}
+    assert result_of("form=smooth-counts")["settings"]["features"] == "counts"
 
 
 def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
@@ -103,7 +130,8 @@ def test_a_resumed_run_does_not_try_again(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(Silent, "say", lambda _, text: said.append(text))
     resumed = result_of(runs=1, folder=tmp_path)
     assert "mine: tried before: paper, smooth-2" in said
-    assert tried == ["paper", "smooth-2", "deep-3", "deep-3", "deep-6", "deep-8"]
+    third = "smooth-counts"
+    assert tried == ["paper", "smooth-2", third, third, "deep-3", "deep-8"]
     whole = result_of(runs=1)
     assert resumed["nodes"][0]["forms_tried"] == whole["nodes"][0]["forms_tried"]
     assert resumed["test"] == whole["test"]

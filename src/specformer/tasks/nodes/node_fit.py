@@ -323,7 +323,7 @@ def with_best_form(
     if not recipes:
         return work, None
     if len(recipes) == 1:
-        return replace(work, recipe=next(iter(recipes.values()))), None
+        return _with_recipe(work, next(iter(recipes.values()))), None
     prepared = work.prepared and work.prepared[:TRIED_SPLITS]
     few = replace(work, splits=work.splits[:TRIED_SPLITS], prepared=prepared)
     figures = torch.full((len(recipes),), math.nan, dtype=torch.float64)
@@ -339,7 +339,7 @@ def with_best_form(
     for number, (name, recipe) in enumerate(recipes.items()):
         if figures[number].isnan():
             own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
-            figures[number] = _validated(replace(few, recipe=recipe), place, own, name)
+            figures[number] = _validated(_with_recipe(few, recipe), place, own, name)
             if kept:
                 kept.save({"figures": figures})
     if kept and not figures.isfinite().any():
@@ -352,7 +352,13 @@ def with_best_form(
     taken = min(tried, key=lambda name: math.inf if (v := tried[name]) is None else metric.score(v))
     choice = Choice(taken, tried)
     place.progress.say(f"{work.graph.name}: {choice.told(metric.label)}")
-    return replace(work, recipe=recipes[taken]), choice
+    return _with_recipe(work, recipes[taken]), choice
+
+
+def _with_recipe(work: NodeWork, recipe: NodeRecipe) -> NodeWork:
+    """The work by another recipe, which may prepare features in another way."""
+    prepared = work.prepared if recipe.features == work.recipe.features else None
+    return replace(work, recipe=recipe, prepared=prepared)
 
 
 def _tried(work: NodeWork, place: Workplace) -> list[str]:

@@ -44,8 +44,8 @@ _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
 #: Splits that forms are compared on.
 TRIED_SPLITS = 3
-#: Entries of U above which a CPU would take long over deep forms.
-_MOST_ON_CPU = 2**18
+#: Products of an entry of U above which a CPU would take long over an epoch of a deep form.
+_MOST_ON_CPU = 2**27
 
 
 class _Targets(NamedTuple):
@@ -98,6 +98,7 @@ class Form:
     model: NodeModel
     schedule: Schedule
     monitor: Monitor
+    features: Features = "auto"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class NodeRecipe:
         split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the one in a file
             of one's own, and else draws it.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them,
-            ``"standard"`` and ``"auto"`` prepare each column
+            ``"standard"``, ``"auto"`` and ``"counts"`` prepare each column
             (:class:`specformer.datasets.FeaturePreparation`).
         columns: what these do with some columns, by name.
         spectrum: ``"decomposed"`` into eigenpairs, or its ``"density"`` alone, with filters as
@@ -181,13 +182,25 @@ class NodeRecipe:
         check_known("form", self.forms, name)
         own = self.forms[name]
         return replace(
-            self, model=own.model, schedule=own.schedule, monitor=own.monitor, form=name, forms={}
+            self,
+            model=own.model,
+            schedule=own.schedule,
+            monitor=own.monitor,
+            features=own.features,
+            form=name,
+            forms={},
         )
 
     def affordable(self, entries: int, device: torch.device) -> list[str]:
-        """The forms to try with a U of so many entries: on a CPU, no deep ones if U is large."""
-        every = device.type != "cpu" or entries <= _MOST_ON_CPU
-        return [name for name, form in self.forms.items() if every or form.model.form == "paper"]
+        """The forms to try with a U of so many entries: on a CPU, no deep ones that take long."""
+        names = []
+        for name, form in self.forms.items():
+            model, products = form.model, 0
+            if device.type == "cpu" and model.form == "deep":
+                products = entries * model.num_layers * model.hidden_channels
+            if products <= _MOST_ON_CPU:
+                names.append(name)
+        return names
 
     def settled(self, graph: Graph) -> NodeRecipe:
         """The recipe with task, loss, metric and split chosen for this graph, and checked."""
@@ -278,7 +291,7 @@ def _forms(
         own = override(merged(settings, change), assignments)
         made = build(NodeRecipe, own, f"form {name}")
         if made.model.form == before and idle_argument(asdict(made.model)) is None:
-            forms[name] = Form(made.model, made.schedule, made.monitor)
+            forms[name] = Form(made.model, made.schedule, made.monitor, made.features)
     return forms
 
 
