@@ -291,6 +291,23 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
         SPECTRUM(batch)
 
 
+@pytest.mark.parametrize(
+    ("x", "edge_attr", "told"),
+    [
+        # Column 0 would have taken the first vector of column 1, without a word.
+        ([[4, 0], [0, 1]], [[0], [0]], r"column 0 of the nodes.*4, but.*node_cardinalities=\[4, 2\]"),
+        ([[0, 0], [0, 2]], [[0], [0]], "column 1 of the nodes has a category 2"),
+        ([[-1, 0], [0, 0]], [[0], [0]], "column 0 of the nodes has a category -1"),
+        ([[0, 0], [0, 0]], [[0], [3]], r"column 0 of the edges.*3, but.*edge_cardinalities=\[3\]"),
+    ],
+)
+def test_categories_that_a_model_does_not_know_are_named(x: Any, edge_attr: Any, told: str) -> None:
+    pair = Data(torch.tensor(x), torch.tensor([[0, 1], [1, 0]]), torch.tensor(edge_attr))
+    for kind in (sf.GraphSpecformer, GIN):
+        with pytest.raises(ConfigError, match=told):
+            kind([4, 2], [3], 8, 1)(batch_of([pair]))
+
+
 def stored(graphs: GraphSet, loaded: list[Data]) -> GraphStore:
     """The packed store of the same graphs with the same spectra, in float64."""
     store = GraphStore.build(graphs, decompose_many(graphs))

@@ -129,7 +129,7 @@ class GraphSpecformer(SpectralModel):
         self.draw_normal()
 
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
-        batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch)
+        batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch, self.config)
         pairs = GraphPairs(batch, self.readout.weight.dtype)
         entries = [basis_entries(response, pairs) for response in self.decoded(pairs.spectra)]
         nodes, bonds = self.atoms(batch), self.bonds(batch)

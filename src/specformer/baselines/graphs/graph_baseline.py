@@ -91,7 +91,7 @@ class GraphBaseline(Baseline):
         return FeatureEmbedding([count + 1 for count in self.edge_cardinalities], self.channels)
 
     def forward(self, batch: PackedGraphs) -> Tensor:
-        batch = as_packed(batch)
+        batch = as_packed(batch, self.config)
         if batch.bond_x is not None or batch.num_eigenpairs is not None:
             raise ConfigError(
                 f"{type(self).__name__} takes categories of edges and complete spectra: leave out "

@@ -7,6 +7,7 @@ different graphs have one shape and a captured step serves them all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -148,8 +149,10 @@ class PackedGraphs:
         return f"PackedGraphs({counts}, device={self.sizes.device})"
 
 
-def as_packed(batch: Any) -> PackedGraphs:
+def as_packed(batch: Any, config: Mapping[str, Any] | None = None) -> PackedGraphs:
     """Packed graphs as they are, or a PyG ``Batch`` or ``Data`` with spectra of ``AddSpectrum``.
+
+    What PyG holds nobody has checked: ``config`` is that of a model that must know its categories.
 
     Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, ``z``
     and ``edge_type`` may hold categories, and ``fingerprints`` ``[1, size]`` a graph's counts. An
@@ -170,11 +173,30 @@ def as_packed(batch: Any) -> PackedGraphs:
             f"batch is a {type(batch).__name__}; call the model with a PyG Batch of graphs that "
             "have gone through AddSpectrum, or with specformer.datasets.pack(graphs)."
         )
-    return _packed(batch)
+    return _packed(batch, config or {})
+
+
+def check_categories(config: Mapping[str, Any], nodes: Tensor, bond_table: Tensor) -> None:
+    """Refuse categories that a model has no vector for.
+
+    A GPU would not say where they are, and the next column's table would be taken in silence.
+    """
+    for whose, features in (("node", nodes), ("edge", bond_table[1:] - 1)):
+        limits = config.get(f"{whose}_cardinalities", ())
+        if not len(features) or features.shape[1] != len(limits):
+            continue  # the embeddings refuse another number of columns
+        least, most = torch.stack(features.aminmax(dim=0)).tolist()
+        for column, limit in enumerate(limits):
+            if least[column] < 0 or most[column] >= limit:
+                wrong = least[column] if least[column] < 0 else most[column]
+                raise ConfigError(
+                    f"column {column} of the {whose}s has a category {wrong}, but the model has "
+                    f"{whose}_cardinalities={list(limits)}."
+                )
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # shapes follow from numbers
-def _packed(batch: Any) -> PackedGraphs:
+def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
     pairs = _spectra(batch)
     sizes = _sizes(batch)
     kinds, found = _kinds(batch)
@@ -197,6 +219,7 @@ def _packed(batch: Any) -> PackedGraphs:
         max_nodes=largest,
         fingerprints=getattr(batch, "fingerprints", None),
     )
+    check_categories(config, packed.nodes, packed.bond_table)
     packed.bond.copy_(_bonds(packed, batch.edge_index, kinds))
     return packed if entries == cells else _filled(packed, pairs)
 

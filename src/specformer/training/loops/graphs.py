@@ -23,7 +23,7 @@ from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
 from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs, check_categories
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
@@ -223,14 +223,7 @@ def _check(model: nn.Module, task: GraphTask, metric: Metric) -> None:
     for part in (task.val, task.test):
         metric.check(store.y[torch.as_tensor(part, device=store.device)].cpu().numpy())
     config = model.config if isinstance(model, Pretrained) else {}
-    for whose, features in (("node", store.nodes), ("edge", store.bond_table - 1)):
-        limits = config.get(f"{whose}_cardinalities", ())
-        for column, (limit, most) in enumerate(zip(limits, features.amax(dim=0), strict=False)):
-            if most >= limit:  # a GPU, or another column's table, might not notice
-                raise ConfigError(
-                    f"column {column} of the {whose}s has a category {int(most)}, but the model "
-                    f"has {whose}_cardinalities={limits}."
-                )
+    check_categories(config, store.nodes, store.bond_table)
 
 
 def _prepared(task: GraphTask, device: torch.device) -> tuple[GraphTask, Scale]:
