@@ -18,6 +18,7 @@ STAYING = {
     "GraphClassifier",
     "GraphRegressor",
     "GraphSpecformer",
+    "LinkPredictor",
     "NodeClassifier",
     "NodeRegressor",
     "Specformer",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from specformer.errors import SpectrumError as SpectrumError
     from specformer.estimators import GraphClassifier as GraphClassifier
     from specformer.estimators import GraphRegressor as GraphRegressor
+    from specformer.estimators import LinkPredictor as LinkPredictor
     from specformer.estimators import NodeClassifier as NodeClassifier
     from specformer.estimators import NodeRegressor as NodeRegressor
     from specformer.estimators import load as load
@@ -56,6 +57,7 @@ _HOMES = {
     "GraphRegressor": "specformer.estimators",
     "GraphSpecformer": "specformer.nn",
     "ImplicitSpectrum": "specformer.spectrum",
+    "LinkPredictor": "specformer.estimators",
     "NodeClassifier": "specformer.estimators",
     "NodeRegressor": "specformer.estimators",
     "RunError": "specformer.errors",

@@ -142,6 +142,17 @@ def test_a_mask_decides_what_is_learned_from():
     assert everything.score(GRAPH) > 0.8
 
 
+def test_a_mask_is_recorded_as_the_split_that_it_is(caplog):
+    train = np.arange(GRAPH.num_nodes) % 2 == 0
+    clf = sf.NodeClassifier("gcn", epochs=2).fit(
+        GRAPH, mask=train & (GRAPH.y == 0) | (GRAPH.y == 1)
+    )
+    assert clf.result_["split"] == "given"
+    assert "(given)" in clf.result_["nodes"][0]["description"]
+    assert "no test node is of '1'" in caplog.text
+    assert "masks of your own" not in caplog.text  # they are
+
+
 def test_masks_of_the_data_are_taken():
     (split,) = make_splits(GRAPH, "random-60-20-20", 1, seed=3)
     data = pyg()

@@ -295,7 +295,7 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
     ("x", "edge_attr", "told"),
     [
         # Column 0 would have taken the first vector of column 1, without a word.
-        ([[4, 0], [0, 1]], [[0], [0]], r"column 0 of the nodes.*4, but.*node_cardinalities=\[4, 2\]"),
+        ([[4, 0], [0, 1]], [[0], [0]], r"column 0 .* category 4, but.*node_cardinalities=\[4, 2\]"),
         ([[0, 0], [0, 2]], [[0], [0]], "column 1 of the nodes has a category 2"),
         ([[-1, 0], [0, 0]], [[0], [0]], "column 0 of the nodes has a category -1"),
         ([[0, 0], [0, 0]], [[0], [3]], r"column 0 of the edges.*3, but.*edge_cardinalities=\[3\]"),

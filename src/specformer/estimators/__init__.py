@@ -7,6 +7,7 @@ from pathlib import Path
 from specformer.errors import RunError
 from specformer.estimators.base_estimator import Estimator
 from specformer.estimators.graph_estimators import GraphClassifier, GraphRegressor
+from specformer.estimators.link_estimator import LinkPredictor
 from specformer.estimators.node_estimators import NodeClassifier, NodeRegressor
 from specformer.training.runs.folder import RunFolder
 
@@ -14,6 +15,7 @@ __all__ = [
     "Estimator",
     "GraphClassifier",
     "GraphRegressor",
+    "LinkPredictor",
     "NodeClassifier",
     "NodeRegressor",
     "load",
@@ -22,6 +24,7 @@ __all__ = [
 _KINDS: dict[tuple[str, str], type[Estimator]] = {
     ("nodes", "classification"): NodeClassifier,
     ("nodes", "regression"): NodeRegressor,
+    ("links", "links"): LinkPredictor,
     ("molecules", "classification"): GraphClassifier,
     ("molecules", "regression"): GraphRegressor,
 }

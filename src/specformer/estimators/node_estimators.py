@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from specformer.datasets import Split
 from specformer.datasets.features import STRUCTURAL, with_structural_features
@@ -29,14 +30,53 @@ from specformer.estimators.base_estimator import (
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
+from specformer.tasks.job import Job
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.source import Kind
 from specformer.training.runs.folder import RunFolder
 
 
-class NodeEstimator(Estimator):
+class SingleGraphEstimator(Estimator):
+    """What estimators that learn from one graph share."""
+
+    predictor: ClassVar[type[NodePredictor]] = NodePredictor
+
+    def _learn(self, job: Job, work: NodeWork, graph: Graph) -> None:
+        """Train on a graph with features, and keep it."""
+        self._train(job, work, self._place())
+        self._graph = graph
+        self._adopt(self.predictor.of_outcome(self._trained.outcome, self.result_))
+
+    def _read_models(self, run: RunFolder) -> None:
+        predictor = self.predictor.of_run(run)
+        self.models_ = list(predictor.models)
+        self._adopt(predictor)
+
+    def _write_data(self, path: Path) -> None:
+        write_npz(path, self._graph)
+
+    def _adopt(self, predictor: NodePredictor) -> None:
+        self._predictor = predictor
+        names = predictor.result.get("feature_names")
+        structural = names is not None and tuple(names) == STRUCTURAL
+        self.n_features_in_ = 0 if structural else int(predictor.result["num_features"])
+        if names is not None and not structural:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _each(self, data: Any) -> Tensor:
+        """What every model puts out for the nodes, ``[models, n, channels]``."""
+        check_is_fitted(self)
+        graph = featured(node_graph_of(data))
+        return self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
+
+    def _outputs(self, data: Any) -> np.ndarray:
+        return self._each(data).mean(dim=0).numpy()
+
+
+class NodeEstimator(SingleGraphEstimator):
     """What classifiers and regressors of nodes share."""
 
     kind: ClassVar[Kind] = "nodes"
@@ -56,20 +96,13 @@ class NodeEstimator(Estimator):
         """
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
-        graph = graph if graph.x is not None else with_structural_features(graph)
+        graph = featured(graph)
         splits = None if mask is None else self._splits(graph, mask)
         job = self._resolve()
         work = NodeLearning().work_on(job, graph, splits)
-        self._train(job, work, self._place())
-        self._graph = graph
+        self._learn(job, work, graph)
         self._learned_from = np.logical_or.reduce([part.train | part.val for part in work.splits])
-        self._adopt(NodePredictor.of_outcome(self._trained.outcome, self.result_))
         return self
-
-    def _read_models(self, run: RunFolder) -> None:
-        predictor = NodePredictor.of_run(run)
-        self.models_ = list(predictor.models)
-        self._adopt(predictor)
 
     @abstractmethod
     def _labelled(self, graph: Graph, y: Any) -> Graph:
@@ -93,25 +126,6 @@ class NodeEstimator(Estimator):
     @abstractmethod
     def predict(self, data: Any) -> np.ndarray:
         """Predictions for every node."""
-
-    def _write_data(self, path: Path) -> None:
-        write_npz(path, self._graph)
-
-    def _adopt(self, predictor: NodePredictor) -> None:
-        self._predictor = predictor
-        names = predictor.result.get("feature_names")
-        structural = names is not None and tuple(names) == STRUCTURAL
-        self.n_features_in_ = 0 if structural else int(predictor.result["num_features"])
-        if names is not None and not structural:
-            self.feature_names_in_ = np.array(names, dtype=object)
-
-    def _outputs(self, data: Any) -> np.ndarray:
-        check_is_fitted(self)
-        graph = node_graph_of(data)
-        if graph.x is None:
-            graph = with_structural_features(graph)
-        each = self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
-        return each.mean(dim=0).numpy()
 
     def _splits(self, graph: Graph, mask: Any) -> list[Split]:
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
@@ -216,6 +230,11 @@ def node_graph_of(data: Any) -> Graph:
     if all(hasattr(data, name) for name in ("nodes", "edges", "is_multigraph")):
         return graph_from_networkx(data, Path(data.name or "graph"), Columns())
     return as_graph(data)
+
+
+def featured(graph: Graph) -> Graph:
+    """The graph with its features, or with those of its structure where it has none."""
+    return graph if graph.x is not None else with_structural_features(graph)
 
 
 def _of_pair(x: Any, adjacency: Any) -> Graph:

@@ -37,7 +37,9 @@ _PARENTS, _CHANGED = 3, 0.25
 _DRAWS = 100
 #: Of searches that only have seconds: more trials than there is time for, and splits of each.
 _ENDLESS = 10_000
-_TRIAL_SPLITS = {"nodes": NodeTrials.splits, "molecules": GraphTrials.splits}
+_TRIAL_SPLITS = {
+    "nodes": NodeTrials.splits, "links": NodeTrials.splits, "molecules": GraphTrials.splits
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -234,6 +234,24 @@ def test_models_are_compared_on_the_same_links(call, file) -> None:
     assert splits[0] == splits[1]
 
 
+@pytest.mark.parametrize("model", ["specformer", "gcn"])
+def test_settings_are_searched_on_validation_links(call, file, model) -> None:
+    plan = ("--trials", 3, "--splits", 1, "--finalists", 1, "--runs", 2)
+    quick = ("--model", model, "--set", "schedule.epochs=3", "--device", "cpu", "--json")
+    found = only_json(call("tune", file, "--task", "links", *plan, *quick, "--out", "search"))
+    assert found["metric"] == "rocauc"
+    lines = [json.loads(line) for line in Path("search/trials.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if (line["trial"], line["splits"]) == (0, 1))
+    alone = LinkLearning().fit(
+        work_on(communities(), model, ["schedule.epochs=3"], runs=1), PLACE, None
+    )
+    # The recipe's own settings come first, on the same links.
+    assert first["val"]["values"] == pytest.approx(alone.row["val"]["values"])
+    taken = ("--recipe", "search/best.yaml", "--model", model, "--runs", 2, "--device", "cpu")
+    again = only_json(call("train", file, "--task", "links", *taken, "--json", "--out", "run"))
+    assert again["val"]["values"] == pytest.approx(found["val"]["values"])
+
+
 @pytest.mark.parametrize(
     ("command", "told"),
     [
@@ -243,7 +261,6 @@ def test_models_are_compared_on_the_same_links(call, file) -> None:
         (("train", "csbm", "--task", "links", "--set", "loss=mse"), "would change nothing"),
         (("train", "csbm", "--task", "links", "--set", "split=kfold-5"), "random-85-5-10"),
         (("train", "csbm", "--task", "links", "--set", "out_channels=0"), "at least 1"),
-        (("tune", "csbm", "--task", "links"), "there is no search for links"),
     ],
 )
 def test_what_cannot_be_learned_is_refused(call, command, told) -> None:

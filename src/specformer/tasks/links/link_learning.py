@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.links.link_predict import predict_links
-from specformer.tasks.links.link_work import LinkRecipe, LinkWork
+from specformer.tasks.links.link_work import LinkRecipe, LinkWork, link_features
 from specformer.tasks.nodes.node_fit import Fitted, check_divergence, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_recipe import refuse_idle_settings
-from specformer.tasks.nodes.node_work import NodeWork, node_features
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.overview import of_links
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
@@ -76,8 +76,7 @@ class LinkLearning(NodeLearning):
         """The work on the links of a graph with features."""
         recipe: LinkRecipe = job.settings
         links = split_links(graph, recipe.split, job.seed)
-        every = np.ones(graph.num_nodes, dtype=bool)  # no node's features are held out
-        prepared = node_features(links.graph, [Split(every, every, every)], recipe)
+        prepared = link_features(links.graph, recipe)
         splits = [links.parts] * (job.runs or _RUNS)
         return LinkWork(
             links.graph, splits, job.model, recipe=recipe, seed=job.seed, prepared=prepared,
@@ -87,6 +86,9 @@ class LinkLearning(NodeLearning):
     def load_beside(self, work: NodeWork, job: Job, place: Workplace) -> LinkWork:  # noqa: ARG002
         assert isinstance(work, LinkWork)
         return self.links_of(job, work.whole)
+
+    def resplit(self, work: NodeWork, count: int) -> Sequence[Split]:
+        return [work.splits[0]] * count
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
         assert isinstance(work, LinkWork)
@@ -139,12 +141,6 @@ class LinkLearning(NodeLearning):
 
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
         return predict_links(run, request, place)
-
-    def trials(self, job: Job, place: Workplace) -> NoReturn:  # noqa: ARG002
-        raise ConfigError(
-            f"{job.source}: there is no search for links; change settings with --set and compare "
-            "the validation figures."
-        )
 
 
 @torch.no_grad()

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specformer.datasets import FeaturePreparation, Split
 from specformer.datasets.link_splits import LinkSplit
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import NodeWork, model_input
+from specformer.tasks.nodes.node_work import NodeWork, model_input, node_features
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.evaluation.link_objectives import LINK_METRICS, LinkTask
 
@@ -40,6 +41,10 @@ class LinkRecipe(NodeRecipe):
             choices = " or ".join(LINK_METRICS)
             raise ConfigError(f"metric={self.metric} does not go with links; choose {choices}.")
 
+    def settled(self, graph: Graph) -> LinkRecipe:  # noqa: ARG002
+        """Itself: no label decides anything."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinkWork(NodeWork):
@@ -61,11 +66,17 @@ class LinkWork(NodeWork):
         return self.recipe.out_channels
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
-        assert self.prepared is not None
-        found = model_input(self.graph, self.prepared, self.recipe, self.model)
+        prepared = self.prepared or link_features(self.graph, self.recipe)
+        found = model_input(self.graph, prepared, self.recipe, self.model)
         x: Tensor | SparseFeatures
         if isinstance(found, np.ndarray):
             x = torch.as_tensor(found, dtype=torch.float32).to(device)
         else:
             x = SparseFeatures.from_scipy(found).to(device)
         return LinkTask(x, self.links, len(self.splits), self.recipe.metric)
+
+
+def link_features(graph: Graph, recipe: LinkRecipe) -> list[FeaturePreparation]:
+    """How the features of all nodes are prepared, none of which is held out."""
+    every = np.ones(graph.num_nodes, dtype=bool)
+    return node_features(graph, [Split(every, every, every)], recipe)

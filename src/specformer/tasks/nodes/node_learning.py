@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from specformer.baselines import Propagation
-from specformer.datasets import FeaturePreparation, Split, make_splits, node_graph
+from specformer.datasets import Split, make_splits, node_graph
 from specformer.datasets.features import preparation_lines
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
@@ -27,7 +27,6 @@ from specformer.tasks.nodes.node_recipe import (
     NodeRecipe,
     node_model,
     node_recipe,
-    num_outputs,
     refuse_idle_settings,
 )
 from specformer.tasks.nodes.node_work import (
@@ -39,7 +38,6 @@ from specformer.tasks.nodes.node_work import (
     node_landmarks,
     node_operator,
     node_spectrum,
-    node_task,
 )
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
@@ -48,7 +46,7 @@ from specformer.tasks.source import Kind
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import metric_named
-from specformer.training.loops.nodes import NodeTask
+from specformer.training.loops.nodes import FullBatchTask
 from specformer.training.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -99,6 +97,8 @@ class NodeLearning(Task[NodeWork]):
         recipe = job.settings.settled(graph)
         if splits is None:
             splits = make_splits(graph, recipe.split, job.runs, job.seed)
+        else:
+            recipe = replace(recipe, split="given")
         work = _checked(job, graph, recipe, splits)
         _warn_of_untested(graph, splits, recipe.split)
         return work
@@ -108,6 +108,10 @@ class NodeLearning(Task[NodeWork]):
         if (recipe.split, recipe.task) != (work.recipe.split, work.recipe.task):
             return self.load(job, place)
         return _checked(job, work.graph, recipe, work.splits)
+
+    def resplit(self, work: NodeWork, count: int) -> Sequence[Split]:
+        """So many splits of the work's graph."""
+        return make_splits(work.graph, work.recipe.split, count, work.seed)
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
         found = of_nodes(work.graph, work.recipe, work.splits)
@@ -173,7 +177,7 @@ class NodeLearning(Task[NodeWork]):
         return predict_nodes(run, request, place)
 
     def trials(self, job: Job, place: Workplace) -> NodeTrials:
-        return NodeTrials(job, place)
+        return NodeTrials(self, job, place)
 
 
 def _checked(job: Job, graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> NodeWork:
@@ -210,21 +214,18 @@ class NodeTrials(Trials):
 
     space_file, window, splits = "node_search.yaml", 20, 3
 
-    def __init__(self, job: Job, place: Workplace) -> None:
+    def __init__(self, learning: NodeLearning, job: Job, place: Workplace) -> None:
         super().__init__(job, place)
-        self.graph: Graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
-        first = self.recipe(self.assignments)
-        self.name, self.metric = self.graph.name, str(first.metric)
-        check_parts(self.name, self.graph.y, first.metric, self._splits(None), "nodes")
-        self._tasks: dict[tuple[str, int], NodeTask] = {}
+        self._learning = learning
+        first = replace(super().recipe(self.assignments), forms={})
+        #: The job with its own settings on all splits; trials are this with some of it changed.
+        self.work = learning.load(replace(job, settings=first, runs=None), place)
+        self.name, self.metric = self.work.graph.name, str(self.work.recipe.metric)
+        self._tasks: dict[tuple[str, int], FullBatchTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}
-        kept = FeaturePreparation.fit(self.graph, self._splits(1)[0].train)
-        if kept.scaling == "columns":  # raw columns are always prepared
+        assert self.work.prepared is not None
+        if self.work.prepared[0].scaling == "columns":  # raw columns are always prepared
             self.space.pop("features", None)
-
-    def _splits(self, count: int | None) -> list[Split]:
-        protocol = self.recipe(self.assignments).split
-        return make_splits(self.graph, protocol, count, self.seed)
 
     def space_of(self, job: Job) -> str:
         deep = job.model == "specformer" and job.settings.model.form == "deep"
@@ -233,21 +234,24 @@ class NodeTrials(Trials):
     def recipe(self, changes: Sequence[str]) -> NodeRecipe:
         """The recipe with these changes and no choice of forms, settled for the graph."""
         recipe: NodeRecipe = replace(super().recipe(changes), forms={})
-        return recipe.settled(self.graph)
+        return recipe.settled(self.work.graph)
 
     @property
     def runs(self) -> int:
         """Ten, or those that a file holds."""
-        return len(self._splits(None))
+        return len(self.work.splits)
 
     def size(self, recipe: NodeRecipe) -> int:
         width = self._task(recipe, 1).in_channels
-        fresh = node_model(self.model, recipe, width, num_outputs(self.graph))
+        fresh = node_model(self.model, recipe, width, self.work.outputs)
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
         task, operator = self._task(recipe, splits), self._operator(recipe)
-        models = fresh_models(self.model, recipe, self.graph, splits, self.seed, task.in_channels)
+        models = fresh_models(
+            self.model, recipe, self.work.graph, splits, self.seed, task.in_channels,
+            self.work.outputs,
+        )  # fmt: skip
         landmarks = node_landmarks(operator, recipe)
         with matmul_precision(recipe.precision, self.place.device):
             fit = fit_task(
@@ -257,11 +261,12 @@ class NodeTrials(Trials):
         counted = figure.where(~loss.isnan(), torch.nan)  # else that of a constant guess
         return self.judged(counted, fit.epochs, kept_epochs(fit, recipe).val.tolist())
 
-    def _task(self, recipe: NodeRecipe, splits: int) -> NodeTask:
+    def _task(self, recipe: NodeRecipe, splits: int) -> FullBatchTask:
         key = recipe.features, splits
         if key not in self._tasks:
-            parts = self._splits(splits)
-            self._tasks[key] = node_task(self.graph, parts, recipe, self.place.device, self.model)
+            parts = self._learning.resplit(self.work, splits)
+            own = replace(self.work, recipe=recipe, splits=parts, prepared=None)
+            self._tasks[key] = own.task(self.place.device)
         return self._tasks[key]
 
     def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
@@ -270,6 +275,6 @@ class NodeTrials(Trials):
         key = recipe.spectrum_key if ours else "propagation"
         if key not in self._operators:
             if ours:
-                spectrum = node_spectrum(self.graph, recipe, device, self.place.cache)
-            self._operators[key] = node_operator(self.model, self.graph, spectrum, device)
+                spectrum = node_spectrum(self.work.graph, recipe, device, self.place.cache)
+            self._operators[key] = node_operator(self.model, self.work.graph, spectrum, device)
         return self._operators[key]
