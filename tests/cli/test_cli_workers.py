@@ -46,6 +46,21 @@ def test_a_dead_worker_ends_the_others_and_the_run_goes_on(call, here: Path) -> 
     whole = only_json(call(*WORDS, "--out", "whole"))
     assert resumed["test"] == whole["test"]
     assert json.loads((here / "run" / "result.json").read_text())["spectra"][0]["num_nodes"] == 60
+    # Predicted by two processes, from the rows in the cache.
+    launched = [*launcher, "--nproc-per-node=2", "-m", "specformer", "predict", "whole"]
+    done = subprocess.run(
+        [*launched, "--device", "cpu", "--cache", "cache", "--out", "two.csv"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    call("predict", "whole", "--device", "cpu", "--cache", "cache", "--out", "one.csv")
+    one, two = (
+        np.loadtxt(here / name, delimiter=",", skiprows=1) for name in ("one.csv", "two.csv")
+    )
+    assert one.shape == (60, 4)
+    np.testing.assert_allclose(two, one, atol=2e-5)
     states = [
         load_file(here / run / "model" / "000" / "model.safetensors") for run in ("run", "whole")
     ]

@@ -109,10 +109,12 @@ def spectrum(
     from specformer.reports.plots.spectral_plots import spectrum_plot
     from specformer.reports.plots.svg import save_png
     from specformer.spectrum import Spectrum, decompose
+    from specformer.spectrum.shards import is_folder
 
     with shared.workplace() as place:
         graph, mirrors = graph_source(source, place.data)
         start = Spectrum.load(warm) if warm else None
+        by_ranks = solver == "slepc" and bool(out) and is_folder(str(out))
         with place.progress.stage(f"decomposing {graph.name}", 100, "%") as update:
             found = decompose(
                 graph,
@@ -126,13 +128,16 @@ def spectrum(
                 ranks=ranks,
                 hostfile=hostfile,
                 progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
+                out=out if by_ranks else None,
+                nodes=slice(0, 0) if by_ranks else None,  # no process need hold all
             )
             update(100, 100.0)
-    if out:
+    if out and not by_ranks:
         found.save(out)
     picture = plot or Path(f"{graph.name}-spectrum.png")
     save_png(spectrum_plot(found.eigenvalues.cpu().numpy(), title=graph.name), picture)
     summary = {"name": graph.name, **found.summary(), "plot": str(picture)}
+    summary["num_nodes"] = graph.num_nodes
     if out:
         summary["saved"] = out
     if shared.json:

@@ -273,6 +273,7 @@ def predict(
     from specformer.tasks.job import Workplace
     from specformer.tasks.predictions import PredictionRequest
     from specformer.tasks.resolve import TASKS, refuse_foreign
+    from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.runs.folder import RunFolder
 
     finished = RunFolder.open(run)
@@ -292,10 +293,15 @@ def predict(
     given = {"smiles": smiles, "spectrum": spectrum, "degree": degree, "pairs": pairs, "top": top}
     refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
     request = PredictionRequest(graph, smiles or (), spectrum, degree, told, pairs, top)
-    place = Workplace(shared.target, shared.data, shared.spectra)
-    with reading_told(shared.json), finished.answering_for_files("cannot be predicted with"):
-        found = TASKS[kind].predict(finished, request, place)
-    _write_predictions(found, out, shared.json)
+    with torchrun_workers(shared.target) as (workers, device):
+        if workers.size > 1 and kind != "nodes":
+            raise ConfigError(f"{run}: only single graphs are predicted in several processes.")
+        place = Workplace(device, shared.data, shared.spectra, workers=workers)
+        silent = shared.json or not workers.is_first
+        with reading_told(silent), finished.answering_for_files("cannot be predicted with"):
+            found = TASKS[kind].predict(finished, request, place)
+    if workers.is_first:
+        _write_predictions(found, out, shared.json)
 
 
 def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:

@@ -35,6 +35,7 @@ from specformer.spectrum.many.spectra import (
     joined_report,
     spectra_shards,
 )
+from specformer.spectrum.shards import INDEX, emptied
 from specformer.spectrum.spectrum import Spectrum
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,19 @@ def key(graph: str, options: dict[str, Any]) -> str:
 def rows_folder(folder: str | Path, name: str) -> Path:
     """Where a spectrum lies that several processes read in part."""
     return Path(folder) / f"{name}.rows"
+
+
+def refer(kept: Path, folder: Path) -> None:
+    """Let a cache find shards that lie elsewhere, by links; checksums tell if those are altered."""
+    with suppress(OSError):  # a disk without links does not lose the result
+        emptied(kept)
+        for path in sorted(folder.resolve().iterdir(), key=lambda path: path.name == INDEX):
+            link = kept / path.name
+            link.unlink(missing_ok=True)
+            try:
+                link.hardlink_to(path)
+            except OSError:  # on another disk
+                link.symlink_to(path)
 
 
 def fetch(folder: str | Path, name: str, graph: str, nodes: slice | None = None) -> Spectrum | None:

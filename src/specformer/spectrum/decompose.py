@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.devices import available_bytes, usable_device
 from specformer.spectrum.eigenpairs import (
     EQUAL_TOLERANCE,
+    TIE,
     canonical_signs,
     check_eigenpairs,
     group_starts,
@@ -33,8 +35,9 @@ from specformer.spectrum.eigenpairs import (
 )
 from specformer.spectrum.magnetic import solve_magnetic
 from specformer.spectrum.products import check_precision
-from specformer.spectrum.solvers import Progress
-from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer
+from specformer.spectrum.shards import FORMAT, SHARD, chosen_rows, emptied, write_index
+from specformer.spectrum.solvers import Progress, slepc
+from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer, choose
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 #: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
@@ -60,6 +63,7 @@ def decompose(
     hostfile: str | Path | None = None,
     progress: Progress | None = None,
     out: str | Path | None = None,
+    nodes: slice | None = None,
 ) -> Spectrum:
     r"""Eigenpairs of the normalised Laplacian :math:`L = I - D^{-1/2} A D^{-1/2}`.
 
@@ -93,7 +97,10 @@ def decompose(
         ranks: MPI processes for ``slepc``; refused with another solver.
         hostfile: machines they run on, as ``mpirun`` reads them.
         progress: called with the number of pairs that have converged and of those wanted.
-        out: folder that gets the result in shards of rows, which processes read in part.
+        out: folder that gets the result in shards of rows, which processes read in part. With
+            ``slepc`` every rank writes its own, here or, without ``out``, in the cache.
+        nodes: the nodes whose rows come back, such as ``slice(0, 0)``: what ranks have written
+            need not fit into this process's memory. None for all.
 
     Returns:
         A :class:`Spectrum` whose ``report`` states solver, time, residual and orthogonality.
@@ -104,6 +111,8 @@ def decompose(
         tensor([0.0000, 1.5000, 1.5000])
     """
     check_precision(dtype)
+    if nodes is not None and (charge is not None or (out is None and cache is None)):
+        raise SpectrumError(f"nodes={nodes}: name a folder for all rows, with out or cache.")
     if at_cut not in ("include", "exclude"):
         raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     for option, value in (("ranks", ranks), ("hostfile", hostfile)):
@@ -127,11 +136,11 @@ def decompose(
     if out is not None:
         make_folder(out)  # fails before a long solve, not after it
     if cache is not None:
-        found = _cached(cache, names, graph)
+        found = _cached(cache, names, graph, None if out else nodes)
         if found is not None:
             if out is not None:
                 found.save(f"{out}/")
-            return found.to(target)
+            return _rows_of(found, nodes if out else None).to(target)
         make_folder(cache)
     problem = Problem(
         laplacian=laplacian_of(adjacency, isolated),
@@ -147,12 +156,28 @@ def decompose(
         progress=progress,
         state=None if cache is None else Path(cache) / names[0],
     )
+    kept = None if cache is None else spectrum_cache.rows_folder(cache, names[0])
+    folder = Path(out) if out is not None else kept
+    asked = lowest + highest, target
+    by_ranks = solver == "slepc" and choose(solver, problem.num_nodes, *asked)[0] == solver
+    if by_ranks and at_cut == "include" and folder is not None:
+        _solve_into(folder, problem, graph)
+        if kept is not None and kept != folder:
+            spectrum_cache.refer(kept, folder)
+        return Spectrum.load(folder, nodes).to(target)
     spectrum = _solve(problem, solver, at_cut, graph)
     if cache is not None:
         spectrum_cache.keep(cache, names[0], spectrum)
     if out is not None:
         spectrum.save(f"{out}/")
-    return spectrum
+    return _rows_of(spectrum, nodes)
+
+
+def _rows_of(spectrum: Spectrum, nodes: slice | None) -> Spectrum:
+    if nodes is None:
+        return spectrum
+    first, last = chosen_rows(nodes, spectrum.num_nodes)
+    return replace(spectrum, eigenvectors=spectrum.eigenvectors[first:last])
 
 
 def decompose_rows(
@@ -245,6 +270,29 @@ def _solve(problem: Problem, solver: str, at_cut: str, graph: str) -> Spectrum:
     components, _ = connected_components(problem.laplacian, directed=False)
     report = SolveReport(name, reason, seconds, residual, orthogonality, components, graph)
     return Spectrum(eigenvalues, eigenvectors, report)
+
+
+def _solve_into(folder: Path, problem: Problem, graph: str) -> None:
+    """Let SLEPc's ranks write their own rows into a folder, and this process its index."""
+    started, name = time.perf_counter(), "slepc"
+    out = {"folder": str(emptied(folder).resolve()), "format": FORMAT, "shard": SHARD, "tie": TIE}
+    out["dtype"] = str(problem.dtype).removeprefix("torch.")
+    asked = problem.laplacian, problem.lowest, problem.highest
+    how = {key: getattr(problem, key) for key in ("degrees", "ranks", "hostfile", "progress")}
+    found = slepc.solve_into(out, *asked, **how)
+    equal = problem.equal(name)
+    keep = _whole_groups(found.values, problem.lowest, problem.highest, "include", equal)
+    if len(keep) < len(found.values):
+        raise SpectrumError(
+            "SLEPc's two ends overlap; ask for fewer pairs, or for all with solver='dense'."
+        )
+    check_eigenpairs(f"solver {name!r}", found.residual, found.orthogonality)
+    seconds = time.perf_counter() - started
+    components, _ = connected_components(problem.laplacian, directed=False)
+    errors = found.residual, found.orthogonality
+    report = SolveReport(name, "as asked for", seconds, *errors, components, graph)
+    values = torch.as_tensor(snap(found.values, equal)).to(problem.dtype)
+    write_index(folder, problem.num_nodes, values, found.shards, asdict(report))
 
 
 def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:

@@ -105,7 +105,7 @@ SLAB = 2**24
 #: Largest accepted residual norm and orthogonality error of a solve.
 TOLERANCE = 1e-4
 #: Entries this close to an eigenvector's largest count as equally large.
-_TIE = 1e-4
+TIE = 1e-4
 #: Columns that are worked on at once.
 _BLOCK = 2048
 
@@ -140,7 +140,7 @@ def canonical_signs(vectors: Tensor) -> Tensor:
     """
     for block in _blocks(vectors):
         size = block.abs()
-        large = size >= size.amax(dim=-2, keepdim=True) * (1.0 - _TIE)
+        large = size >= size.amax(dim=-2, keepdim=True) * (1.0 - TIE)
         first = large.to(torch.uint8).argmax(dim=-2, keepdim=True)
         block.mul_(block.gather(-2, first).sign())
     return vectors

@@ -6,10 +6,12 @@ written last, so that a folder without it is not a spectrum yet.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import xxhash
 from torch import Tensor
 
 from specformer.errors import SpectrumError
@@ -30,22 +32,35 @@ def is_folder(path: str | Path) -> bool:
     return str(path).endswith("/") or Path(path).is_dir()
 
 
-def write_shards(folder: Path, values: Tensor, vectors: Tensor, report: Any) -> None:
-    """Write eigenvalues ``[q]``, eigenvectors ``[n, q]`` and a report that JSON can hold."""
+def emptied(folder: Path) -> Path:
+    """A folder for new shards: an older index must not speak of them."""
     make_folder(folder)
-    (folder / INDEX).unlink(missing_ok=True)  # an older one must not speak of new shards
+    (folder / INDEX).unlink(missing_ok=True)
     for old in folder.glob("rows-*.safetensors"):
         old.unlink()
+    return folder
+
+
+def write_shards(folder: Path, values: Tensor, vectors: Tensor, report: Any) -> None:
+    """Write eigenvalues ``[q]``, eigenvectors ``[n, q]`` and a report that JSON can hold."""
+    emptied(folder)
     height = max(1, SHARD // max(1, vectors[:1].numel() * vectors.element_size()))
     shards = []
     for number, first in enumerate(range(0, max(1, len(vectors)), height)):
         part, name = vectors[first : first + height], f"rows-{number:05d}.safetensors"
         digest = write_tensors(folder / name, {"eigenvectors": part}, FORMAT)
         shards.append({"file": name, "rows": [first, first + len(part)], "checksum": digest})
+    write_index(folder, len(vectors), values, shards, report)
+
+
+def write_index(
+    folder: Path, num_nodes: int, values: Tensor, shards: list[dict[str, Any]], report: Any
+) -> None:
+    """Make shards a spectrum: ``file``, ``rows`` and ``checksum`` of each, in the order of rows."""
     digest = write_tensors(folder / _VALUES, {"eigenvalues": values}, FORMAT)
     index = {
         "format": FORMAT,
-        "num_nodes": len(vectors),
+        "num_nodes": num_nodes,
         "num_eigenpairs": len(values),
         "eigenvalues": digest,
         "report": report,
@@ -113,7 +128,9 @@ def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int
     tensors, _ = read_tensors(
         path, "part of a spectrum", FORMAT, refused=SpectrumError, names=[content], verify=False
     )
-    if checksum(tensors) != digest or list(tensors[content].shape) != shape:
+    # SLEPc's ranks, with a Python of their own, have SHA-256 alone.
+    algorithm = hashlib.sha256 if len(digest) == 64 else xxhash.xxh3_128
+    if checksum(tensors, algorithm=algorithm) != digest or list(tensors[content].shape) != shape:
         raise SpectrumError(
             f"{path}: checksum differs from {INDEX}'s; it was altered or damaged, or is another "
             "spectrum's."

@@ -31,6 +31,7 @@ from tests.spectrum.solvers.solver_contract import GRAPHS, SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.spectrum import Spectrum, decompose
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.solvers import dense, slepc, slepc_program
 
@@ -307,3 +308,33 @@ def test_the_program_needs_nothing_of_ours() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"torch", "scipy", "specformer"} & set(isolated.stdout.split())
+
+
+@pytest.mark.usefixtures("mpi")
+def test_ranks_write_their_own_rows(scratch: Path, tmp_path: Path) -> None:
+    """Shards of three ranks are what one process gathers, to the bit; the cache finds them."""
+    graph, k, out, cache = (
+        random_weighted(150, seed=3),
+        (9, 6),
+        tmp_path / "out",
+        tmp_path / "cache",
+    )
+    whole = decompose(graph, k=k, solver="slepc", ranks=3)
+    told = decompose(graph, k=k, solver="slepc", ranks=3, out=out, cache=cache, nodes=slice(0, 0))
+    assert told.eigenvectors.shape == (0, whole.num_eigenpairs)
+    assert not list(scratch.iterdir())
+    assert len(list(out.glob("rows-*.safetensors"))) == 3
+    found = Spectrum.load(out)
+    assert torch.equal(found.eigenvalues, whole.eigenvalues)
+    assert torch.equal(found.eigenvectors, whole.eigenvectors)
+    for error in ("max_residual", "max_orthogonality_error"):
+        assert getattr(found.report, error) == pytest.approx(getattr(whole.report, error), rel=0.9)
+    part = decompose(graph, k=k, cache=cache, nodes=slice(40, 110))  # over two ranks' rows
+    assert torch.equal(part.eigenvectors, whole.eigenvectors[40:110])
+    # Another spectrum in the same folder is not taken for the first.
+    decompose(graph, k=4, solver="slepc", ranks=2, out=out)
+    assert torch.equal(decompose(graph, k=k, cache=cache).eigenvectors, whole.eigenvectors)
+    shard = next(out.glob("rows-*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(SpectrumError, match="checksum differs"):
+        Spectrum.load(out)

@@ -16,10 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -73,6 +74,47 @@ def solve(
         return read_answer(folder)
 
 
+@dataclass(frozen=True)
+class Written:
+    """What the ranks found and wrote: eigenvalues, shards for the index, errors of all pairs."""
+
+    values: np.ndarray
+    shards: list[dict[str, Any]]
+    residual: float
+    orthogonality: float
+
+
+def solve_into(
+    out: Mapping[str, object],
+    laplacian: sp.csr_array,
+    lowest: int,
+    highest: int,
+    *,
+    degrees: np.ndarray | None = None,
+    ranks: int | None = None,
+    hostfile: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Written:
+    """As :func:`solve`, but every rank writes its own rows into a folder, and nothing is gathered.
+
+    ``out``: the ``folder``, which all machines must share, the ``format`` and the bytes of a
+    ``shard``, the ``dtype`` of its numbers and the ``tie`` of equally large entries.
+    """
+    n = laplacian.shape[0]
+    ranks = _default_ranks(n) if ranks is None else ranks
+    if ranks > n:
+        raise SpectrumError(f"ranks={ranks}: {n} nodes have not that many rows.")
+    with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
+        folder = Path(name)
+        write_problem(folder, laplacian, lowest, highest, degrees, ranks, out)
+        launch([folder], ranks, hostfile, progress)
+        answer = _told(folder)
+        shards = [json.loads(path.read_text()) for path in sorted(folder.glob("shards-*.json"))]
+        values = np.load(folder / "values.npy", allow_pickle=False)
+    every = list(itertools.chain.from_iterable(shards))
+    return Written(values, every, answer["residual"], answer["orthogonality"])
+
+
 def write_problem(
     folder: Path,
     laplacian: sp.csr_array,
@@ -80,6 +122,7 @@ def write_problem(
     highest: int,
     degrees: np.ndarray | None = None,
     ranks: int = 1,
+    out: Mapping[str, object] | None = None,
 ) -> None:
     """Write what the ranks will read: the matrix, null spaces known beforehand, the question."""
     n = laplacian.shape[0]
@@ -90,6 +133,7 @@ def write_problem(
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
     problem: dict[str, object] = {"num_nodes": n, "ranks": ranks, "equal": EQUAL_TOLERANCE}
+    problem["out"] = out
     normalised = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
     for end, sign, count in (("lowest", 1, lowest), ("highest", -1, highest)):
         problem[end] = count
@@ -103,11 +147,7 @@ def write_problem(
 
 def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read and join what the ranks wrote."""
-    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    if answer["refused"]:
-        raise SpectrumError(
-            f"{answer['refused']}; ask for fewer eigenpairs, or use solver='dense'."
-        )
+    answer = _told(folder)
     values = np.load(folder / "values.npy", allow_pickle=False)
     low = answer["lowest"]
     parts = [
@@ -122,6 +162,16 @@ def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
         above -= below @ (below.T @ above)
         above /= np.linalg.norm(above, axis=0)
     return values, vectors
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """What the first rank says of the answer, if there is one."""
+    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    if answer["refused"]:
+        raise SpectrumError(
+            f"{answer['refused']}; ask for fewer eigenpairs, or use solver='dense'."
+        )
+    return answer
 
 
 def _default_ranks(num_nodes: int) -> int:

@@ -32,6 +32,7 @@ from specformer.tasks.nodes.node_work import (
     node_operator,
 )
 from specformer.tasks.task import SHOWN, Outcome, target_names
+from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import Loss, Scale, metric_named
@@ -221,12 +222,14 @@ def each_prediction(
     device: torch.device,
     loss: Loss | None = "ce",
     scales: Sequence[Scale] = (),
+    share: Share = WHOLE,
 ) -> Tensor:
     """Predictions of every model, ``[models, n, classes or targets]``.
 
     Classes and labels have probabilities, numbers are in their own units: ``scales`` has mean and
     standard deviation of each run's. Without a loss, outputs are as the models put them out.
-    ``prepared`` says how each model's run prepared the features.
+    ``prepared`` says how each model's run prepared the features. Of several workers each computes
+    its ``share``, and all of them have all predictions.
     """
     if isinstance(operator, ImplicitSpectrum):
         interpolation_error(models, operator)
@@ -234,8 +237,8 @@ def each_prediction(
     known: FeaturePreparation | None = None
     for run, (model, own) in enumerate(zip(models, prepared, strict=True)):
         if own != known:
-            known, x = own, torch.as_tensor(own.dense(graph)).to(device)
-        outputs = model.to(device).eval()(x, operator)
+            known, x = own, torch.as_tensor(own.dense(graph)[share.rows]).to(device)
+        outputs = share.whole(model.to(device).eval()(x, operator))
         if loss == "ce":
             outputs = outputs.softmax(dim=-1)
         elif loss == "bce":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -34,6 +35,7 @@ from specformer.tasks.predictions import (
 )
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.task import Outcome
+from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import Loss, Scale
 from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
@@ -136,14 +138,25 @@ class NodePredictor:
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
         recipe = self._prediction_recipe(request)
-        name, spectrum = self.result["model"], None
+        name, spectrum, workers = self.result["model"], None, place.workers
+        if name != "specformer" and workers.size > 1:
+            raise ConfigError(f"{name} predicts in one process only.")
         if name == "specformer":
-            spectrum = node_spectrum(graph, recipe, place.device, place.cache)
+            alone = recipe.spectrum != "density"  # which all compute together
+            with workers.first_before_others() if alone else nullcontext():
+                spectrum = node_spectrum(graph, recipe, place.device, place.cache, workers)
             if "quantiles" in self.result:
                 say_distance(self.result["quantiles"], spectrum, source)
         operator = node_operator(name, graph, spectrum, place.device)
         return each_prediction(
-            self.models, graph, operator, self.prepared, place.device, self.loss, self.scales
+            self.models,
+            graph,
+            operator,
+            self.prepared,
+            place.device,
+            self.loss,
+            self.scales,
+            Share(workers, graph.num_nodes),
         )
 
     def _prediction_recipe(self, request: PredictionRequest) -> NodeRecipe:
