@@ -21,7 +21,7 @@ from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose, decompose_many
-from specformer.tasks.source import holds_many
+from specformer.tasks.job import holds_many
 from specformer.training.runs.progress import Update
 
 #: What a solver gives.

@@ -27,7 +27,7 @@ from specformer.datasets import (
 from specformer.datasets.registry import survey
 from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, DataNotFoundError, GraphError
-from specformer.tasks.source import source_kind
+from specformer.tasks.job import source_kind
 
 SIZES = [(1, 1), (1, 4), (2, 3), (5, 4), (6, 6)]
 

@@ -10,7 +10,7 @@ import pytest
 from specformer.datasets import GRAPH_SETS, NODE_SETS
 from specformer.datasets.signals import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError
-from specformer.tasks.source import source_kind, source_name
+from specformer.tasks.job import source_kind, source_name
 
 
 @pytest.mark.parametrize(

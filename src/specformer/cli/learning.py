@@ -113,8 +113,8 @@ def train(
 ) -> None:
     """Train on your graph, molecules or signals; ends with a report."""
     shared.begin(f"Reading {source}.")
+    from specformer.tasks.job import source_name
     from specformer.tasks.resolve import resolve
-    from specformer.tasks.source import source_name
 
     refuse_taken(shared.out)
     job = resolve(

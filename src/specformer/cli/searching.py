@@ -64,8 +64,8 @@ def tune(
     """Search for settings on validation data; writes a recipe that train --recipe takes."""
     shared.begin(f"Reading {source}.")
     from specformer.paper.table_rows import plain_interval
+    from specformer.tasks.job import source_name
     from specformer.tasks.resolve import resolve
-    from specformer.tasks.source import source_name
     from specformer.tasks.tune import TRIALS, SearchPlan
     from specformer.tasks.tune import tune as search
 

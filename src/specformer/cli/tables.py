@@ -22,7 +22,7 @@ from specformer.cli.run_in_hand import (
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specformer.tasks.source import Kind
+    from specformer.tasks.job import Kind
 
 ledger = typer.Typer(help="The ledger of recorded results.", no_args_is_help=True)
 #: The options that only some tables have, and what a table's runs are called.

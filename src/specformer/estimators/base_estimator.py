@@ -18,9 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from specformer.datasets import Split
 from specformer.errors import GraphError, RunError
 from specformer.reports.html import write_report
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.resolve import resolve
-from specformer.tasks.source import Kind
 from specformer.tasks.train import train_on
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import RunFolder

@@ -29,7 +29,7 @@ from specformer.tasks.graphs.graph_learning import GraphLearning
 from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
 from specformer.tasks.graphs.graph_predict import strange_graphs
 from specformer.tasks.graphs.graph_recipe import built_recipe
-from specformer.tasks.source import Kind
+from specformer.tasks.job import Kind
 from specformer.training.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)

@@ -30,12 +30,11 @@ from specformer.estimators.base_estimator import (
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
-from specformer.tasks.job import Job
+from specformer.tasks.job import Job, Kind
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.predictions import PredictionRequest
-from specformer.tasks.source import Kind
 from specformer.training.runs.folder import RunFolder
 
 

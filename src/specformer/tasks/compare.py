@@ -29,9 +29,8 @@ from specformer.tasks.contest import (
     go_on,
 )
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Request, Workplace, source_name
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.source import source_name
 from specformer.tasks.train import tell, train
 from specformer.tasks.tune import searched, spent
 from specformer.training.engine.capture import release_memory

@@ -11,9 +11,8 @@ from typing import Any
 
 from specformer.errors import ConfigError, RunError
 from specformer.reports.standings import comparison_lines, verdict
-from specformer.tasks.job import Job, Request
+from specformer.tasks.job import Job, Kind, Request
 from specformer.tasks.resolve import TASKS, full_changes, kind_of, resolve
-from specformer.tasks.source import Kind
 from specformer.training.runs.folder import CONFIG, RESULT, RunFolder
 
 #: Who is compared unless someone says, and on how many splits where a task's own number is one.

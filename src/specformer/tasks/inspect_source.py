@@ -16,11 +16,11 @@ from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import graph_splits
+from specformer.tasks.job import source_kind
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import node_features
 from specformer.tasks.overview import of_graphs, of_nodes, of_signals, warnings_of
 from specformer.tasks.signals.signal_learning import signal_source
-from specformer.tasks.source import source_kind
 from specformer.tasks.task import check_parts
 from specformer.training.runs.environment import choose_device
 

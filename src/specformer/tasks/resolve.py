@@ -11,12 +11,11 @@ from typing import Any
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.graph_learning import GraphLearning
-from specformer.tasks.job import OPTIONAL, Job, Request, read_columns
+from specformer.tasks.job import OPTIONAL, Job, Kind, Request, read_columns, source_kind
 from specformer.tasks.links.link_learning import LinkLearning
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.recipes.settings import full_keys
 from specformer.tasks.signals.signal_learning import FilterLearning
-from specformer.tasks.source import Kind, source_kind
 from specformer.tasks.task import Task
 from specformer.training.runs.folder import CONFIG, RunFolder
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError
-from specformer.tasks.job import Job, Workplace
+from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.recipes.settings import build, override, shipped
-from specformer.tasks.source import Kind
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import summary
 
@@ -85,9 +84,9 @@ class Task(ABC, Generic[Work]):
     def resolve(self, request: Request) -> tuple[str, Any]:
         """The name of the recipe that a request means, and the recipe, a frozen data class."""
 
-    @abstractmethod
     def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> Any:
         """The recipe that plain settings are; ``where`` names their file in errors."""
+        return build(self.recipe_class(model)[0], settings, where)
 
     def refuse_workers(self, job: Job) -> None:
         """Refuse a job that several processes cannot train together."""

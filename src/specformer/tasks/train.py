@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job, Workplace
+from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.overview import in_words, warnings_of
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
 from specformer.training.engine.precision import one_thread
 from specformer.training.runs.folder import CHECKPOINT, RunFolder

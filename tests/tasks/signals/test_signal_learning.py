@@ -11,7 +11,7 @@ from tests.tasks.jobs import train_on
 from specformer import decompose
 from specformer.datasets import image_signal, target_filter
 from specformer.errors import ConfigError, DataNotFoundError, GraphError
-from specformer.tasks.source import source_kind
+from specformer.tasks.job import source_kind
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

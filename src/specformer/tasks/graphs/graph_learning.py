@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,7 +35,6 @@ from specformer.tasks.graphs.graph_recipe import (
     IDLE_IN_FORESTS,
     ForestModel,
     GraphRecipe,
-    built_recipe,
     graph_recipe,
     of_models,
     recipe_kind,
@@ -47,11 +46,10 @@ from specformer.tasks.graphs.graph_work import (
     graph_splits,
     job_graphs,
 )
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.overview import of_graphs
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import START, refuse_idle
-from specformer.tasks.source import Kind
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts, target_names
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.folder import RunFolder
@@ -109,9 +107,6 @@ class GraphLearning(Task[GraphWork]):
                 f"--from {request.start} and --set start={recipe.start}: give one of them."
             )
         return chosen, recipe
-
-    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> GraphRecipe:
-        return built_recipe(model, settings, where)
 
     def load(self, job: Job, place: Workplace) -> GraphWork:
         """The graphs with the chosen targets, their splits, and what the models start from."""

@@ -3,7 +3,7 @@ r"""Learning the links of one graph, as every task is done."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from specformer.datasets.features import preparation_lines
 from specformer.datasets.link_splits import split_links
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.links.link_predict import predict_links
 from specformer.tasks.links.link_work import LinkRecipe, LinkWork, link_features
 from specformer.tasks.nodes.node_fit import Fitted, check_divergence, fit_nodes_of, learned_filters
@@ -27,7 +27,6 @@ from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.overview import of_links
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
-from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.link_objectives import LinkTask, link_figures, link_scores
@@ -62,9 +61,6 @@ class LinkLearning(NodeLearning):
         refuse_idle(changes, _IDLE, "links have no labels, and train all at once")
         refuse_idle_settings(model, recipe, changes)
         return chosen, recipe
-
-    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> LinkRecipe:  # noqa: ARG002
-        return build(LinkRecipe, settings, where)
 
     def refuse_workers(self, job: Job) -> None:
         raise ConfigError(f"{job.source}: links are learned in one process only.")

@@ -3,7 +3,7 @@ r"""Learning on the nodes of one graph, as every task is done."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Spectrum
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
 from specformer.tasks.nodes.node_predict import predict_nodes, quantiles
 from specformer.tasks.nodes.node_recipe import (
@@ -41,8 +41,6 @@ from specformer.tasks.nodes.node_work import (
 )
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
-from specformer.tasks.recipes.settings import build
-from specformer.tasks.source import Kind
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -74,9 +72,6 @@ class NodeLearning(Task[NodeWork]):
         )
         refuse_idle_settings(model, recipe, changes)
         return chosen, recipe
-
-    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> NodeRecipe:  # noqa: ARG002
-        return build(NodeRecipe, settings, where)
 
     def refuse_workers(self, job: Job) -> None:
         if job.model != "specformer":

@@ -2,7 +2,7 @@ r"""Learning one filter from signals, as every task is done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -11,10 +11,9 @@ from specformer.datasets import SignalSet, image_signal
 from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, RunError
 from specformer.spectrum import Spectrum, decompose
-from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.overview import of_signals
 from specformer.tasks.predictions import PredictionRequest
-from specformer.tasks.recipes.settings import build
 from specformer.tasks.signals.signal_fit import (
     MODELS,
     Contestant,
@@ -23,7 +22,6 @@ from specformer.tasks.signals.signal_fit import (
     refuse_idle_settings,
     signal_recipe,
 )
-from specformer.tasks.source import Kind
 from specformer.tasks.task import Outcome, Task
 from specformer.training.runs.folder import RunFolder
 
@@ -56,9 +54,6 @@ class FilterLearning(Task[SignalWork]):
         usual = "projected" if request.model == "specformer" else "paper"
         chosen = request.recipe or usual
         return chosen, signal_recipe(chosen, request.changes)
-
-    def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> SignalRecipe:  # noqa: ARG002
-        return build(SignalRecipe, settings, where)
 
     def load(self, job: Job, place: Workplace) -> SignalWork:
         signals = signal_source(job.source, place.data)
