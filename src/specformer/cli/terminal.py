@@ -53,12 +53,7 @@ def show_table(
 
 
 def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
-    """Columns of tables no wider than ``room``, if they can be; each begins with the first ones.
-
-    Example:
-        >>> _parts([5, 10, 10, 10], 1, 40)
-        [[0, 1, 2], [0, 3]]
-    """
+    """Columns of tables no wider than ``room``, if they can be; each begins with the first ones."""
     first = list(range(again))
     used = full = 1 + sum(widths[column] + _MARGIN for column in first)
     parts = [list(first)]

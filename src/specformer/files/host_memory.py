@@ -35,12 +35,7 @@ def _installed_bytes() -> int:
 
 
 def gib(count: float) -> str:
-    """A number of bytes for people.
-
-    Example:
-        >>> gib(3 * 2**29)
-        '1.5 GiB'
-    """
+    """A number of bytes for people."""
     return f"{count / 2**30:.1f} GiB"
 
 

@@ -82,23 +82,13 @@ class Columns:
 
     @property
     def options(self) -> list[str]:
-        """The command line's names of what was said.
-
-        Example:
-            >>> Columns(split="part", id="name").options
-            ['id', 'split-column']
-        """
+        """The command line's names of what was said."""
         named = {"split": "split-column", "smiles": "smiles-column"}
         return [named.get(field, field) for field in self.said]
 
     @property
     def words(self) -> list[str]:
-        """The words that say it on the command line.
-
-        Example:
-            >>> Columns(label="club", features=("age", "size")).words
-            ['--label', 'club', '--features', 'age,size']
-        """
+        """The words that say it on the command line."""
         texts = [each if isinstance(each, str) else ",".join(each) for each in self.said.values()]
         pairs = zip(self.options, texts, strict=True)
         return [word for option, text in pairs for word in (f"--{option}", text)]

@@ -76,11 +76,6 @@ def as_adjacency(
 
     Of a PyG ``Data`` nothing but the edges is looked at, so its ``y`` may belong to the whole
     graph, as a molecule's does, and its features need not be fit to train on.
-
-    Example:
-        >>> as_adjacency([[0], [1]]).toarray()
-        array([[0., 1.],
-               [1., 0.]])
     """
     if is_pyg(source):
         return Graph(_pyg_adjacency(source, num_nodes, edge_weight)).adjacency

@@ -168,13 +168,7 @@ class GraphSet:
     def outside(
         self, node_cardinalities: Sequence[int], edge_cardinalities: Sequence[int]
     ) -> NDArray[np.int64]:
-        """Return the numbers of the graphs with a node or bond beyond these cardinalities.
-
-        Example:
-            >>> graphs = GraphSet([1, 1], [0, 0], [], node_feat=[[5], [28]])
-            >>> graphs.outside([28], [4]).tolist()
-            [1]
-        """
+        """Return the numbers of the graphs with a node or bond beyond these cardinalities."""
         found = []
         for name, limits, feature, counts in (
             ("node_feat", node_cardinalities, self.node_feat, self.num_nodes),
@@ -189,13 +183,7 @@ class GraphSet:
         return np.unique(np.concatenate(found))
 
     def subset(self, indices: Any) -> GraphSet:
-        """Return the graphs of these numbers, in this order, without a split.
-
-        Example:
-            >>> graphs = GraphSet([2, 1, 3], [1, 0, 2], [[0, 0, 1], [1, 1, 2]])
-            >>> graphs.subset([2, 0]).num_nodes.tolist()
-            [3, 2]
-        """
+        """Return the graphs of these numbers, in this order, without a split."""
         chosen = check_index(indices, "indices", len(self))
         rows = ragged(self.node_start[chosen], self.num_nodes[chosen])
         bonds = ragged(self.edge_start[chosen], self.num_edges[chosen])

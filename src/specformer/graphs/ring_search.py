@@ -36,11 +36,6 @@ def find_rings(graphs: GraphSet, max_length: int) -> RingSet:
 
     Paths grow atom by atom, those of many graphs at once: a ring is found from its least atom r, as
     a path a, r, b, … with a < b and all others above r, once its end is bonded to a.
-
-    Example:
-        >>> house = GraphSet([5], [6], [[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 4, 1]])
-        >>> find_rings(house, 8).atoms.tolist()
-        [[1, 0, 4, -1, -1, -1, -1, -1], [1, 0, 3, 2, -1, -1, -1, -1]]
     """
     if max_length < 3:
         raise ConfigError(f"rings of at most {max_length} atoms: the smallest has 3.")

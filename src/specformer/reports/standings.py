@@ -143,12 +143,7 @@ def how_tested(result: Result) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them.
-
-    Example:
-        >>> _listed(["GCN", "GAT", "MLP"])
-        'GCN, GAT and MLP'
-    """
+    """Names as a sentence has them."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 

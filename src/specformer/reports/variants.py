@@ -19,12 +19,7 @@ Variant = tuple[str, str]
 
 
 def array_name(model: str, recipe: str) -> str:
-    """What the arrays of a model that has several recipes are kept under.
-
-    Example:
-        >>> array_name("specformer", "best")
-        'specformer (best)'
-    """
+    """What the arrays of a model that has several recipes are kept under."""
     return f"{model} ({recipe})"
 
 
@@ -34,12 +29,7 @@ def variant(entry: Entry) -> Variant:
 
 
 def metric_of(entry: Entry) -> Metric:
-    """What an entry is judged by; nodes of earlier versions by their accuracy.
-
-    Example:
-        >>> metric_of({"model": "gcn"}).label
-        'accuracy'
-    """
+    """What an entry is judged by; nodes of earlier versions by their accuracy."""
     return metric_named(str(entry.get("metric") or "accuracy"))
 
 

@@ -32,9 +32,7 @@ _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 class MagneticSpectrum(Spectrum):
     r"""Eigenvalues λ in [0, 2] and unitary eigenvectors U of a magnetic Laplacian.
 
-    Shapes:
-        - eigenvalues: ``[q]``, real
-        - eigenvectors: ``[n, q]``, complex
+    Shapes: eigenvalues ``[q]``, real; eigenvectors ``[n, q]``, complex.
 
     Example:
         >>> import specformer as sf

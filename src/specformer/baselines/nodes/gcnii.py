@@ -46,12 +46,6 @@ class GCNII(SingleGraphModel):
 
     :math:`\hat A` is the normalised adjacency with self-loops and
     :math:`\beta_l = \log(\theta / l + 1)`, so that deeper layers are nearer to the identity.
-
-    Args:
-        num_layers: Graph convolutions, L.
-        alpha: Share of the initial features in each of them.
-        theta: Strength of the weights.
-        dropout: Rate of dropout before each map.
     """
 
     def build(self, *, num_layers: int = 2, alpha: float = 0.1, theta: float = 0.5) -> None:

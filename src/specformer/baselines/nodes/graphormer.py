@@ -60,8 +60,7 @@ class DistanceAttention:
         table: ``[heads, buckets]``, or ``[runs, heads, buckets]`` of stacked models.
         distances: ``[n, n]`` :math:`\phi`, as places in the table.
 
-    Shapes:
-        - queries, keys, values and output: ``[runs, heads, n, d]``
+    Shapes: queries, keys, values and output ``[runs, heads, n, d]``.
     """
 
     table: Tensor
@@ -106,13 +105,6 @@ class Graphormer(Transformer):
 
     Every pair of nodes has a bias, for each head: :meth:`Propagation.distances` refuses more than
     20,000 nodes.
-
-    Args:
-        num_layers: Blocks.
-        heads: Heads of attention; they divide ``hidden_channels``.
-        max_degree: Larger degrees count as this one.
-        max_distance: Longer distances likewise.
-        dropout: As in :class:`Transformer`.
     """
 
     def build(self, *, max_degree: int = 512, max_distance: int = 20, **shared: Any) -> None:

@@ -30,10 +30,6 @@ class H2GCN(SingleGraphModel):
     products are ``out_channels`` wide for each of the last round's :math:`2^K` blocks rather than
     ``hidden_channels``. For that, dropout before :math:`W_c` acts on :math:`R^{(0)}`, not on
     every round anew.
-
-    Args:
-        num_rounds: K.
-        dropout: Rate of dropout before both maps.
     """
 
     shown = ("num_rounds",)

@@ -30,8 +30,7 @@ class LanczosConv(Assembled):
     :math:`R, V` are Ritz values and vectors of :math:`\hat A = D^{-1/2} A D^{-1/2}`, and
     :math:`I_1, \dots, I_E` are the ``long_scales``. All products are as wide as the output.
 
-    Shapes:
-        - input: ``[..., n, in_channels]``; output: ``[..., n, out_channels]``
+    Shapes: input ``[..., n, in_channels]``; output ``[..., n, out_channels]``.
     """
 
     def __init__(

@@ -15,8 +15,7 @@ class FeatureMLP(Assembled):
     .. math::
         \mathrm{MLP}(X) = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}
 
-    Shapes:
-        - input: ``[..., n, in_channels]``; output: ``[..., n, out_channels]``
+    Shapes: input ``[..., n, in_channels]``; output ``[..., n, out_channels]``.
     """
 
     def __init__(

@@ -104,12 +104,6 @@ class PolynomialModel(SingleGraphModel):
         Z = \sum_{k=0}^K w_k P_k(M) \, \mathrm{MLP}(X)
 
     The sum takes K sparse products.
-
-    Args:
-        num_layers: Affine maps of the MLP.
-        order: K.
-        dropout: Rate of dropout before each map of the MLP.
-        propagation_dropout: Rate of dropout on the MLP's output, before the polynomial.
     """
 
     shown = ("order",)
@@ -246,8 +240,6 @@ class BernNet(NonNegativePolynomial):
     :math:`\theta_k` is about the filter's value at :math:`\lambda = 2k/K`; the :math:`c_k` start
     at 1, where the filter is the identity. The sum is evaluated in the Chebyshev basis of
     :math:`L - I`: K sparse products instead of the formula's :math:`K(K + 3)/2`.
-
-    Arguments: see :class:`PolynomialModel`.
     """
 
     @staticmethod
@@ -284,8 +276,6 @@ class ChebNetII(NonNegativePolynomial):
     :math:`\mathrm{ReLU}(\gamma_j)`. The :math:`\gamma_j` start at 1, where the filter is the
     identity. :math:`L - I` is the paper's scaled Laplacian with the bound 2 for
     :math:`\lambda_{\max}`.
-
-    Arguments: see :class:`PolynomialModel`.
     """
 
     @staticmethod

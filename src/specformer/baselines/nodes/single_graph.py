@@ -26,7 +26,8 @@ class Assembled(nn.Module):
 class SingleGraphModel(Assembled, Baseline):
     """A model of the nodes of one graph, called as ``model(x, propagation)``.
 
-    ``dropout`` is the rate of dropout on the features and before each map.
+    ``dropout`` is the rate of dropout on the features and before each map; for other settings see
+    :class:`~specformer.baselines.NodeBaseline`.
 
     Shapes:
         - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph

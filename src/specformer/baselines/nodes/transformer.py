@@ -45,8 +45,7 @@ class NodeAttention(Assembled):
     The heads are concatenated and projected. The scores are never held where PyTorch has a fused
     kernel. ``attention`` may be given in its place, such as one with a bias for every pair.
 
-    Shapes:
-        - input and output: ``[..., n, channels]``
+    Shapes: input and output ``[..., n, channels]``.
     """
 
     def __init__(self, channels: int, heads: int) -> None:
@@ -99,11 +98,6 @@ class Transformer(SingleGraphModel):
 
     It knows nothing of the graph: neither edges nor positions. In Specformer's Table 2 it is 32
     channels wide with two blocks (37,000 parameters on Photo).
-
-    Args:
-        num_layers: Blocks, L.
-        heads: Heads of attention; they divide ``hidden_channels``.
-        dropout: Rate of dropout on the features, on what each block adds, and before the last map.
     """
 
     shown = ("num_layers", "heads")

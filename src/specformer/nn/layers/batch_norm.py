@@ -34,10 +34,8 @@ class BatchNorm(nn.Module):
     batch of molecules may have no ring. ``momentum`` is the share of the newest batch in the
     averages.
 
-    Shapes:
-        - input ``[..., tokens, channels]``; mask ``[tokens]``, true for rows that count, or
-          :class:`CountedRows`
-        - parameters and averages ``[channels]`` or ``[runs, channels]``
+    Shapes: input ``[..., tokens, channels]``; mask ``[tokens]``, true for rows that count, or
+    :class:`CountedRows`; parameters and averages ``[channels]`` or ``[runs, channels]``.
     """
 
     running_mean: Tensor

@@ -28,11 +28,6 @@ def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np
     """At most about ``limit`` points of a line, no spike lost.
 
     It keeps the ends, and the lowest and the highest of every stretch.
-
-    Example:
-        >>> x, y = thin(np.arange(10_000), np.eye(1, 10_000, 777).ravel(), limit=100)
-        >>> len(x) <= 102, float(y.max())
-        (True, 1.0)
     """
     x, y = np.asarray(x), np.asarray(y)
     if len(x) <= limit:
@@ -46,13 +41,7 @@ def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np
 
 
 def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """At most about ``limit`` points of a path, evenly along its length: both axes from 0 to 1.
-
-    Example:
-        >>> x, y = spaced(np.linspace(0, 1, 10_000) ** 9, np.zeros(10_000), limit=5)
-        >>> x.round(2).tolist()
-        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    """
+    """At most about ``limit`` points of a path, evenly along its length: both axes from 0 to 1."""
     if len(x) <= limit:
         return x, y
     length = np.append(0.0, np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y))))

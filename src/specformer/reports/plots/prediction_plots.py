@@ -99,11 +99,6 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     """Of the true class (row), the share that was given each class (column).
 
     ``counts`` ``[classes, classes]`` are true by predicted; a class without any has an empty row.
-
-    Example:
-        >>> figure = confusion_plot(np.array([[3, 1], [0, 0]]), ["a", "b"])
-        >>> [text.get_text() for text in figure.axes[0].texts]
-        ['75', '25', '', '']
     """
     names = [_short(name) for name in names]
     size, side = len(counts), label_width(names)
@@ -133,12 +128,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
 
 
 def _short(name: str) -> str:
-    """A name cut in the middle: long ones of a table often begin, or end, alike.
-
-    Example:
-        >>> _short("solubility in water at 25 degrees (mol/l)")
-        'solubility in…rees (mol/l)'
-    """
+    """A name cut in the middle: long ones of a table often begin, or end, alike."""
     half = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 + half - _LONGEST :]}"
 
@@ -147,11 +137,6 @@ def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndar
     """At every threshold, from the highest: true and false positive rate, and precision.
 
     Classes are 0, 1 or NaN, which is left out. Equal scores pass a threshold together.
-
-    Example:
-        >>> found, false, exact = parted(np.array([1, 0, 1.0]), np.array([0.9, 0.5, 0.2]))
-        >>> found.tolist(), false.tolist(), exact[1:].round(2).tolist()
-        ([0.0, 0.5, 0.5, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.5, 0.67])
     """
     known = np.isfinite(classes) & np.isfinite(scores)
     order = np.argsort(-scores[known], kind="stable")

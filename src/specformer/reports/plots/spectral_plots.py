@@ -201,11 +201,6 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
     """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
 
     A band without eigenvalues has a row of zeros.
-
-    Example:
-        >>> figure = attention_heatmap(np.diag([1.0, 0.0, 1.0]))
-        >>> [text.get_text() for text in figure.axes[0].texts][:6]
-        ['1.00', '0.00', '0.00', '–', '–', '–']
     """
     figure, (axis,) = panels(2.0, 2.12, left=0.4, bottom=0.42)
     size = len(matrix)

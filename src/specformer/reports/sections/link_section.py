@@ -12,12 +12,7 @@ from specformer.training.evaluation.graph_metrics import METRICS
 
 
 def figure_label(name: str) -> str:
-    """A figure's name as people read it.
-
-    Example:
-        >>> figure_label("rocauc"), figure_label("hits@50")
-        ('ROC-AUC', 'Hits@50')
-    """
+    """A figure's name as people read it."""
     return METRICS[name].label if name in METRICS else name.capitalize()
 
 
