@@ -1,4 +1,4 @@
-r"""Sums, maxima and softmaxes over groups of rows, without waiting for the host.
+r"""Groups of rows: their sums, maxima and softmaxes, and batches cut from a data set.
 
 Rows of one node or of one graph form a segment. Shapes never depend on values, so that a step made
 of these can be captured once and replayed, and sums are taken in the same order each time.

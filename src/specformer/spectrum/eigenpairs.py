@@ -1,4 +1,4 @@
-r"""What the answer of every solver goes through, for one graph and for a batch of many.
+r"""What the answer of every solver goes through: equal eigenvalues, signs, checks.
 
 Vectors are ``[..., n, q]`` and values ``[..., q]``: one graph is a batch without leading axes.
 Everything is summed in float64, whatever the vectors are stored in: over 170,000 nodes the squares

@@ -1,4 +1,4 @@
-r"""The questions that every kind of learning answers: nodes, graphs and signals alike."""
+r"""What every kind of learning answers, nodes, graphs and signals alike: to train, and to search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The bonds of a batch: who is joined to whom, as weights over all pairs of nodes.
+r"""The bonds and the rings of a batch: who is joined to whom, as weights over all pairs of nodes.
 
 A list of bonds has a length that only the data know. All pairs with a weight of one or zero have a
 fixed shape instead, so that a step can be captured; a molecule has few enough pairs for that.

@@ -1,4 +1,4 @@
-r"""GPR-GNN, BernNet and ChebNetII: a feature network, then one learned polynomial."""
+r"""Polynomials of a graph's matrix, and GPR-GNN, BernNet and ChebNetII, which learn one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Sparse products with a graph's matrices: what spatial and polynomial models are made of."""
+r"""A graph as message-passing models see it: sparse products with its matrices, and hops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Layers whose parameters may carry a leading *run* axis.
+r"""Layers whose parameters may carry a leading *run* axis, and how parameters are drawn anew.
 
 Many independent models of one shape (ten splits, fifty images) train as one: stack their
 parameters along a new first axis (:func:`specformer.training.engine.stacking.stack`) and the same

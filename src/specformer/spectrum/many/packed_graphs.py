@@ -1,4 +1,4 @@
-r"""Many small graphs with their spectra as one batch of flat arrays.
+r"""Many small graphs with their spectra as one batch of flat arrays, also from a PyG batch.
 
 A graph of n nodes takes n rows and n² pairs of nodes, row by row: pair (i, j) follows (i, j − 1).
 Nothing is padded to a rectangle; only the tail of a batch may be padded, so that batches of

@@ -1,4 +1,4 @@
-r"""All runs of one model on one set of graphs."""
+r"""All runs of one model on one set of graphs: one after another, or several at once in lanes."""
 
 from __future__ import annotations
 
@@ -212,6 +212,10 @@ def train_in_lanes(
 ) -> float:
     """Train all runs, ``lanes`` of them at a time, until the checkpoint of each is that of its end.
 
+    A small model leaves most of a GPU idle. Each lane is a process of its own. What it has trained
+    lies in the checkpoints of its runs, so that who asked for them finds every run done, with the
+    numbers it would have had alone on as many threads.
+
     ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
     which checkpoints held already.
     """
@@ -276,7 +280,12 @@ def _lane(
     threads: int,
     pipe: Connection,
 ) -> None:
-    """Every so many of the runs, one after the other."""
+    """Every so many of the runs, one after the other.
+
+    It sends ``("epoch", run, done, figure)``, then ``("ended", seconds)``: those that were spent
+    before the run was taken up here. One that gives up sends ``("refused", sentence)`` or
+    ``("failed", traceback)``.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started the lanes ends them
     torch.set_num_threads(threads)
     try:
