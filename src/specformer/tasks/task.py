@@ -1,4 +1,4 @@
-r"""What every kind of learning answers, nodes, graphs and signals alike: to train, and to search."""
+r"""What every kind of learning answers, nodes, graphs and signals alike: training and searches."""
 
 from __future__ import annotations
 
