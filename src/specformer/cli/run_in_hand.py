@@ -96,11 +96,26 @@ def finish_run(
     return complete, write_report(run)
 
 
+#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
+_LOCAL = ("--out", "--data", "--cache")
+_PRINTING = ("--quiet", "-q", "--json")
+
+
 def repeat_command() -> str:
     """The command being run, in the form that repeats it anywhere."""
-    from specformer.training.runs.environment import portable_command
-
     return portable_command(sys.argv[1:])
+
+
+def portable_command(arguments: Sequence[str]) -> str:
+    """The command line that repeats a run anywhere."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        local = argument.partition("=")[0] in _LOCAL
+        if not skip and not local and argument not in _PRINTING:
+            kept.append(argument)
+        skip = local and "=" not in argument
+    return shlex.join(["specformer", *kept])
 
 
 class Ended(SystemExit):

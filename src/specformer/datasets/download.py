@@ -26,8 +26,8 @@ from scipy.sparse import csr_array, issparse
 
 from specformer.errors import DataNotFoundError
 from specformer.files import user_cache
+from specformer.files.npz_archive import opened
 from specformer.graphs import Graph, as_graph, write_npz
-from specformer.graphs.formats.npz_archive import opened
 
 #: Platonov et al.'s repository, whose sets are read from their files.
 FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"

@@ -16,7 +16,6 @@ from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, search, set_file
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.graph_download import download_graphs
-from specformer.datasets.node_targets import TargetKind, with_targets
 from specformer.datasets.signals import (
     EMBEDDED,
     PAPER_SIZES,
@@ -26,11 +25,12 @@ from specformer.datasets.signals import (
     named_signals,
 )
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
+from specformer.files.npz_archive import DAMAGE, NpzArchive, opened
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
 from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
 from specformer.graphs.formats.molecule_table import is_of_molecules
-from specformer.graphs.formats.npz_archive import DAMAGE, NpzArchive, opened
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.node_targets import TargetKind, with_targets
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def node_graph(
         data: folder searched first for named sets.
         columns: which column of a file is what, where their names do not tell.
         labels: whether it must have labels to learn, see
-            :func:`~specformer.datasets.node_targets.with_targets`.
+            :func:`~specformer.graphs.node_targets.with_targets`.
         task: what they are learned as; None to let them say.
     """
     graph = _one_graph(source, data, columns, labels=labels)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from specformer.datasets.download import set_file
 from specformer.errors import ConfigError, GraphError, check_known
+from specformer.files.npz_archive import DAMAGE, opened
 from specformer.graphs import Graph
-from specformer.graphs.formats.npz_archive import DAMAGE, opened
 
 #: What is known by name, and what it is.
 SIGNAL_SETS = {

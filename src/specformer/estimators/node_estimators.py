@@ -15,7 +15,6 @@ from torch import Tensor
 
 from specformer.datasets import Split
 from specformer.datasets.features import STRUCTURAL, with_structural_features
-from specformer.datasets.node_targets import with_targets
 from specformer.errors import GraphError
 from specformer.estimators.base_estimator import (
     SOURCE,
@@ -30,6 +29,7 @@ from specformer.estimators.base_estimator import (
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
+from specformer.graphs.node_targets import with_targets
 from specformer.tasks.job import Job, Kind
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor

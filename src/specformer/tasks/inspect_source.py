@@ -8,10 +8,10 @@ from typing import Any
 
 from specformer.datasets import graph_set, make_splits
 from specformer.datasets.features import preparation_lines, with_structural_features
-from specformer.datasets.node_targets import with_targets
 from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
+from specformer.graphs.node_targets import with_targets
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_recipe import graph_recipe

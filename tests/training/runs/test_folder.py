@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from specformer import Specformer
+from specformer.cli.run_in_hand import portable_command
 from specformer.errors import RunError
 from specformer.files.sealed import sealed
-from specformer.training.runs.environment import portable_command
 from specformer.training.runs.folder import RunFolder
 
 CONFIG = {"command": "train", "seed": 3, "set": ["schedule.epochs=3"], "out": None}

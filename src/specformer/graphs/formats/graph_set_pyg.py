@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
+from specformer.files.npz_archive import naming
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.convert import as_graph, is_pyg
-from specformer.graphs.formats.npz_archive import naming
 from specformer.graphs.formats.table_file import bare_name
 from specformer.graphs.graph import Graph
 from specformer.graphs.graph_set import GraphSet

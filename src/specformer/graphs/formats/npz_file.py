@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, triu
 
 from specformer.errors import GraphError
+from specformer.files.npz_archive import naming, read_arrays, texts, write_arrays
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.formats.npz_archive import naming, read_arrays, texts, write_arrays
 from specformer.graphs.graph import MASKS, Graph
 from specformer.graphs.graph_set import SPLITS, GraphSet
 

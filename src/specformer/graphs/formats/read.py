@@ -17,10 +17,10 @@ from scipy.sparse import csr_array, load_npz
 
 from specformer.errors import GraphError
 from specformer.files.atomic import is_special
+from specformer.files.npz_archive import DAMAGE, naming
 from specformer.graphs.columns import Columns
 from specformer.graphs.edges import symmetrised
 from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
-from specformer.graphs.formats.npz_archive import DAMAGE, naming
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened

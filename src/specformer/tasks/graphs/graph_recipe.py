@@ -12,9 +12,9 @@ import numpy as np
 from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS
 from specformer.datasets.molecule_splits import settled_graph_protocol
-from specformer.datasets.node_targets import TargetKind
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
+from specformer.graphs.node_targets import TargetKind
 from specformer.nn.argument_checks import check_counts
 from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, override
 from specformer.training.evaluation.graph_metrics import Loss, metric_named

@@ -13,10 +13,10 @@ from torch import nn
 from specformer.baselines import BASELINES, NodeBaseline, node_baseline
 from specformer.datasets.feature_columns import How
 from specformer.datasets.features import Features
-from specformer.datasets.node_targets import TargetKind, are_labels
 from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import Graph
+from specformer.graphs.node_targets import TargetKind, are_labels
 from specformer.nn import Specformer
 from specformer.nn.argument_checks import idle_argument
 from specformer.tasks.recipes.settings import (
@@ -112,7 +112,7 @@ class NodeRecipe:
         forms: what there is to choose from; without any, ``model`` and ``schedule`` are it.
         baseline: the others'.
         schedule: epochs, patience, rates.
-        task: None for what the labels say (:mod:`specformer.datasets.node_targets`).
+        task: None for what the labels say (:mod:`specformer.graphs.node_targets`).
         loss: None for cross-entropy of classes, binary cross-entropy of several labels, and the
             squared error of numbers, or the absolute one where that is the metric.
         metric: None for accuracy of classes, ROC-AUC of several labels, and RMSE of numbers.
@@ -239,7 +239,7 @@ class NodeRecipe:
 
 
 def _targets_of(graph: Graph, task: TargetKind | None) -> _Targets:
-    """What the targets of a graph are, :func:`~specformer.datasets.node_targets.with_targets`."""
+    """What the targets of a graph are, :func:`~specformer.graphs.node_targets.with_targets`."""
     if not graph.num_targets:
         return _TWO_CLASSES if graph.num_classes == 2 else _CLASSES
     assert graph.y is not None

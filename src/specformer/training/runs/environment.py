@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import subprocess
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -91,20 +89,3 @@ def choose_device(name: str) -> torch.device:
     if name not in ("cpu", "cuda"):
         raise ConfigError(f"--device {name}: choose auto, cpu or cuda.")
     return torch.device(name)
-
-
-#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
-_LOCAL = ("--out", "--data", "--cache")
-_PRINTING = ("--quiet", "-q", "--json")
-
-
-def portable_command(arguments: Sequence[str]) -> str:
-    """The command line that repeats a run anywhere."""
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        local = argument.partition("=")[0] in _LOCAL
-        if not skip and not local and argument not in _PRINTING:
-            kept.append(argument)
-        skip = local and "=" not in argument
-    return shlex.join(["specformer", *kept])

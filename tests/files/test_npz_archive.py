@@ -12,8 +12,8 @@ import pytest
 from tests.attacks.same import same
 
 from specformer.errors import GraphError
+from specformer.files.npz_archive import opened
 from specformer.graphs import Graph, as_graph, read_npz, write_npz
-from specformer.graphs.formats.npz_archive import opened
 
 ARRAYS = {
     "edge_index": np.array([[0, 1, 2, 3], [1, 2, 3, 4]]),
@@ -67,7 +67,7 @@ def test_an_array_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypa
     path = tmp_path / "graph.npz"
     np.savez_compressed(path, x=np.zeros(10**7, np.float32), **ARRAYS)
     assert path.stat().st_size < 10**5
-    monkeypatch.setattr("specformer.graphs.formats.npz_archive.free_bytes", lambda: 2**20)
+    monkeypatch.setattr("specformer.files.npz_archive.free_bytes", lambda: 2**20)
     with pytest.raises(GraphError, match=r"graph\.npz: .*x unpacks to 0\.0 GiB, and 0\.0 GiB"):
         read_npz(path)
 

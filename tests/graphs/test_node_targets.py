@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from specformer.datasets import csbm
-from specformer.datasets.node_targets import with_targets
 from specformer.errors import GraphError
 from specformer.graphs import Graph
+from specformer.graphs.node_targets import with_targets
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 
 NODES = 60
