@@ -11,9 +11,9 @@ from torch import Tensor
 
 from specformer.errors import GraphError
 from specformer.estimators.node_estimators import SingleGraphEstimator, featured, node_graph_of
+from specformer.tasks.job import Kind
 from specformer.tasks.links.link_learning import LinkLearning
 from specformer.tasks.links.link_predict import LinkScores, likeliest
-from specformer.tasks.source import Kind
 from specformer.training.evaluation.link_objectives import link_scores
 
 
