@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from tests.datasets.test_parts import write_parts
 from tests.training.seeded import seeded
 
 from specformer import ImplicitSpectrum, Specformer, approximate, decompose
 from specformer.datasets import csbm, random_60_20_20
+from specformer.datasets.parts import read_rows
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.training.engine.distributed import Share, Workers, torchrun_workers
@@ -111,6 +113,12 @@ def results(workers: Workers, out: Path, other: Path | None) -> Iterator[tuple[s
         yield f"batches of {size} tokens", torch.stack([*implicit.tokens]).numpy()
     found, _, _ = fit_without_vectors(workers, 4, dropout=0.3)
     yield "dropped batches", found.curves.numpy()
+    with workers.first_before_others():
+        if workers.is_first:
+            write_parts(out / "parts", weighted=True)
+    own = read_rows(out / "parts", task.share)
+    rows = torch.as_tensor(np.column_stack([own.adjacency.toarray(), own.nodes["x"]]))
+    yield "parts", task.share.whole(rows).numpy()
     # Epoch 16 is the only one that is saved: a run that stopped there, for others to go on with.
     NodeRuns.fit.__kwdefaults__["save_every"] = 16  # type: ignore[index]
     fit("deep", workers, checkpoint=Checkpoint(out / STOPPED, "test"))
