@@ -57,8 +57,8 @@ def test_paired_differences_are_corrected_and_told(pair):
     row = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", table[table.index("<tbody>") :])
     half = stats.t.ppf(0.975, 4) * error
     assert row == [
-        "Specformer (two)", "Specformer (one)", f"+{100 * gaps.mean():.2f}",
-        f"± {100 * half:.2f}", f"{p:.3g}", "holds" if p < 0.05 else "may be chance",
+        "Specformer (two)", "Specformer (one)", f"+{100 * gaps.mean():.1f}",
+        f"± {100 * half:.1f}", f"{p:.3f}", "holds" if p < 0.05 else "may be chance",
     ]  # fmt: skip
 
 
@@ -68,11 +68,17 @@ def test_only_settings_that_differ_are_listed(tmp_path):
         "a": RunFolder.create(tmp_path / "a", {**shared, "settings": {"model": {"heads": 2}}}),
         "b": RunFolder.create(
             tmp_path / "b",
-            {**shared, "device": "cuda", "settings": {"model": {"heads": 4}, "rate": 0.1}},
+            {
+                **shared,
+                "device": "cuda",
+                "settings": {"model": {"heads": 4}, "rate": 0.1, "forms": {"paper": {"k": 1}}},
+            },
         ),
     }
 
-    assert differing_settings(runs).rows == (("model.heads", "2", "4"), ("rate", "–", "0.1"))
+    assert differing_settings(runs).rows == (
+        ("model.heads", "2", "4"), ("rate", "–", "0.1"), ("forms", "–", "paper"),
+    )  # fmt: skip
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):

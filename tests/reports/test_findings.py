@@ -79,6 +79,6 @@ def test_a_model_alone_is_compared_by_recipe():
     rows = [fit("comb", "specformer", 3.0), fit("comb", "specformer", 0.1, "projected")]
 
     assert summary({"filters": rows}) == (
-        "Specformer (projected) has the smallest error on the one filter, "
+        "Specformer (projected) has the smallest error on the comb filter, "
         "30 times below the next best recipe."
     )

@@ -11,6 +11,7 @@ from specformer.errors import RunError
 from specformer.reports import numbers
 from specformer.reports.looks import look
 from specformer.reports.sections.blocks import Listing, Section
+from specformer.reports.standings import chance, signed
 from specformer.reports.variants import Entry, array_name, entries_by
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
@@ -111,7 +112,6 @@ def _alike(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
 def _told(name: str, group: Sequence[Entry], metric: str) -> Listing:
     measured = str(group[0].get("metric") or ("sse" if metric == "sse" else "accuracy"))
     lower = metric == "sse" or metric_named(measured).lower
-    percent = measured == "accuracy"
     figures = {
         f"{look(each['model']).label} ({each['recipe']})": each[metric]["values"] for each in group
     }
@@ -120,14 +120,13 @@ def _told(name: str, group: Sequence[Entry], metric: str) -> Listing:
         (
             each["model"],
             each["against"],
-            _signed(each["mean"], percent),
-            "± " + _size(each["ci95"], percent),
-            numbers.NONE if each["p_holm"] is None else f"{each['p_holm']:.3g}",
+            *signed({"metric": measured}, each),
+            chance(each),
             {True: "holds", False: "may be chance", None: numbers.NONE}[each["holds"]],
         )
         for each in paired_differences(figures, lower=lower, overlap=_OVERLAP if shared else 0.0)
     ]
-    what = "points of accuracy" if percent else measured.upper()
+    what = "points of accuracy" if measured == "accuracy" else measured.upper()
     count = len(group[0][metric]["values"])
     return Listing(
         f"{name}: differences in {what} over {count} splits or images, the better run first, with "
@@ -138,31 +137,26 @@ def _told(name: str, group: Sequence[Entry], metric: str) -> Listing:
     )
 
 
-def _signed(value: float, percent: bool) -> str:
-    return ("+" if value > 0 else "−" if value < 0 else "") + _size(abs(value), percent)
-
-
-def _size(value: float | None, percent: bool) -> str:
-    if value is None:
-        return numbers.NONE
-    return f"{100 * value:.2f}" if percent else numbers.error(value)
-
-
 def differing_settings(runs: Mapping[str, RunFolder]) -> Listing:
     """The settings that are not the same in all runs."""
-    settings = {name: dict(_flat(run.config())) for name, run in runs.items()}
-    every = dict.fromkeys(key for own in settings.values() for key in own)
-    rows = [
-        (key.removeprefix("settings."), *(own.get(key, numbers.NONE) for own in settings.values()))
-        for key in every
-        if key not in _ASIDE and len({own.get(key) for own in settings.values()}) > 1
-    ]
-    return Listing("Settings that differ.", ("Setting", *settings), tuple(rows))
+    rows = tuple(_differing([run.config() for run in runs.values()]))
+    return Listing("Settings that differ.", ("Setting", *runs), rows, aside=True)
 
 
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", str(value)
+def _differing(
+    settings: Sequence[Mapping[str, Any]], before: str = ""
+) -> Iterator[tuple[str, ...]]:
+    """Settings that are not the same; of a group that some runs lack, its names alone."""
+    for key in dict.fromkeys(key for own in settings for key in own):
+        name, values = f"{before}{key}", [own.get(key, numbers.NONE) for own in settings]
+        if all(isinstance(value, Mapping) and value for value in values):
+            yield from _differing(values, f"{name}.")
+        elif name not in _ASIDE:
+            told = [
+                (", ".join(map(str, value)) or numbers.NONE)
+                if isinstance(value, (Mapping, list))
+                else str(value)
+                for value in values
+            ]
+            if len(set(told)) > 1:
+                yield name.removeprefix("settings."), *told

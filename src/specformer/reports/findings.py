@@ -42,7 +42,7 @@ def summary(result: Mapping[str, Any]) -> str:
         >>> def entry(model, sse):
         ...     return {"filter": "comb", "model": model, "sse": {"mean": sse}}
         >>> summary({"filters": [entry("gcn", 50.0), entry("specformer", 0.5)]})
-        'Specformer has the smallest error on the one filter, 100 times below the next best model.'
+        'Specformer has the smallest error on the comb filter, 100 times below the next best model.'
     """
     if "differences" in result:
         return verdict(result)
@@ -147,7 +147,9 @@ def _winner(ranking: Ranking, thing: str) -> tuple[str, str, str]:
     total = len(leaders)
     where = f"{wins} of {total} {thing}s"
     if wins == total:
-        where = {1: f"the one {thing}", 2: f"both {thing}s"}.get(total, f"all {total} {thing}s")
+        where = {1: f"the {next(iter(leaders))} {thing}", 2: f"both {thing}s"}.get(
+            total, f"all {total} {thing}s"
+        )
     lost = [f"{leader} leads on {name}" for name, leader in leaders.items() if leader != winner]
     return winner, where, f"; {', '.join(lost)}" if lost else ""
 

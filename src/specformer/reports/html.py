@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from specformer.files import write_text
 from specformer.reports import numbers
-from specformer.reports.comparison import differences_section, laid_together
+from specformer.reports.comparison import differences_section, differing_settings, laid_together
 from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
 from specformer.reports.sections.blocks import Listing, Section, Table
@@ -44,7 +44,12 @@ def render_report(run: RunFolder) -> str:
     """
     result = run.result()
     arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
-    return _page(result, arrays, run.path.resolve().name)
+    first = []
+    if "differences" in result:  # between models, each with a folder of its own beside the report
+        models = {row["name"]: RunFolder(run.path / row["folder"]) for row in result["rows"]}
+        kept = {name: own for name, own in models.items() if own.is_finished}
+        first.append(standings_section(result, differing_settings(kept)))
+    return _page(result, arrays, run.path.resolve().name, first)
 
 
 def render_comparison(runs: Sequence[RunFolder]) -> str:
@@ -63,8 +68,6 @@ def _page(
 ) -> str:
     """A page with these sections first, then those of each kind of learning."""
     sections = list(first)
-    if "differences" in result:
-        sections.append(standings_section(result))
     for kind, section in _SECTIONS.items():
         rows = Rows.of(kind, result, arrays)
         if rows.entries:

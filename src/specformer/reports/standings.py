@@ -148,8 +148,8 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def standings_section(result: Result) -> Section:
-    """A report's section: which differences of compared models hold."""
+def standings_section(result: Result, settings: Listing) -> Section:
+    """A report's section: which differences of compared models hold, and their settings."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
     intro = "With one split nothing can be said of which differences hold."
     if result["runs"] > 1:
@@ -170,6 +170,7 @@ def standings_section(result: Result) -> Section:
             _standings(result, rows),
             _pairs(result, rows),
             Listing("Models that could not be trained.", ("Model", "Why"), failures),
+            settings,
         ),
     )
 

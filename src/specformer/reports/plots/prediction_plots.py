@@ -101,9 +101,9 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     ``counts`` ``[classes, classes]`` are true by predicted; a class without any has an empty row.
     """
     names = [_short(name) for name in names]
-    size, side = len(counts), label_width(names)
+    size, wide = len(counts), label_width(names)
     slanted = max(map(len, names)) > 3
-    foot = 0.62 * side if slanted else 0.25
+    side, foot = wide + 0.2, 0.2 + (0.62 * wide if slanted else 0.25)
     inner = size * max(0.3, min(0.46, 3.2 / size))
     figure, (axis,) = panels(inner + side + 0.06, inner + foot + 0.3, left=side, bottom=foot)
     totals = counts.sum(axis=1, keepdims=True)
@@ -120,6 +120,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     centres = np.arange(size) + 0.5
     axis.set_yticks(centres, names)
     axis.set_xticks(centres, names)
+    axis.set(xlabel="predicted", ylabel="class")
     if slanted:
         for label in axis.get_xticklabels():
             label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
@@ -229,8 +230,13 @@ def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Fi
 
 
 @styled
-def size_plot(bins: Mapping[Named, np.ndarray], *, ylabel: str, title: str = "") -> Figure:
-    """Mean errors over graphs' sizes: rows of smallest and largest size, count and mean error."""
+def size_plot(
+    bins: Mapping[Named, np.ndarray], parts: str = "nodes", *, ylabel: str, title: str = ""
+) -> Figure:
+    """Mean errors over graphs' sizes: rows of smallest and largest size, count and mean error.
+
+    ``parts``: what a graph's size counts.
+    """
     figure, (axis,) = panels(*_PANEL)
     for model in in_order(bins):
         style, rows = look(model), bins[model]
@@ -240,11 +246,11 @@ def size_plot(bins: Mapping[Named, np.ndarray], *, ylabel: str, title: str = "")
             gid=SERIES + style.label,
         )  # fmt: skip
         notes = (
-            f"{style.label}, {low:.0f} to {high:.0f} nodes, {count:,.0f} graphs: {error:.4g}"
+            f"{style.label}, {low:.0f} to {high:.0f} {parts}, {count:,.0f} tested: {error:.4g}"
             for low, high, count, error in rows
         )
         draw_marks(axis, middles, rows[:, 3], style, notes)
-    axis.set(xlabel="nodes of a graph", ylabel=ylabel)
+    axis.set(xlabel=f"number of {parts}", ylabel=ylabel)
     axis.set_ylim(bottom=0)
     axis.grid(axis="y", color=RULE, lw=0.5)
     titled(axis, title)

@@ -312,13 +312,17 @@ def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
 
 @styled
 def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str = "") -> Figure:
-    """How much each eigenvalue (row) looks at each (column), ``[m, m]``, strongest in full colour.
+    """How much each eigenvalue (row) looks at each (column), ``[m, m]``.
 
-    The colour map ends in nothing, so that the picture sits on light and on dark pages.
+    Full colour is the strongest, or four times the mean where all are about equal. The colour map
+    ends in nothing, so that the picture sits on light and on dark pages.
     """
     figure, (axis,) = panels(3.0, 3.0)
     clear = LinearSegmentedColormap.from_list("heat", [f"{HEAT}00", f"{HEAT}ff"])
-    axis.imshow(matrix, cmap=clear, vmin=0, interpolation="none", aspect="auto", origin="lower")
+    most = max(matrix.max(), 4 * matrix.mean())
+    axis.imshow(
+        matrix, clear, vmin=0, vmax=most, interpolation="none", aspect="auto", origin="lower"
+    )
     ticks = np.unique(np.linspace(0, len(eigenvalues) - 1, 5).round().astype(int))
     names = [f"{eigenvalues[tick]:.2f}" for tick in ticks]
     axis.set_xticks(ticks, names)

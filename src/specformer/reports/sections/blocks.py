@@ -11,6 +11,9 @@ from markupsafe import Markup
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
 
+#: Rows of a listing aside that are shown at once.
+_LONG = 12
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -48,15 +51,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """A caption, column heads, and rows of words."""
+    """A caption, column heads, and rows of words.
+
+    One ``aside`` is folded where it has many rows, until a reader asks for it.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    aside: bool = False
 
     @property
     def is_empty(self) -> bool:
         return not self.rows
+
+    @property
+    def is_folded(self) -> bool:
+        return self.aside and len(self.rows) > _LONG
 
 
 @dataclass(frozen=True)
@@ -107,6 +118,12 @@ class Figure:
         seen = sum(item.shown for item in self.pictures)
         placed = {1: "single", 2: "pair", 4: "pair"}.get(seen, "")
         return " ".join(filter(None, ("small" if self.small else "", placed)))
+
+    @property
+    def is_half(self) -> bool:
+        """Whether another figure has room beside it."""
+        seen = [item for item in self.pictures if item.shown]
+        return len(seen) == 1 and not seen[0].wide
 
     @property
     def key(self) -> list[Look]:

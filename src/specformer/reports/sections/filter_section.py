@@ -154,4 +154,6 @@ def filtered_images(rows: Rows) -> Iterator[Picture]:
                 title=title,
             )
             whose = f"filtered truly and by {pictures.model_names(learned)}"
-            yield picture(figure, f"{title}: the image, {whose}, and their errors.", wide=True)
+            yield picture(
+                figure, f"{title}: the image, {whose}, and their errors.", wide=len(learned) > 2
+            )

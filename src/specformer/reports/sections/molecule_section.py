@@ -18,73 +18,77 @@ from specformer.reports.variants import Rows, metric_of, variant
 
 
 def molecule_section(rows: Rows) -> Section:
-    """The section of many graphs."""
+    """The section of many graphs, which are called molecules where there are SMILES."""
     over, of_first = pictures.median_over(rows.most(), "runs"), pictures.first_of(rows)
+    chemical = any(written.any() for _, _, written in rows.ours("drawn/smiles"))
+    thing, part = ("molecule", "atom") if chemical else ("graph", "node")
     drawn = (
-        f"{of_first}. Orange nodes raise the prediction, blue ones lower it: the difference that "
-        "it makes to know nothing of a node but its place. Point at one to read it."
+        f"{of_first}. Orange {part}s raise the prediction, blue ones lower it: the difference that "
+        f"it makes to know nothing of {'an' if chemical else 'a'} {part} but its place. Point at "
+        "one to read it."
     )
     filters = (
-        f"What the first filter makes of eigenvalues of some test graphs, by head{of_first}. Equal "
-        "ones of two graphs may come out different: a filter sees all of a graph’s. Grey hills "
-        "show where they lie."
+        f"What the first filter makes of the eigenvalues of some test {thing}s, by head{of_first}. "
+        f"An eigenvalue that two {thing}s share may come out different, because a filter sees all "
+        f"eigenvalues of its {thing}. Grey hills show where they lie."
     )
     if any(entry.get("matrix") != "laplacian" for entry in rows.entries):
         filters += " Those of the adjacency matrix with loops, μ, are drawn at 1 − μ."
     return Section(
         anchor="molecules",
-        title="Learning from many graphs",
+        title=f"Learning from {'molecules' if chemical else 'many graphs'}",
         intro=(
-            "Each graph, a molecule say, has targets of its own; a model learns them from some of "
-            "the graphs, validation picks its best epoch, and it is measured on the others."
+            f"Each {thing} has targets of its own. A model learns them from some of the {thing}s, "
+            "validation picks its best epoch, and it is measured on the others."
         ),
         notes=(*rows.descriptions, *_started(rows)),
         blocks=(
             *compared(rows),
             *each_target(rows),
-            pictures.predictions(rows, "graphs"),
-            pictures.confusions(rows, "graphs"),
+            pictures.predictions(rows, f"{thing}s"),
+            pictures.confusions(rows, f"{thing}s"),
             Figure(
                 "Spread and error",
-                "Is a prediction worse where runs differ more? Test graphs in bins by the standard "
-                "deviation over runs, and the error of the runs’ mean, of the first target. On the "
-                "line the spread is as large as the error; above it, the runs are too sure.",
+                f"Is a prediction worse where runs differ more? Test {thing}s in bins by the "
+                "standard deviation over runs, and the error of the runs’ mean, of the first "
+                "target. On the line the spread is as large as the error; above it, the runs are "
+                "too sure.",
                 pictures.together(
                     rows, "calibration", spread_plot, "errors of {} over the spread of its runs"
                 ),
             ),
             Figure(
                 "Most wrong",
-                f"Test graphs with the largest errors{drawn}",
+                f"Test {thing}s with the largest errors{drawn}",
                 drawn_graphs(rows, worst=True),
             ),
             Figure(
                 "Most right",
-                f"Test graphs with the smallest errors{drawn}",
+                f"Test {thing}s with the smallest errors{drawn}",
                 drawn_graphs(rows, worst=False),
             ),
             Figure(
                 "Errors by size",
-                f"Mean errors of some test graphs of about the same size{of_first}, of the first "
+                f"Mean error of test {thing}s of about the same size{of_first}, of the first "
                 "target.",
-                by_size(rows),
+                by_size(rows, f"{part}s"),
             ),
             Figure("What was learned", filters, pictures.heads(rows, points=True)),
             Figure(
                 "Attention",
-                "Specformer’s attention between low, medium and high frequencies of those graphs, "
-                f"by head{of_first}. Each row adds up to one.",
+                "Specformer’s attention between low, medium and high frequencies of those "
+                f"{thing}s, by head{of_first}. Each row adds up to one.",
                 pictures.attention(rows, by_head=True),
                 small=True,
             ),
             Figure(
                 "Validation",
-                f"Measured on the validation graphs after every epoch{over}.",
+                f"Measured on the validation {thing}s after every epoch{over}.",
                 pictures.by_epoch(rows, 2),
             ),
             Figure(
                 "Training",
-                f"Loss over the training graphs by epoch{over}.",
+                f"Loss over the training {thing}s by epoch{over}.",
                 pictures.by_epoch(rows, 0, "training loss"),
             ),
             costs(rows),
@@ -100,14 +104,14 @@ def _started(rows: Rows) -> Iterator[tuple[str, str]]:
             yield who, f"models start from those of {entry['start']}"
 
 
-def by_size(rows: Rows) -> Iterator[Picture]:
+def by_size(rows: Rows, parts: str) -> Iterator[Picture]:
     """Errors over the sizes of graphs, one picture per data set."""
     for name, group, found in rows.found("by_size"):
         if found:
             numbered = metric_of(group[0]).task == "regression"
             label = "mean absolute error" if numbered else "1 − chance of the class"
             alt = f"{name}: errors of {pictures.model_names(found)} by size."
-            yield picture(size_plot(found, ylabel=label, title=name), alt, key=tuple(found))
+            yield picture(size_plot(found, parts, ylabel=label, title=name), alt, key=tuple(found))
 
 
 def drawn_graphs(rows: Rows, *, worst: bool) -> Iterator[Picture]:
@@ -123,6 +127,8 @@ def drawn_graphs(rows: Rows, *, worst: bool) -> Iterator[Picture]:
             note = f"measured {measured}, predicted {predicted}"
             own = shares[nodes_at[graph] : nodes_at[graph + 1]]
             written, label = str(smiles[graph]), str(names[graph])
+            if label.isdigit():
+                label = f"{'molecule' if written else 'graph'} {label}"
             alt = f"{written or label}: {note}."
             found = molecule_svg(written, own, alt) if written else None
             if found is None:

@@ -233,7 +233,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
             Markup(svg),
             key=tuple(key),
             values=values,
-            wide=True,
+            wide=len(rows.groups) == 1,
             title=pictures.heading(name, style),
             note=f"{len(nodes):,} nodes and {len(edges):,} edges between them",
         )

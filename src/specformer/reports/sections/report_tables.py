@@ -167,7 +167,7 @@ def prepared_features(rows: Rows) -> Listing:
     lines = tuple((str(each["column"]), str(each["prepared"])) for each in told[:MOST_COLUMNS])
     more = f" The first {MOST_COLUMNS} of {len(told)}." if len(told) > MOST_COLUMNS else ""
     caption = "How columns of features were prepared; numbers are the first run’s training nodes’."
-    return Listing(caption + more, ("Column", "Prepared"), lines)
+    return Listing(caption + more, ("Column", "Prepared"), lines, aside=True)
 
 
 def interval(value: Mapping[str, Any]) -> float | None:
