@@ -87,12 +87,39 @@ def inside(chart, share=0.5):
     )
 
 
+@pytest.fixture(scope="module")
+def reports(report, node_report, molecule_report, comparison):
+    """A report of each kind."""
+    return {"demo": report, "nodes": node_report, "molecules": molecule_report, "runs": comparison}
+
+
+KINDS = ["demo", "nodes", "molecules", "runs"]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-def test_a_report_fits_its_window_and_asks_for_nothing(browser, report, width, theme):
-    with opened(browser, report, width=width, theme=theme) as page:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_fits_its_window_and_shows_values(browser, reports, kind, width, theme):
+    with opened(browser, reports[kind], width=width, theme=theme) as page:
         assert page.locator("h1").is_visible()
-        assert page.locator("figure svg[role=img]").first.is_visible()
+        chart = figure_of(page, "Training").last.locator(".picture[data-values]").first
+        page.locator("nav a").filter(has_text="Training").last.click()
+        assert chart.is_visible()
+        if width == WIDTHS["phone"]:
+            page.touchscreen.tap(*inside(chart))
+        else:
+            page.mouse.move(*inside(chart))
+        assert page.locator(".tip").inner_text().startswith("epoch ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_is_complete_without_javascript(browser, reports, kind):
+    with opened(browser, reports[kind]) as page:
+        shown = page.locator("figure svg[role=img]:visible").count()
+    with opened(browser, reports[kind], script=False) as page:
+        assert page.locator("figure svg[role=img]:visible").count() == shown
+        assert page.locator("table").first.is_visible()
+        assert page.locator("button, select").count() == 0
 
 
 def test_without_javascript_all_main_content_is_there(browser, report):
@@ -100,8 +127,6 @@ def test_without_javascript_all_main_content_is_there(browser, report):
         assert page.get_by_text("Specformer has the smallest error").first.is_visible()
         for title in ("Learned filters", "Filtered images", "Training", "Accuracy"):
             assert figure_of(page, title).locator("svg[role=img]").first.is_visible()
-        assert page.locator("table").first.is_visible()
-        assert page.locator("button, select").count() == 0
 
 
 def test_values_stand_under_the_pointer(browser, report, contents):
@@ -235,7 +260,7 @@ def test_a_graphs_nodes_are_painted_and_read(browser, node_report, width):
         assert not shown.is_visible()
 
 
-def test_runs_are_chosen_and_worst_nodes_listed(browser, node_report):
+def test_runs_and_heads_are_chosen_and_worst_nodes_listed(browser, node_report):
     with opened(browser, node_report) as page:
         figure = figure_of(page, "Learned filters")
         first = figure.locator(".picture:visible").inner_html()
@@ -244,6 +269,10 @@ def test_runs_are_chosen_and_worst_nodes_listed(browser, node_report):
         assert figure.locator(".picture:visible").count() == 1
         assert figure.locator(".picture:visible").inner_html() != first
         assert figure.get_by_label("λ").input_value() == "whole"
+        head = figure_of(page, "Every eigenvalue and every other")
+        first = head.locator(".picture:visible").inner_html()
+        head.get_by_role("combobox").select_option("2")
+        assert head.locator(".picture:visible").inner_html() != first
         table = page.locator("table").filter(has_text="Chance of its class")
         table.get_by_role("button", name="Chance of its class").click()
         chances = [float(text[:-1]) for text in table.locator("td:nth-child(4)").all_inner_texts()]
@@ -251,10 +280,8 @@ def test_runs_are_chosen_and_worst_nodes_listed(browser, node_report):
         assert table.locator("tbody th").first.inner_text().startswith("pet-")
 
 
-@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_molecules_are_drawn_and_their_atoms_read(browser, molecule_report, width, theme):
-    with opened(browser, molecule_report, width=width, theme=theme) as page:
+def test_molecules_are_drawn_and_their_atoms_read(browser, molecule_report):
+    with opened(browser, molecule_report) as page:
         drawing = figure_of(page, "Most wrong").locator(".picture").first
         assert "measured" in drawing.inner_text()
         drawing.focus()
@@ -262,10 +289,8 @@ def test_molecules_are_drawn_and_their_atoms_read(browser, molecule_report, widt
         assert page.get_by_role("status").inner_text().startswith("C 1: ")
 
 
-@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_runs_lie_side_by_side(browser, comparison, width, theme):
-    with opened(browser, comparison, width=width, theme=theme) as page:
+def test_runs_lie_side_by_side(browser, comparison):
+    with opened(browser, comparison) as page:
         table = page.locator("table").filter(has_text="Verdict")
         assert table.locator("tbody tr").count() == 1
         settings = page.locator("table").filter(has_text="Settings that differ.")

@@ -295,10 +295,10 @@ def worst(rows: Rows) -> Iterator[Listing]:
             yield Listing(
                 f"{entry['dataset']}: the test nodes that {style.label} gets most wrong, first "
                 "run.",
-                ("Node", "Class", "Predicted", "Chance of its class", "Neighbours"),
+                ("Node", "Class", "Predicted", "Chance of its class", "Neighbours by class"),
                 lines,
             )
 
 
 def _listed(neighbours: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in neighbours) or "none with a label"
+    return ", ".join(f"{name}:\u00a0{count}" for name, count in neighbours) or "none with a label"

@@ -324,6 +324,6 @@
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = "Copy as CSV"; }, 1500);
     });
-    table.caption.firstElementChild.append(button);
+    table.caption.firstElementChild.append(" ", button);
   }
 })();
