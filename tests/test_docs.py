@@ -102,14 +102,18 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile("\n" * (line - 1) + body, str(page), "exec"), namespace)
 
 
-def test_the_readmes_program_learns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["README", "docs/reference/models"])
+def test_programs_that_compare_learn(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Both classes have half of the nodes, so guessing is right for one in two."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    _, program = next(blocks(ROOT / "README.md", "python"))
-    exec(program, {"__name__": "readme"})
+    program = next(body for _, body in blocks(ROOT / f"{page}.md", "python") if "csbm(" in body)
+    exec(program, {"__name__": page})
     ours, theirs = (line.split() for line in capsys.readouterr().out.splitlines())
     assert (ours[0], theirs[0]) == ("Specformer", "GCN")
     assert float(ours[1]) > 0.9

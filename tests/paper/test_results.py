@@ -305,50 +305,30 @@ def test_where_the_ledger_is(tmp_path, monkeypatch, results):
         ledger.results_folder(tmp_path / "nowhere")
 
 
-def test_the_brief_table_of_molecules_has_our_figures_alone(tmp_path):
-    cells = [("authors", "molhiv", 0.75), ("paper", "molhiv", 0.5), ("paper", "zinc", 0.25)]
-    rows = [
-        {**row("specformer", recipe, mean, {"zinc": "mae"}.get(name, "rocauc")), "dataset": name}
-        for recipe, name, mean in cells
-    ]
-    run = finished_run(tmp_path / "run", table=3, rows=rows, recipes={"paper": {}, "authors": {}})
-    ledger.add(run, tmp_path / "results")
-    text = "<!-- results:table-3-brief -->\n<!-- /results -->\n"
-    lines = ledger.rendered(text, tmp_path / "results").splitlines()
-    assert lines[1:6] == [
-        "| model | parameters | zinc | molhiv |",
-        "|---|---|---|---|",
-        "| Specformer | 2,001 | **0.2500 [0.5000]** | 0.5000 [0.5000] |",
-        "| Specformer, authors | 2,001 | – | **0.7500 [0.5000]** |",
-        "",
-    ]
-
-
-def test_the_brief_table_has_each_model_once(tmp_path):
+def test_the_summary_has_ours_the_papers_and_the_best_other_model(tmp_path):
     cells = [
-        ("gcn", "default", "cora", 0.8),  # not shown, so it is not the best either
-        ("gcn", "best", "cora", 0.75),
-        ("gcn", "default", "photo", 0.625),
+        ("gcn", "default", "cora", 0.75),
+        ("gcn", "best", "cora", 0.8),
+        ("mlp", "default", "cora", 0.625),
+        ("specformer", "paper", "cora", 0.5),
+        ("specformer", "best", "cora", 0.875),
         ("gcn", "best", "pubmed", 0.99),  # not of the paper's table
-        ("specformer", "best", "photo", 0.875),
-        ("specformer", "paper", "photo", 0.5),
     ]
     rows = [
-        {**row(model, recipe, mean, metric), "dataset": dataset}
+        {**row(model, recipe, mean + shift, metric), "dataset": dataset}
         for model, recipe, dataset, mean in cells
-        for metric in ("accuracy", "accuracy-by-accuracy")
+        for metric, shift in (("accuracy", 0.01), ("accuracy-by-accuracy", 0.0))
     ]
     recipes = {name: {} for name in ("default", "best", "paper")}
-    run = finished_run(tmp_path / "run", table=2, rows=rows, recipes=recipes)
     folder = tmp_path / "results"
-    ledger.add(run, folder)
-    text = "<!-- results:table-2-brief -->\n<!-- /results -->\n"
-    lines = ledger.rendered(text, folder).splitlines()
-    assert lines[1:7] == [
-        "| model | parameters | cora | photo |",
-        "|---|---|---|---|",
-        "| GCN | 2,001 | **75.00 [50.00]** | 62.50 [50.00] |",
-        "| Specformer | 2,001 | – | 50.00 [50.00] |",
-        "| Specformer, best | 2,001 | – | **87.50 [50.00]** |",
-        "",
+    ledger.add(finished_run(tmp_path / "one"), folder)
+    ledger.add(finished_run(tmp_path / "two", table=2, rows=rows, recipes=recipes), folder)
+    molecules = [{**row("specformer", "paper", 0.25, metric), "dataset": "zinc"}
+                 for metric in ("mae", "mae-at-end")]  # fmt: skip
+    ledger.add(finished_run(tmp_path / "three", table=3, rows=molecules), folder)
+    text = "<!-- results:summary -->\n<!-- /results -->\n"
+    assert ledger.rendered(text, folder).splitlines()[3:-1] == [
+        "| comb filter: squared error | 0.250 | **0.125** | 0.500 | 50.0 GCN |",
+        "| cora: accuracy, % | 50.00 | **87.50** | 50.00 | 80.00 GCN |",
+        "| zinc: MAE | 0.2500 | – | 0.5000 | **0.0700 ± 0.0020** Spec-GN, cited |",
     ]

@@ -2,20 +2,32 @@ r"""Recorded results as Markdown, each table with how it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from specformer.errors import ConfigError
 from specformer.paper.published import TABLE_2
 from specformer.paper.table_rows import (
-    BRIEF,
     CITED,
+    at_end,
     caption,
     contestant_name,
+    interval,
     paper_order,
+    plain_interval,
     table_grid,
     with_cited,
 )
+from specformer.reports.looks import look
+from specformer.reports.numbers import error
+from specformer.training.evaluation.graph_metrics import METRICS, metric_named
+
+#: By table: what a line of the summary is of, and its figures as text.
+_SUMMARY: dict[int, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    1: ("{} filter: squared error", lambda row: error(row["mean"])),
+    2: ("{}: accuracy, %", interval),
+    3: ("{}: {}", plain_interval),
+}
 
 
 def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -> str:
@@ -35,24 +47,48 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
     return "\n".join([_grid(table, with_cited(table, rows)), *_provenance(entries), ""])
 
 
-def brief_table(entries: Sequence[dict[str, Any]]) -> str:
-    """Recorded entries of a table without what is not ours, nor how they were measured.
+def summary_table(tables: Sequence[Sequence[dict[str, Any]]]) -> str:
+    """Entries of Tables 1 to 3 in one table, a line per filter or data set of the paper.
 
-    Table 2 has one line a model and one figure a cell: that of the settings found for a model on a
-    set, where there are any; Specformer also has a line with the paper's.
+    Specformer by the paper's settings and by ours, the paper's own figure, and the best of the
+    other models, all at the best validation figure where that was recorded.
     """
-    table = entries[0]["table"]
+    header = ["", "by the paper’s settings", "by ours", "the paper", "best other model"]
+    lines = [line for entries in tables for line in _summary_lines(entries[0]["table"], entries)]
+    return "\n".join([*markdown_lines(header, lines), ""])
+
+
+def _summary_lines(table: int, entries: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+    told, write = _SUMMARY[table]
     rows = [row for entry in entries for row in entry["rows"] if _is_papers(table, row)]
-    if not rows:
-        raise ConfigError("no recorded row belongs in this table.")
-    if table != 2:
-        return _grid(table, [row for row in with_cited(table, rows) if row["recipe"] != CITED])
-    shown: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in sorted(rows, key=paper_order):  # tuned settings last, so they stay
-        recipe = row["recipe"] if row["model"] == "specformer" else "default"
-        cell = row["model"], recipe, row["dataset"], row["metric"]
-        shown[cell] = {**row, "recipe": recipe}
-    return _grid(BRIEF, list(shown.values()))
+    found: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    for row in sorted(with_cited(table, rows), key=lambda row: "-by-" in row["metric"]):
+        if row["metric"] != "r2" and not row["metric"].endswith(at_end("")):
+            found.setdefault(row["dataset"], {})[row["model"], row["recipe"]] = row
+    for name, group in found.items():
+        metric = next(iter(group.values()))["metric"].split("-")[0]
+        pick = min if metric == "sse" or metric_named(metric).lower else max
+        others = [row for (model, _), row in group.items() if model != "specformer"]
+        paper, ours, other = (
+            group.get(("specformer", "paper")),
+            group.get(("specformer", "projected" if table == 1 else "best")),
+            pick(others, key=lambda row: row["mean"]) if others else None,
+        )
+        best = pick(row["mean"] for row in (paper, ours, other) if row)
+        cells = [_figure(row, write, best) for row in (paper, ours, other)]
+        cited = next((row["paper"] for row in (paper, ours) if row and row["paper"]), None)
+        cells.insert(2, "–" if cited is None else write({"mean": cited, "ci95": None}))
+        yield [told.format(name, METRICS[metric].label if metric in METRICS else ""), *cells]
+
+
+def _figure(row: dict[str, Any] | None, write: Callable[[dict[str, Any]], str], best: float) -> str:
+    """A figure in a summary, the best in bold, one of another model with its name."""
+    if row is None:
+        return "–"
+    text = f"**{write(row)}**" if row["mean"] == best else write(row)
+    if row["model"] == "specformer":
+        return text
+    return f"{text} {look(row['model']).label}" + ", cited" * (row["recipe"] == CITED)
 
 
 def markdown_lines(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -81,7 +117,7 @@ def newest_rows(
     return [entry for entry in current if entry["rows"]]
 
 
-def _grid(table: int | str, rows: Sequence[dict[str, Any]]) -> str:
+def _grid(table: int, rows: Sequence[dict[str, Any]]) -> str:
     """A table, the best in bold, and a line on what its cells hold."""
     header, cells, bold = table_grid(table, rows)
     shown = [

@@ -14,7 +14,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import sealed, unsealed
-from specformer.paper.recorded import brief_table, markdown_table, newest_rows
+from specformer.paper.recorded import markdown_table, newest_rows, summary_table
 from specformer.paper.table_rows import paper_order
 from specformer.tasks.recipes.settings import START
 from specformer.training.runs.folder import RunFolder
@@ -182,17 +182,17 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:table-N-brief`` our figures alone, of Table 2 one per cell. What was measured again is
-    shown once.
+    ``results:summary`` Tables 1 to 3 in one. What was measured again is shown once.
     """
 
     def block(match: re.Match[str]) -> str:
-        name = match["name"].removesuffix("-beyond").removesuffix("-brief")
+        if match["name"] == "summary":
+            tables = (latest(_valid_entries(folder / f"table-{number}")) for number in (1, 2, 3))
+            return f"{match[1]}{summary_table(list(filter(None, tables)))}{match[4]}"
+        name = match["name"].removesuffix("-beyond")
         found = _valid_entries(folder / name)
         if not found:
             raise ConfigError(f"block results:{match['name']} has no entry in {folder}.")
-        if match["name"].endswith("-brief"):
-            return f"{match[1]}{brief_table(latest(found))}{match[4]}"
         table = markdown_table(latest(found), beyond=name != match["name"])
         return f"{match[1]}{table}{match[4]}"
 

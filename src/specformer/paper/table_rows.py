@@ -17,8 +17,6 @@ _OTHERS = dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3, *PCQM4MV2])
 _ORDER = (*(model for model in _OTHERS if model != "specformer"), "specformer")
 #: In place of a recipe: the figure is the paper's, nothing was run.
 CITED = "cited"
-#: In place of a table's number: Table 2 with one figure a cell.
-BRIEF = "2-brief"
 #: How Table 4 calls its variants, which stand in place of recipes.
 VARIANT_NAMES = {
     "bare": "Medium, λ alone",
@@ -56,11 +54,6 @@ def _plain_row(rows: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]
     return next((key, row) for key, row in rows.items() if "-" not in key and key != "r2")
 
 
-def _brief_cell(rows: dict[str, dict[str, Any]]) -> str:
-    row = rows[by_itself(_plain_row(rows)[0])]
-    return interval(row) + ("" if row["paper"] is None else f" [{100 * row['paper']:.2f}]")
-
-
 def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
     metric, row = _plain_row(rows)
     if row["recipe"] == CITED:
@@ -77,7 +70,7 @@ def _ablation_cell(rows: dict[str, dict[str, Any]]) -> str:
 
 
 #: By table, how a cell is written from its rows by metric, and what it holds.
-_CELLS: dict[int | str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
+_CELLS: dict[int, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     1: (_signal_cell, "Mean SSE (R²) [the paper's SSE]"),
     2: (
         _node_cell,
@@ -96,14 +89,10 @@ _CELLS: dict[int | str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] 
         "Test accuracy as in Table 2, and average precision on MolPCBA as in Table 3, ± 95% "
         "interval [the paper's]",
     ),
-    BRIEF: (
-        _brief_cell,
-        "Test accuracy, %, ± 95% interval at the highest validation accuracy [the paper's]",
-    ),
 }
 
 
-def caption(table: int | str) -> str:
+def caption(table: int) -> str:
     """What a cell of that table holds."""
     return _CELLS[table][1]
 
@@ -146,7 +135,7 @@ def contestant_name(model: str, recipe: str) -> str:
 
 
 def table_grid(
-    table: int | str, rows: Sequence[dict[str, Any]]
+    table: int, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
     """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
     datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
@@ -160,7 +149,6 @@ def table_grid(
         for who, cells in found.items():
             if name in cells:
                 metric, row = _plain_row(cells[name])
-                row = cells[name][by_itself(metric)] if table == BRIEF else row
                 compared.setdefault(who, {})[name] = row
                 pick = min if metric == "sse" or metric_named(metric).lower else max
                 best[name] = pick(best.get(name, row["mean"]), row["mean"])
