@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -80,6 +81,18 @@ def test_equals_the_command_line_to_the_bit(call, model):
             assert torch.equal(tensor, other.state_dict()[name])
     assert np.array_equal(own.predict_proba(pyg()), theirs.predict_proba(pyg()))
     assert theirs.classes_.tolist() == [0, 1]
+    assert "<th>test</th>" in theirs._repr_html_()
+    for each in (own, theirs):
+        axes = each.plot(Figure().subplots())
+        if model == "gcn":
+            assert axes.get_ylabel() == "training loss"
+            continue
+        spectrum = sf.decompose(GRAPH)
+        response = own.models_[0].responses(spectrum)[0].detach().numpy()
+        assert len(axes.lines) == response.shape[1]
+        for line, head in zip(axes.lines, response.T, strict=True):
+            drawn = np.interp(line.get_xdata(), spectrum.eigenvalues, head)
+            assert line.get_ydata() == pytest.approx(drawn, abs=1e-3)
 
 
 def test_every_form_of_a_graph_is_the_same_graph():

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -21,8 +21,12 @@ from specformer.reports.html import write_report
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train_on
+from specformer.training.runs.curves import plot_learned, run_table
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The file that holds the data in a saved estimator's folder.
 DATA = "data.npz"
@@ -105,6 +109,16 @@ class Estimator(BaseEstimator, ABC):
         """Save it and write an HTML report; returns the report's path."""
         return write_report(RunFolder.open(self.save(folder)))
 
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw what was learned: each head's response over the eigenvalues, or training losses."""
+        check_is_fitted(self)
+        return plot_learned(self._arrays, axes)
+
+    def _repr_html_(self) -> str:
+        """The parameters and, once it is fitted, what it reached."""
+        shown = str(super()._repr_html_())
+        return shown + run_table("Fitted", self.result_) if hasattr(self, "result_") else shown
+
     @classmethod
     def from_run(cls, run: RunFolder) -> Self:
         """A fitted estimator from a finished run."""
@@ -117,6 +131,7 @@ class Estimator(BaseEstimator, ABC):
         )
         own.result_ = run.result("settings", "val", "task")
         own.validation_score_ = own.result_["val"]["mean"]
+        own._arrays = run.outputs()
         own._name_classes()
         own._read_models(run)
         return own
@@ -165,7 +180,7 @@ class Estimator(BaseEstimator, ABC):
     def _train(self, job: Job, work: Any, place: Workplace) -> None:
         """Train, and keep what that gave."""
         self._job, self._trained = job, (trained := train_on(job, work, place))
-        self.result_ = trained.result
+        self.result_, self._arrays = trained.result, trained.outcome.arrays
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 

@@ -88,7 +88,8 @@ def _figure(row: dict[str, Any] | None, write: Callable[[dict[str, Any]], str], 
     text = f"**{write(row)}**" if row["mean"] == best else write(row)
     if row["model"] == "specformer":
         return text
-    return f"{text} {look(row['model']).label}" + ", cited" * (row["recipe"] == CITED)
+    cited = ", cited" if row["recipe"] == CITED else ""
+    return f"{text} {look(row['model']).label}{cited}"
 
 
 def markdown_lines(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

@@ -40,12 +40,18 @@ def density_svg(eigenvalues: np.ndarray) -> str:
     )
 
 
+def axes_or_new(axes: Axes | None) -> Axes:
+    """These axes, or new ones of a figure of pyplot's, which notebooks show by themselves."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.figure(figsize=(5, 3), layout="constrained").subplots()
+    return axes
+
+
 def density_axes(eigenvalues: np.ndarray, axes: Axes | None, **how: Any) -> Axes:
     """Draw a histogram of eigenvalues over [0, 2] on these axes, or on new ones."""
-    if axes is None:
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(5, 3), layout="constrained").subplots()
+    axes = axes_or_new(axes)
     axes.hist(eigenvalues, **{"bins": _BINS, "range": (0.0, 2.0), **how})
     axes.set(xlabel="eigenvalue λ", ylabel="eigenvalues in a bin")
     return axes

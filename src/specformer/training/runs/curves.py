@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specformer.spectrum.notebook import html_table
+from specformer.spectrum.notebook import axes_or_new, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,14 +67,27 @@ def run_table(title: str, told: Mapping[str, Any]) -> str:
 
 def plot_losses(arrays: Mapping[str, np.ndarray], axes: Axes | None) -> Axes:
     """Training losses by epoch, the median over runs, on these axes or on new ones."""
-    if axes is None:
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(5, 3), layout="constrained").subplots()
+    axes = axes_or_new(axes)
     for name, curve in _curves(arrays):
         losses = (curve[..., 0] if curve.ndim == 3 else curve).reshape(len(curve), -1)
         epochs = np.arange(1, len(losses) + 1)
         axes.plot(epochs, np.nanmedian(losses, axis=1), label=name.partition("/")[2])
     axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
+    axes.legend()
+    return axes
+
+
+def plot_learned(arrays: Mapping[str, np.ndarray], axes: Axes | None) -> Axes:
+    """Each head's response over the eigenvalues or, of a model without such filters, its losses."""
+    where = next((key.removesuffix("response") for key in arrays if key.endswith("/response")), "")
+    if f"{where}eigenvalues" not in arrays:
+        return plot_losses(arrays, axes)
+    axes = axes_or_new(axes)
+    values, response = arrays[f"{where}eigenvalues"], arrays[f"{where}response"]
+    order = np.argsort(values)
+    marks = "." if where.startswith("molecules/") else "-"  # many graphs' eigenvalues are no line
+    for head, line in enumerate(response[order].T, start=1):
+        axes.plot(values[order], line, marks, label=f"head {head}")
+    axes.set(xlabel="eigenvalue λ", ylabel="response")
     axes.legend()
     return axes
