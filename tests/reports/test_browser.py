@@ -255,6 +255,9 @@ def test_a_graphs_nodes_are_painted_and_read(browser, node_report, width):
         assert told.startswith("node pet-")
         assert "sure" in told
         assert "uncoloured" in figure.locator(".key").get_attribute("class")
+        spread = figure.locator("option").filter(has_text="spread from node pet-").first
+        figure.get_by_label("colour by").select_option(label=spread.inner_text())
+        assert figure.locator("circle.centre").count() == 1
         figure.get_by_role("button", name="cat", exact=True).click()
         shown = figure.locator('circle[data-series="cat"]').first
         assert not shown.is_visible()

@@ -31,12 +31,14 @@ class Paint:
         told: what the colours mean.
         at: of each node ``[n]`` the number of a hue; or, without ``hues``, a strength from -1 to 1.
         hues: the hues that numbers stand for.
+        centre: a node with a ring around it, or -1.
     """
 
     name: str
     told: str
     at: np.ndarray
     hues: Sequence[str] = ()
+    centre: int = -1
 
     def style(self, node: int) -> str:
         """The colour of a node."""
@@ -133,6 +135,7 @@ def graph_svg(
             "told": paint.told,
             "at": [round(float(value), 3) for value in paint.at],
             "hues": list(paint.hues),
+            "centre": paint.centre,
         }
         for paint in paints
     ]

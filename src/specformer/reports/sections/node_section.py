@@ -52,8 +52,9 @@ def node_section(rows: Rows) -> Section:
             pictures.confusions(rows, "nodes"),
             Figure(
                 "The graph",
-                "All of it, or a part around the nodes that are most wrong, laid out by its "
-                f"eigenvectors, with what is predicted{of_first}. Point at a node to read it.",
+                "The whole graph or, of a large one, a part around the nodes that are most wrong, "
+                f"laid out by its eigenvectors, with what is predicted{of_first}. Point at a node "
+                "to read it.",
                 graphs(rows),
             ),
             *worst(rows),
@@ -211,7 +212,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
         classes = [str(label) for label in rows.groups[name][0]["classes"]]
         paints = _paints(labels, tested, chances, style, len(classes))
         if centres is not None and spread is not None:
-            paints += _spreads(names[np.searchsorted(nodes, centres)], spread)
+            paints += _spreads(names, np.searchsorted(nodes, centres), spread)
         guesses = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
         label_names = [classes[label] if label >= 0 else "no label" for label in labels]
         notes = [
@@ -265,15 +266,16 @@ def _paints(
     ]
 
 
-def _spreads(centres: np.ndarray, spread: np.ndarray) -> Iterator[Paint]:
+def _spreads(names: np.ndarray, centres: np.ndarray, spread: np.ndarray) -> Iterator[Paint]:
     """What each head makes of an impulse at a node, as a share of its largest value."""
-    for centre, heads in zip(centres, spread, strict=True):
+    for centre, heads in zip(centres.tolist(), spread, strict=True):
         for head, values in enumerate(heads, start=1):
             yield Paint(
-                f"spread from node {centre}, head {head}",
-                "U g(Λ) Uᵀ δ: what the filter makes of a signal at that node alone; orange is "
-                "positive, blue negative, on a square-root scale.",
+                f"spread from node {names[centre]}, head {head}",
+                "U g(Λ) Uᵀ δ: what the filter makes of a signal at the ringed node alone; orange "
+                "is positive, blue negative, on a square-root scale.",
                 np.sign(values) * np.sqrt(np.abs(values) / (np.abs(values).max() or 1.0)),
+                centre=centre,
             )
 
 

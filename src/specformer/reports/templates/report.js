@@ -254,11 +254,12 @@
     const told = make("p", { className: "told", textContent: paints[0].told });
     const circles = all("circle", picture), key = picture.closest("figure").querySelector(".key");
     const paint = () => {
-      const { at, hues, told: words } = paints[select.value];
+      const { at, hues, told: words, centre } = paints[select.value];
       told.textContent = words;
       key?.classList.toggle("uncoloured", !hues.length); // its colours are those of classes
       circles.forEach((circle, node) => {
         const hue = hues.length ? hues[at[node]] : at[node] < 0 ? "blue" : "vermilion";
+        circle.classList.toggle("centre", node === centre);
         circle.style.fill = `var(--plot-${hue})`;
         circle.style.fillOpacity = hues.length ? 1 : Math.abs(at[node]);
       });
