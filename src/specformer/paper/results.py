@@ -34,7 +34,8 @@ _ENTRY_KEYS = {
 }
 _ROW_KEYS = ("model", "recipe", "dataset", "metric", "mean", "ci95", "runs", "paper", "parameters")
 _BLOCK = re.compile(
-    r"(<!-- results:(?P<name>table-[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
+    r"(<!-- results:(?P<name>summary|table-[\w./-]+) -->\n)(?P<body>.*?)(<!-- /results -->)",
+    re.DOTALL,
 )
 _SHOWN = ("README.md", "docs/**/*.md")
 
