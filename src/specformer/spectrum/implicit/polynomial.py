@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -176,8 +177,10 @@ def _room(
     nodes, orders, channels = shape
     need = terms_bytes(nodes, channels, orders - 1, storage)
     host = torch.device("cpu")
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # processes of torchrun on this machine
     for place in dict.fromkeys((device, host)):
-        if need <= _SHARE * available_bytes(place):
+        share = _SHARE / beside if place == host else _SHARE
+        if need <= share * available_bytes(place):
             logger.info("terms of %s kept on %s", gib(need), place)
             return torch.empty(shape, dtype=storage, device=place)
     told = (
