@@ -19,7 +19,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 
 from specformer.errors import GraphError
-from specformer.graphs.formats.npz_archive import naming, read_arrays
+from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs.graph import MASKS
 from specformer.spectrum.sparse import Parts
 
