@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from specformer.errors import ConfigError
-from specformer.kernels.messages import filtered_sum
 from specformer.kernels.segments import (
     contiguous_segments,
+    filtered_sum,
     scattered_segments,
     segment_softmax,
     segment_sum,

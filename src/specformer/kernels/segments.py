@@ -1,4 +1,4 @@
-r"""Groups of rows: their sums, maxima and softmaxes, and batches cut from a data set.
+r"""Groups of rows: their sums, maxima and softmaxes, messages, and batches cut from a data set.
 
 Rows of one node or of one graph form a segment. Shapes never depend on values, so that a step made
 of these can be captured once and replayed, and sums are taken in the same order each time.
@@ -7,12 +7,13 @@ of these can be captured once and replayed, and sums are taken in the same order
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from specformer import kernels
+from specformer.kernels import usable
 from specformer.kernels.tracing import first_order
 
 
@@ -195,3 +196,69 @@ def stretches(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor
     real = of < len(start)
     shift = (start - end + length).index_select(0, of.clamp(max=len(start) - 1))
     return (number + shift) * real, real
+
+
+class PairIndex(NamedTuple):
+    """Where the pairs (i, j) of all nodes of each graph lie, those of a target i in order of j.
+
+    Args:
+        offsets: ``[N + 1]`` where each target's pairs begin: as many as its graph has nodes.
+        first: ``[N]`` the first row of a node's graph.
+        bond: ``[P]`` kind of bond of each pair.
+    """
+
+    offsets: Tensor
+    first: Tensor
+    bond: Tensor
+
+
+class Logits(NamedTuple):
+    """Values ``[P, channels]`` whose softmax the kernel that sums messages will take."""
+
+    values: Tensor
+
+
+def filtered_sum(
+    messages: Tensor, bases: Tensor, by_message: Segments, by_target: Segments
+) -> Tensor:
+    r"""The messages of all sources, weighted channel by channel and summed at their targets.
+
+    .. math::
+        y_i = \sum_{p:\, t(p) = i} S_p \odot m_{s(p)}
+
+    Three passes over ``[P, channels]`` forward and six backward; only the arguments are kept.
+
+    Shapes: messages ``[rows, channels]``, bases ``[P, channels]``, output ``[N, channels]``.
+    """
+    return _FilteredSum.apply(messages, bases, by_message, by_target)
+
+
+class _FilteredSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, messages: Tensor, bases: Tensor, by_message: Segments, by_target: Segments
+    ) -> Tensor:
+        ctx.save_for_backward(messages, bases)
+        ctx.by_message, ctx.by_target = by_message, by_target
+        return by_target.sum(messages.index_select(0, by_message.index).mul_(bases))
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        messages, bases = ctx.saved_tensors
+        at_pairs = ctx.by_target.spread(gradients[0])
+        of_bases = messages.index_select(0, ctx.by_message.index).mul_(at_pairs)
+        of_messages = ctx.by_message.sum(at_pairs.mul_(bases))
+        return of_messages, of_bases, None, None
+
+
+def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    r""":math:`\mathrm{GELU}(x W^\top + b)` for x much narrower than the output.
+
+    Shapes: x ``[rows, in]``, weight ``[out, in]``, bias ``[out]``, output ``[rows, out]``.
+    """
+    if usable("gelu_lift", x, weight):
+        from specformer.kernels.triton import lift
+
+        return lift.gelu_lift(x, weight, bias)
+    return nn.functional.gelu(nn.functional.linear(x, weight, bias))

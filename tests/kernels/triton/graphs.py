@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from specformer.kernels.messages import PairIndex
+from specformer.kernels.segments import PairIndex
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Files of tests that run the kernels.

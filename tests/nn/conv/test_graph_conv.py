@@ -10,7 +10,7 @@ from tests.nn.plain_twin import assert_twins, scrambled, state_of
 
 from specformer import reference
 from specformer.errors import ConfigError
-from specformer.kernels.messages import filtered_sum
+from specformer.kernels.segments import filtered_sum
 from specformer.nn.conv.graph_conv import GraphBases, GraphConv, GraphPairs, basis_entries
 
 SIZES = [len(one.nodes) for one in MOLECULES]

@@ -13,9 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.kernels.messages import filtered_sum
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import Segments, scattered_segments, segment_sum, widened
+from specformer.kernels.segments import (
+    Segments,
+    filtered_sum,
+    scattered_segments,
+    segment_sum,
+    widened,
+)
 from specformer.kernels.tracing import first_order
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.spectrum.many.packed_graphs import PackedGraphs

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.errors import ConfigError
-from specformer.kernels.messages import Logits
+from specformer.kernels.segments import Logits
 from specformer.nn.conv.graph_conv import (
     BasesNorm,
     GraphBases,

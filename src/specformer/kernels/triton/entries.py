@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specformer.kernels.messages import PairIndex
+from specformer.kernels.segments import PairIndex
 from specformer.kernels.tracing import first_order
 from specformer.kernels.triton.language import blocks, clear_padding, jit, power_of_two, tl
 

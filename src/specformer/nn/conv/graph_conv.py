@@ -10,15 +10,18 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.messages import (
+from specformer.kernels.norms import CountedRows
+from specformer.kernels.segments import (
     Logits,
     PairIndex,
+    Segments,
+    filtered_sum,
     gelu_lift,
-    message_sum,
-    softmax_over_sources,
+    scattered_segments,
+    segment_softmax,
+    segment_sum,
+    widened,
 )
-from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import Segments, scattered_segments, segment_sum, widened
 from specformer.kernels.tracing import lazy_property
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.argument_checks import check_choices
@@ -135,16 +138,6 @@ class GraphPairs:
         index = self.batch.target.masked_fill(~self.batch.pair_mask, len(self.batch.graph))
         return Segments(index, self.batch.offsets)
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether hardly any two bonds are alike."""
-        return self.batch.is_measured
-
-    @property
-    def source(self) -> Tensor:
-        """``[P]`` the node that a pair sends from."""
-        return self.batch.source
-
     @lazy_property
     def by_message(self) -> Segments:
         """Pairs by what they send, source and kind of bond."""
@@ -199,6 +192,60 @@ def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
         flat = nn.functional.pad(built.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
         rows = flat.index_select(0, pairs.pair_slot)
         return torch.cat([pairs.identity.unsqueeze(-1), rows], dim=-1)
+
+
+#: Most kinds of bonds that the kernels support: they hold a sum per kind.
+_MOST_KINDS = 128
+
+
+def softmax_over_sources(values: Tensor, pairs: GraphPairs) -> Tensor | Logits:
+    """Shares ``[P, channels]`` that add up to one over the sources of each target."""
+    if usable("softmax_sum", values) and pairs.kinds <= _MOST_KINDS:
+        return Logits(values)
+    return segment_softmax(values, pairs.by_target)
+
+
+def message_sum(
+    nodes: Tensor, bonds: Tensor, linear: nn.Linear, weights: Tensor | Logits, pairs: GraphPairs
+) -> Tensor:
+    r"""What all nodes of a graph send to each, weighted channel by channel.
+
+    .. math::
+        y_i = \sum_j S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b)
+
+    Bonds are mostly of few kinds, so W h is computed for every node, W e for every kind, and a
+    message for every node and kind; one for every pair only where they are measured.
+
+    Shapes: nodes ``[N, channels]`` (h), bonds ``[kinds, channels]`` (e), weights ``[P, channels]``
+    (S), output as nodes.
+    """
+    given = weights.values if isinstance(weights, Logits) else weights
+    fused = isinstance(weights, Logits) or usable("pair_sum", nodes, given)
+    if not fused or pairs.kinds > _MOST_KINDS:
+        if pairs.batch.is_measured:
+            return segment_sum(_pair_messages(nodes, bonds, linear, pairs) * given, pairs.by_target)
+        messages = _every_message(nodes, bonds, linear)
+        return filtered_sum(messages, given, pairs.by_message, pairs.by_target)
+    # The bias goes to the kinds: its gradient is then a sum over few rows.
+    node = nn.functional.linear(nodes, linear.weight)
+    kind = nn.functional.linear(bonds, linear.weight, linear.bias)
+    from specformer.kernels.triton.pair_sum import pair_sum
+
+    return pair_sum(node, kind, given, pairs.pair_index, softmax=isinstance(weights, Logits))
+
+
+def _every_message(nodes: Tensor, bonds: Tensor, linear: nn.Linear) -> Tensor:
+    """What every node would send over every kind of bond, ``[N * kinds, channels]``."""
+    of_nodes = widened(linear(nodes)).unsqueeze(1)
+    of_bonds = widened(nn.functional.linear(bonds, linear.weight))
+    return nn.functional.gelu(of_nodes + of_bonds).flatten(0, 1)
+
+
+def _pair_messages(nodes: Tensor, bonds: Tensor, linear: nn.Linear, pairs: GraphPairs) -> Tensor:
+    """What every pair's source sends, ``[P, channels]``."""
+    of_nodes = widened(linear(nodes)).index_select(0, pairs.batch.source)
+    of_bonds = widened(nn.functional.linear(bonds, linear.weight))
+    return nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.batch.bond))
 
 
 Pooling = Literal["mean", "sum", "max"]
