@@ -198,16 +198,23 @@ def convolution(
 
 
 def residual_block(
-    state: State, x: Tensor, combined: Tensor, norm: str | None, training: bool = False
+    state: State,
+    x: Tensor,
+    combined: Tensor,
+    norm: str | None,
+    training: bool = False,
+    linear_last: bool = False,
 ) -> Tensor:
     """A block of the deep form, which is not the paper's: ReLU(norm(X W_r + Ŝ X W_s)).
 
-    There may be no W_r.
+    There may be no W_r; a linear one ends with the sum.
     """
     signal = linear(part(state, "signal"), x)
     filtered = torch.stack([combined[:, :, c] @ signal[:, c] for c in range(x.shape[1])], dim=1)
     skip = part(state, "skip")
     out = linear(skip, x) + filtered if skip else filtered
+    if linear_last:
+        return out
     if norm == "layer":
         out = layer_norm(part(state, "norm"), out)
     else:
@@ -244,7 +251,8 @@ def specformer(
         combined = combined_bases(bases, response, vectors, config["bases"])
         conv = part(state, f"convs.{layer}")
         if deep:
-            hidden = residual_block(conv, hidden, combined, config["norm"], training)
+            ends = config["linear_last"] and layer == config["num_layers"] - 1
+            hidden = residual_block(conv, hidden, combined, config["norm"], training, ends)
         else:
             hidden = convolution(conv, hidden, combined, config, training)
     if deep or config["space"] == "hidden":

@@ -117,12 +117,17 @@ def test_conv_options(transform, norm, activation, residual, bias) -> None:
 
 
 @pytest.mark.parametrize("norm", [None, "layer", "batch"])
-@pytest.mark.parametrize(("local", "skip"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("local", "skip", "linear_last"),
+    [(True, True, False), (True, False, False), (True, False, True), (False, True, True)],
+)
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("name", ["star", "union cut"])
-def test_deep_form_is_its_equations(name: str, sharing, local: bool, skip: bool, norm) -> None:
+def test_deep_form_is_its_equations(
+    name: str, sharing, local: bool, skip: bool, linear_last: bool, norm
+) -> None:
     options = {"sharing": sharing, "local": local, "skip": skip, "norm": norm, "num_layers": 3}
-    assert_is_the_papers(SPECTRA[name], form="deep", **options)
+    assert_is_the_papers(SPECTRA[name], form="deep", linear_last=linear_last, **options)
 
 
 def test_without_a_skip_a_fresh_block_is_a_step_to_the_neighbours() -> None:
@@ -497,6 +502,7 @@ def test_number_of_parameters() -> None:
         ({"form": "odd"}, "form='odd': choose paper or deep"),
         ({"local": False}, "local=False does not apply to form='paper'"),
         ({"skip": False}, "skip=False does not apply to form='paper'"),
+        ({"linear_last": True}, "linear_last=True does not apply to form='paper'"),
         ({"form": "deep", "space": "hidden"}, "space='hidden' does not apply to form='deep'"),
         ({"form": "deep", "residual": True}, "residual=True does not apply to form='deep'"),
     ],

@@ -74,6 +74,28 @@ def test_copies_and_foreign_parameters(case: Callable[[], Case]) -> None:
     torch.testing.assert_close(out, model(*arguments))
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_torch_func_differentiates_the_node_model(training: bool) -> None:
+    model, x, spectrum = sf.Specformer(3, 8, 2, num_heads=2), torch.randn(5, 3), SPECTRUM
+    model.train(training)
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        torch.manual_seed(0)  # the same is dropped each time
+        return functional_call(model, parameters, (x, spectrum)).square().mean()
+
+    found = torch.func.grad(loss, argnums=(0, 1))(parameters, x)
+    x = x.clone().requires_grad_()
+    loss(parameters, x).backward()
+    torch.testing.assert_close(found[1], x.grad)
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(found[0][name], parameter.grad)
+    if not training:
+        jacobian = torch.func.jacrev(lambda x: model(x, spectrum)[0])(x.detach())
+        expected = torch.autograd.functional.jacobian(lambda x: model(x, spectrum)[0], x.detach())
+        torch.testing.assert_close(jacobian, expected)
+
+
 @pytest.mark.parametrize("case", [of_nodes, of_graphs])
 def test_autocast_stays_close(case: Callable[[], Case]) -> None:
     model, arguments = case()

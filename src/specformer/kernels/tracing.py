@@ -31,6 +31,11 @@ def first_order(backward: Backward) -> Backward:
     return cast(Backward, refusing)
 
 
+def transforming() -> bool:
+    """Whether ``torch.func.grad`` or its like is at work, which takes plain operations alone."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 Made = TypeVar("Made")
 
 

@@ -148,7 +148,7 @@ def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any
 
 #: What each form of the node model has no use for, and the only value it then may have.
 _IDLE: dict[str, dict[str, Any]] = {
-    "paper": {"local": True, "skip": True},
+    "paper": {"local": True, "skip": True, "linear_last": False},
     "deep": {
         "space": "output",
         "feature_layers": 2,
@@ -167,7 +167,7 @@ def check_node_model(config: Mapping[str, Any]) -> None:
     check_counts(config, "in_channels")
     _check_model(
         config,
-        *("transform", "residual", "bias", "local", "skip"),
+        *("transform", "residual", "bias", "local", "skip", "linear_last"),
         bases=("linear", "ffn"),
         form=("paper", "deep"),
         space=("output", "hidden", "input"),

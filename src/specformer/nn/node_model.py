@@ -36,6 +36,8 @@ class Specformer(Inspected):
         local: whether blocks of the deep form also take a step to the neighbours.
         skip: whether they also map their input past the filter. Without, they start as that step
             alone, as a GCN, and learn their filters from there.
+        linear_last: whether the last of them ends with its filter, without norm, activation and
+            dropout, so that outputs are filtered signals.
         space: where convolutions act. ``"output"``: after a two-layer feature network (the paper's
             small graphs); ``"hidden"``: between two linear maps (its large ones); ``"input"``: on
             the features, before the network (:attr:`takes_batches`).
@@ -69,6 +71,7 @@ class Specformer(Inspected):
         form: Literal["paper", "deep"] = "paper",
         local: bool = True,
         skip: bool = True,
+        linear_last: bool = False,
         num_blocks: int = 1,
         space: Literal["output", "hidden", "input"] = "output",
         feature_layers: Literal[1, 2] = 2,

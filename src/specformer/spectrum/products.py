@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from specformer.errors import SpectrumError
 from specformer.kernels import runs_on
+from specformer.kernels.tracing import transforming
 
 
 def as_columns(x: Any) -> Any:
@@ -264,11 +265,11 @@ def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:
     Every leading axis of ``x`` is folded into columns.
     """
     if x.dim() == 2:
-        return _Transform.apply(product, x, forward)
+        return product(x, forward) if transforming() else _Transform.apply(product, x, forward)
     lead, (rows, channels) = x.shape[:-2], x.shape[-2:]
     runs = lead.numel()
     columns = x.reshape(runs, rows, channels).transpose(0, 1).reshape(rows, runs * channels)
-    out = cast(Tensor, _Transform.apply(product, columns, forward))
+    out = transformed(product, columns, forward=forward)
     apart = out.reshape(out.shape[0], runs, channels).transpose(0, 1)
     return apart.reshape(*lead, out.shape[0], channels)
 

@@ -23,18 +23,21 @@ class ResidualBlock(Resettable):
 
     Without ``skip`` there is no :math:`W_r`: what a node knows of itself is what the filter keeps.
     A basis whose weights become zero is switched off, channel by channel. Bases Ŝ are of the
-    block's width, perhaps shared between blocks.
+    block's width, perhaps shared between blocks. A ``linear`` block ends with the sum.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]``, output as x.
     """
 
-    def __init__(self, bases: LinearBases, norm: Norm, dropout: float, skip: bool) -> None:
+    def __init__(
+        self, bases: LinearBases, norm: Norm, dropout: float, skip: bool, linear: bool = False
+    ) -> None:
         super().__init__()
         self.bases = bases
         self.skip = Linear(bases.channels, bases.channels) if skip else None
         self.signal = Linear(bases.channels, bases.channels)
-        self.norm = norm_module(norm, bases.channels)
+        self.norm = norm_module(None if linear else norm, bases.channels)
         self.dropout = nn.Dropout(dropout)
+        self.is_linear = linear
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         if self.skip is None:
@@ -42,7 +45,7 @@ class ResidualBlock(Resettable):
         else:
             skip, signal = joined(x, [self.skip, self.signal]).chunk(2, dim=-1)
             out = skip + self.bases(signal, response, spectrum)
-        return self.dropout(self.norm(out).relu())
+        return out if self.is_linear else self.dropout(self.norm(out).relu())
 
 
 def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:
@@ -75,10 +78,14 @@ def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
         arguments = [config["num_heads"], channels, dropout]
         names = ("transform", "norm", "activation", "residual", "bias")
         options = {"channels": channels, **{name: config[name] for name in names}}
-    shared = kind(*arguments)
+    shared, last = kind(*arguments), config["num_layers"] - 1
     return nn.ModuleList(
-        conv(shared if config["sharing"] == "small" else kind(*arguments), **options)
-        for _ in range(config["num_layers"])
+        conv(
+            shared if config["sharing"] == "small" else kind(*arguments),
+            **options,
+            **({"linear": True} if config["linear_last"] and layer == last else {}),
+        )
+        for layer in range(config["num_layers"])
     )
 
 

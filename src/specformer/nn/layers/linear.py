@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels.norms import column_sums, layer_norm
+from specformer.kernels.tracing import transforming
 
 
 class Linear(nn.Linear):
@@ -80,7 +81,8 @@ def feed_forward(in_channels: int, channels: int) -> nn.Sequential:
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The map of :class:`Linear`, whose gradients take a kernel each."""
-    if torch.is_autocast_enabled(x.device.type):  # PyTorch knows which precision to use where
+    # PyTorch knows which precision to use where.
+    if torch.is_autocast_enabled(x.device.type) or transforming():
         out = x @ weight.mT
         return out if bias is None else out + bias.unsqueeze(-2)
     return _Affine.apply(x, weight, bias)
@@ -168,6 +170,8 @@ def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
 
 def weighted_sum(copies: Tensor, weight: Tensor) -> Tensor:
     """Copies ``[..., n, M, channels]`` times weights ``[..., M, channels]``, summed over M."""
+    if transforming():
+        return (copies * weight.unsqueeze(-3)).sum(dim=-2)
     return _WeightedSum.apply(copies, weight)
 
 

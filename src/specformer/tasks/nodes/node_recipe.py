@@ -38,7 +38,7 @@ NODE_MODELS = ("specformer", *BASELINES)
 _BOOK = RecipeBook("nodes.yaml")
 #: Specformer's alone: itself, and what it needs of a spectrum, of eigenpairs and without them.
 _PAIRS, _DENSITY = ("k", "vectors", "landmarks"), ("degree", "batch_size")
-_OURS = ("model", "form", "forms", "spectrum", "storage", *_PAIRS, *_DENSITY)
+_OURS = ("model", "form", "forms", "spectrum", "loops", "storage", *_PAIRS, *_DENSITY)
 #: For models with a filter of their own.
 _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
@@ -73,6 +73,7 @@ class NodeModel:
     form: Literal["paper", "deep"] = "paper"
     local: bool = True
     skip: bool = True
+    linear_last: bool = False
     num_blocks: int = 1
     space: Literal["output", "hidden", "input"] = "output"
     feature_layers: Literal[1, 2] = 2
@@ -127,6 +128,7 @@ class NodeRecipe:
         columns: what these do with some columns, by name.
         spectrum: ``"decomposed"`` into eigenpairs, or its ``"density"`` alone, with filters as
             interpolants (:func:`specformer.approximate`).
+        loops: whether the spectrum is that of the graph with a loop at each node, as GCN's is.
         k: how many eigenpairs, as in :func:`specformer.decompose`.
         vectors: ``"resident"`` on the device, ``"streamed"`` to it from a file or the host's memory
             (:meth:`specformer.Spectrum.streamed`), or ``"auto"``: streamed where they would take
@@ -156,6 +158,7 @@ class NodeRecipe:
     features: Features = "rows"
     columns: dict[str, How] = field(default_factory=dict)
     spectrum: Literal["decomposed", "density"] = "decomposed"
+    loops: bool = False
     k: int | list[int] | None = None
     vectors: Literal["auto", "resident", "streamed"] = "auto"
     degree: int = 128
@@ -224,8 +227,8 @@ class NodeRecipe:
     def spectrum_key(self) -> str:
         """Recipes of one key ask for the same spectrum of a graph."""
         if self.spectrum == "density":
-            return f"density {self.degree}"
-        return f"pairs {self.k} {self.vectors} {self.storage} {self.precision}"
+            return f"density {self.degree} {self.loops}"
+        return f"pairs {self.k} {self.loops} {self.vectors} {self.storage} {self.precision}"
 
     @property
     def pairs(self) -> Any:

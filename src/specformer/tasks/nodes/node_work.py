@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,9 @@ def node_spectrum(
         share = Share(workers, graph.num_nodes)
         own = sp.csr_array(graph.adjacency[share.rows])
         return approximate_rows(own, share, degree=recipe.degree, device=device)
+    if recipe.loops:
+        loops = sp.eye_array(graph.num_nodes, format="csr")
+        graph = replace(graph, adjacency=graph.adjacency + loops)
     if workers.size > 1:
         return _sharded_spectrum(graph, recipe, device, cache, workers)
     if recipe.spectrum == "density":
