@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
