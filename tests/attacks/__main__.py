@@ -17,9 +17,12 @@ from tests.attacks import (
     closed_forms,
     crowds,
     disks,
+    fuzz,
     growth,
     kills,
+    names,
     odd_documents,
+    ranks,
 )
 from tests.attacks.scene import built
 from tests.attacks.tally import Tally
@@ -37,38 +40,40 @@ class Plan:
     altered: int = 100_000
     flips: int = 10_000
     odd: int = 1_000
+    drawn: int = 10_000
+    names: int = 100
     moments: int = 50
     stride: int = 1
     disks: int = 22
     crowds: int = 20
+    ranks: int = 8
     trainings: int = 1_000
     predictions: int = 10_000
 
     def scaled(self, share: float) -> Plan:
         """The same plan with a share of the tries."""
-        counts = {
-            name: max(1, round(share * getattr(self, name)))
-            for name in ("altered", "flips", "odd", "moments", "crowds", "trainings", "predictions")
-        }
-        return Plan(
-            **counts, stride=max(1, round(0.1 / share)), disks=max(8, round(share * self.disks))
-        )
+        counts = {name: max(1, round(share * getattr(self, name))) for name in asdict(self)}
+        rooms = max(8, counts["disks"])
+        return Plan(**counts | {"stride": max(1, round(0.1 / share)), "disks": rooms})
 
 
 def on_files(scene: Path, plan: Plan) -> Iterator[Tally]:
-    """What is read: spectra that formulas give, and files that are not what was written."""
+    """What is read: files that are not what was written, and work that is done again and again."""
     yield from closed_forms.attack([12, 30, 100])
     yield from altered_files.attack(scene, plan.altered)
     yield from altered_files.flips(scene, plan.flips)
+    yield from growth.attack(scene, plan.trainings, plan.predictions)
+    yield from fuzz.attack(scene, plan.drawn)
+    yield from names.attack(scene, plan.names)
     yield from odd_documents.attack(scene, plan.odd)
 
 
 def on_commands(scene: Path, plan: Plan) -> Iterator[Tally]:
-    """What is done: commands that are killed, run out of disk, meet each other or never end."""
-    yield from kills.attack(scene, plan.moments, plan.stride)
+    """What is done: commands that are killed, run out of disk, or meet each other."""
     yield from disks.attack(scene, plan.disks)
     yield from crowds.attack(scene, plan.crowds)
-    yield from growth.attack(scene, plan.trainings, plan.predictions)
+    yield from ranks.attack(scene, plan.ranks)
+    yield from kills.attack(scene, plan.moments, plan.stride)
 
 
 PARTS = {"files": on_files, "commands": on_commands}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -15,14 +16,16 @@ from tests.attacks.same import copied, same
 from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
-from specformer.baselines import BASELINES
+from specformer import load
 from specformer.datasets.signals import image_signal
+from specformer.errors import SpectrumError
 from specformer.graphs import read_graph, read_graph_set, read_npz
-from specformer.nn.node_model import Specformer
+from specformer.nn.pretrained import Pretrained
 from specformer.paper.results import entries
 from specformer.spectrum import Spectrum
 from specformer.spectrum.cache import load_many
-from specformer.tasks.nodes.node_predict import load_features
+from specformer.spectrum.solvers.chebyshev.subspace import StateFile
+from specformer.tasks.nodes.node_predict import load_features, load_scales
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.tune import read_trials
 from specformer.training.runs.checkpoint import Checkpoint
@@ -57,13 +60,49 @@ class Subject:
         return all(any(same(line, known) for known in truth) for line in found)
 
 
-def whole_run(path: Path, kind: type) -> Any:
+def models_of(path: Path) -> type[Pretrained]:
+    """The class of a run's models."""
+    kinds = {kind.__name__: kind for kind in _classes(Pretrained)}
+    return kinds[json.loads((path / "model/000/config.json").read_text())["model"]]
+
+
+def _classes(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _classes(each)
+
+
+def whole_run(path: Path, kind: type[Pretrained] | None = None) -> Any:
     """Everything that ``report``, ``predict``, ``verify`` and ``results`` take from a run."""
-    run = RunFolder.open(path)
+    run, kind = RunFolder.open(path), kind or models_of(path)
     models = [kind.from_pretrained(folder) for folder in run.model_folders()]
     states = [(model.config, dict(model.state_dict())) for model in models]
-    features = [each.to_json() for each in load_features(run)]
-    return run.config(), run.result(), run.metrics(), run.outputs(), states, features
+    beside: list[Any] = []
+    if run.result("kind")["kind"] in ("nodes", "links"):
+        beside = [each.to_json() for each in load_features(run)]
+        beside += [tuple(scale) for scale in load_scales(run)]
+    return *documents(path), states, beside
+
+
+def documents(path: Path) -> tuple[Any, ...]:
+    """What any run folder tells, a comparison's too."""
+    run = RunFolder.open(path)
+    return run.config(), run.result(), run.metrics(), run.outputs()
+
+
+def _compared(path: Path, kinds: dict[str, type[Pretrained]]) -> Any:
+    return documents(path), [whole_run(path / name, kind) for name, kind in kinds.items()]
+
+
+def _estimator(path: Path, kind: type[Pretrained]) -> Any:
+    return whole_run(path, kind), load(path).predict(read_npz(path / "data.npz"))
+
+
+def _search_state(path: Path) -> Any:
+    found = StateFile(path, 0.0).load(40, torch.float32)
+    if found is None:
+        raise SpectrumError("the solve starts anew")
+    return found
 
 
 def checkpoint(path: Path) -> Any:
@@ -119,15 +158,30 @@ def subjects(scene: Path) -> list[Subject]:
     ) -> Subject:
         return Subject(name, [path], lambda: read(path), share, **more)
 
+    def folder(
+        name: str, path: Path, read: Callable[[Path], Any], share: float, **more: bool
+    ) -> Subject:
+        return Subject(name, _under(path), lambda: read(path), share, **more)
+
+    def run(name: str, path: Path) -> Subject:
+        return folder(f"run folder, {name}", path, partial(whole_run, kind=models_of(path)), 0.01)
+
+    kinds = {name: models_of(file("compared", name)) for name in ("gcn", "mlp")}
     return [
-        Subject("run folder, Specformer", _under(file("specformer")),
-                lambda: whole_run(file("specformer"), Specformer), 0.01),
-        Subject("run folder, GCN", _under(file("gcn")),
-                lambda: whole_run(file("gcn"), BASELINES["gcn"]), 0.01),
+        run("Specformer", file("specformer")),
+        run("GCN", file("gcn")),
+        run("links", file("links")),
+        run("molecules", file("molecules")),
+        run("image", file("image")),
+        folder("run folder, comparison", file("compared"), partial(_compared, kinds=kinds), 0.01),
+        folder("run folder, estimator", file("estimator"),
+               partial(_estimator, kind=models_of(file("estimator"))), 0.01),
         Subject("run under way", _under(stopped), lambda: _stopped(stopped), 0.03, lines=True),
-        one("checkpoint", file("checkpoint.safetensors"), checkpoint, 0.2),
-        one("spectrum", file("own.safetensors"), _pairs, 0.2),
-        one("cache of spectra", cached, _pairs, 0.2),
+        one("checkpoint", file("checkpoint.safetensors"), checkpoint, 0.15),
+        one("spectrum", file("own.safetensors"), _pairs, 0.15),
+        folder("spectrum in shards", file("rows"), _pairs, 0.1),
+        one("state of a search for eigenpairs", file("search.safetensors"), _search_state, 0.05),
+        one("cache of spectra", cached, _pairs, 0.1),
         one("cache of many spectra", many, _many, 0.12),
         one("graph, npz", file("own.npz"), read_npz, 0.06),
         one("graph, npz, not compressed", file("stored.npz"), read_npz, 0.06),
@@ -205,9 +259,10 @@ def _attacked(subject: Subject, tries: int, seed: int) -> Tally:
 def flips(scene: Path, tries: int, seed: int = 1) -> Iterator[Tally]:
     """One bit anywhere in a run folder or in the cache."""
     with inside(scene):
-        for subject in subjects(scene):
-            if subject.name.startswith(("run folder", "cache")):
-                yield _flipped(subject, tries // 4, seed)
+        chosen = ("run folder", "cache", "spectrum in shards")
+        flipped = [each for each in subjects(scene) if each.name.startswith(chosen)]
+        for subject in flipped:
+            yield _flipped(subject, -(-tries // len(flipped)), seed)
 
 
 def _flipped(subject: Subject, tries: int, seed: int) -> Tally:

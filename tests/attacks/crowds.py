@@ -12,7 +12,6 @@ from tests.attacks.same import same
 from tests.attacks.scene import TRAIN, call, inside
 from tests.attacks.tally import Tally
 
-from specformer.nn.node_model import Specformer
 from specformer.training.runs.folder import RunFolder
 
 _WORDS = [*TRAIN, "--set", "form=paper", "--runs", "1", "--cache", "crowd-cache"]
@@ -59,4 +58,4 @@ def attack(scene: Path, rounds: int) -> Iterator[Tally]:
 
 
 def _weights(run: Path) -> object:
-    return whole_run(run, Specformer)[4]
+    return whole_run(run)[4]

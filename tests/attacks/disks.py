@@ -44,7 +44,8 @@ def disk(scene: Path, pages: int | None) -> Iterator[Path | None]:
 
 def attack(scene: Path, sizes: int) -> Iterator[Tally]:
     """Every command on disks with more and more free pages, and on one that is read-only."""
-    for name, words in COMMANDS.items():
+    for name, command in COMMANDS.items():
+        words = command.words
         rooms = sorted({round(1.2**number) - 1 for number in range(sizes)})
         yield _tried(scene, Tally("full disk", name), words, rooms)
         yield _tried(scene, Tally("read-only disk", name), words, [None])
@@ -79,6 +80,8 @@ def _read_all(folder: Path) -> None:
         for path in folder.rglob("*.safetensors"):
             if path.parent.name == "own-cache" or path.name == "saved.safetensors":
                 Spectrum.load(path)
+        for path in folder.rglob("spectrum.json"):
+            Spectrum.load(path.parent)
         for path in folder.rglob("trials.jsonl"):
             read_trials(path)
         for path in folder.rglob("config.yaml"):

@@ -9,31 +9,61 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.attacks.altered_files import whole_run
+import pytest
+from tests.attacks.altered_files import documents, whole_run
 from tests.attacks.same import same
-from tests.attacks.scene import TRAIN, call, inside
+from tests.attacks.scene import COMPARE, IMAGE, LINKS, MOLECULES, TRAIN, TUNE, call, inside
 from tests.attacks.tally import SENTENCES, Tally
 
-from specformer.baselines import BASELINES
 from specformer.spectrum import Spectrum
 from specformer.tasks.tune import read_trials
+from specformer.training.loops.graphs import fit_graphs
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.folder import RunFolder
 
 _CHANGING = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate")
-_RUN = [*TRAIN, "--model", "gcn", "--runs", "2", "--out", "run", "--cache", "own-cache"]
-#: Commands, and how one goes on that was stopped: by the same words, or by others.
+_CACHE = ["--cache", "own-cache"]
+_RUN = ["--out", "run", *_CACHE]
+_PAPER = [*TRAIN, "--set", "form=paper", *_RUN]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is stopped.
+
+    Args:
+        words: what is typed; the same go on with it, or ``resume`` with a training.
+        warm: whether its spectrum is in the cache before. What comes out must be the same.
+    """
+
+    words: list[str]
+    warm: bool = False
+
+
 COMMANDS = {
-    "train": _RUN,
-    "tune": ["tune", "own.npz", "--trials", "2", "--splits", "1", "--runs", "1", "--finalists", "1",
-             "--set", "schedule.epochs=2", "--out", "search", "--quiet", "--device", "cpu"],
-    "spectrum": ["spectrum", "own.npz", "--quiet", "--cache", "own-cache", "--device", "cpu",
-                 "--out", "saved.safetensors", "--plot", "plot.png"],
-    "predict": ["predict", "gcn", "--device", "cpu", "--out", "predictions.csv"],
-    "report": ["report", "gcn"],
+    "train": Command([*TRAIN, "--model", "gcn", "--runs", "2", *_RUN]),
+    "tune": Command([*TUNE, "--out", "search", *_CACHE]),
+    "compare": Command([*COMPARE, "--out", "both", *_CACHE]),
+    "spectrum": Command(["spectrum", "own.npz", "--quiet", "--device", "cpu", *_CACHE, "--out",
+                         "saved.safetensors", "--plot", "plot.png"]),
+    "spectrum in shards": Command(["spectrum", "own.npz", "--quiet", "--device", "cpu", *_CACHE,
+                                   "--out", "saved-rows/", "--plot", "plot.png"]),
+    "predict": Command(["predict", "gcn", "--device", "cpu", "--out", "predictions.csv"]),
+    "report": Command(["report", "gcn"]),
 }  # fmt: skip
+#: Trainings of other kinds, at random moments only: they write the files of the first.
+TRAININGS = {
+    "one run, fresh cache": Command([*_PAPER, "--runs", "1"]),
+    "one run, warm cache": Command([*_PAPER, "--runs", "1"], warm=True),
+    "three runs, fresh cache": Command([*_PAPER, "--runs", "3"]),
+    "three runs, warm cache": Command([*_PAPER, "--runs", "3"], warm=True),
+    "links": Command([*LINKS, *_RUN]),
+    "molecules": Command([*MOLECULES, *_RUN]),
+    "image": Command([*IMAGE, *_RUN]),
+}
 
 
 def forked(work: Callable[[], int]) -> int:
@@ -84,38 +114,50 @@ def killed_after(seconds: float, words: list[str]) -> int:
 
 def attack(scene: Path, moments: int, stride: int = 1, seed: int = 3) -> Iterator[Tally]:
     """Kill commands at every ``stride``-th file operation, and at so many random moments."""
-    with inside(scene):
-        NodeRuns.fit.__kwdefaults__["save_every"] = 1  # a checkpoint every epoch
-        for name, words in COMMANDS.items():
-            yield from _killed(name, words, moments, stride, random.Random(seed))
+    with inside(scene), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NodeRuns.fit.__kwdefaults__, "save_every", 1)  # a checkpoint every epoch
+        patch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+        for name, command in COMMANDS.items():
+            yield _killed_at_operations(name, command, stride)
+        for name, command in COMMANDS.items():
+            yield _killed_at_moments(name, command, moments, random.Random(seed))
+        for name, command in TRAININGS.items():
+            yield _killed_at_moments(f"train, {name}", command, moments, random.Random(seed))
         _clear()
 
 
-def _killed(
-    name: str, words: list[str], moments: int, stride: int, draw: random.Random
-) -> Iterator[Tally]:
-    _clear()
-    began = time.perf_counter()
-    assert forked(lambda: call(*words)) == 0
-    lasts, truth = time.perf_counter() - began, _left_by(name)
-    at_operation = Tally("killed at a file operation", name)
+def _killed_at_operations(name: str, command: Command, stride: int) -> Tally:
+    truth, _ = _uninterrupted(name, command)
+    tally = Tally("killed at a file operation", name)
     for operation in range(1, 10**6, stride):
         _clear()
-        if killed_at(operation, words) == 0:  # it has no more of them
+        if killed_at(operation, command.words) == 0:  # it has no more of them
             break
-        at_operation.attempt(lambda: _goes_on(name, words, truth), f"operation {operation}")
-    yield at_operation
-    at_random = Tally("killed at a random moment", name)
+        tally.attempt(lambda: _goes_on(name, command, truth), f"operation {operation}")
+    return tally
+
+
+def _killed_at_moments(name: str, command: Command, moments: int, draw: random.Random) -> Tally:
+    truth, lasts = _uninterrupted(name, command)
+    tally = Tally("killed at a random moment", name)
     for _ in range(moments):
-        _clear()
+        _clear(cache=not command.warm)
         after = draw.uniform(0, lasts)
-        killed_after(after, words)
-        at_random.attempt(lambda: _goes_on(name, words, truth), f"after {after:.3f} s")
-    yield at_random
+        killed_after(after, command.words)
+        tally.attempt(lambda: _goes_on(name, command, truth), f"after {after:.3f} s")
+    return tally
 
 
-def _clear() -> None:
-    for name in ("run", "search", "own-cache"):
+def _uninterrupted(name: str, command: Command) -> tuple[object, float]:
+    """What the command leaves, from an empty cache, and how long it takes."""
+    _clear()
+    began = time.perf_counter()
+    assert forked(lambda: call(*command.words)) == 0
+    return _left_by(name), time.perf_counter() - began
+
+
+def _clear(*, cache: bool = True) -> None:
+    for name in ("run", "search", "both", "saved-rows", *(["own-cache"] if cache else [])):
         shutil.rmtree(name, ignore_errors=True)
     for name in ("saved.safetensors", "plot.png", "predictions.csv"):
         Path(name).unlink(missing_ok=True)
@@ -123,29 +165,36 @@ def _clear() -> None:
 
 def _left_by(name: str) -> object:
     """What a finished command leaves, without times."""
-    if name == "train":
-        assert all(state == "intact" for state in RunFolder("run").verified().values())
-        assert Path("run/report.html").exists()
-        config, result, metrics, outputs, states, features = whole_run(
-            Path("run"), BASELINES["gcn"]
-        )
-        return config, result["test"], metrics, outputs, states, features
+    if name.startswith("train"):
+        return _left_by_run(Path("run"))
+    if name == "compare":
+        config, result, _, outputs = documents(Path("both"))
+        rows = [{key: row[key] for key in ("name", "test", "val")} for row in result["rows"]]
+        return config, rows, outputs, [_left_by_run(Path("both") / each["name"]) for each in rows]
     if name == "tune":
         found = read_trials(Path("search/trials.jsonl"))
         return [trial["score"] for trial in found.values()], Path("search/best.yaml").read_text()
-    if name == "spectrum":
-        found = Spectrum.load("saved.safetensors")
+    if name.startswith("spectrum"):
+        shards = name.endswith("shards")
+        found = Spectrum.load("saved-rows" if shards else "saved.safetensors")
         return found.eigenvalues.clone(), found.eigenvectors.clone()
     if name == "predict":
         return Path("predictions.csv").read_text()
     return Path("gcn/report.html").read_text()
 
 
-def _goes_on(name: str, words: list[str], truth: object) -> bool:
+def _left_by_run(path: Path) -> object:
+    assert all(state == "intact" for state in RunFolder(path).verified().values())
+    assert (path / "report.html").exists()
+    config, result, *others = whole_run(path)
+    return config, result["test"], result["val"], *others
+
+
+def _goes_on(name: str, command: Command, truth: object) -> bool:
     """Whether a killed command ends as one that was not killed, once it is asked to go on."""
-    again = words
-    if name == "train" and Path("run/config.yaml").exists():
-        again = ["resume", "run", "--quiet", "--cache", "own-cache"]
+    again = command.words
+    if name.startswith("train") and Path("run/config.yaml").exists():
+        again = ["resume", "run", "--quiet", *_CACHE]
     status = forked(lambda: call(*again))
     if status == 2 and again[0] == "resume" and Path("run/report.html").exists():
         status = 0  # it was finished

@@ -13,9 +13,12 @@ from tests.attacks import (
     closed_forms,
     crowds,
     disks,
+    fuzz,
     growth,
     kills,
+    names,
     odd_documents,
+    ranks,
 )
 from tests.attacks.scene import built
 from tests.attacks.tally import Tally
@@ -59,6 +62,19 @@ def test_one_bit(scene):
 
 def test_odd_documents(scene):
     assert_good(odd_documents.attack(scene, 16))
+
+
+def test_documents_that_nobody_wrote(scene):
+    assert_good(fuzz.attack(scene, 200))
+
+
+def test_names(scene):
+    assert_good(names.attack(scene, 2))
+
+
+@pytest.mark.slow
+def test_ranks(scene):
+    assert_good(ranks.attack(scene, 1))
 
 
 def test_closed_forms():

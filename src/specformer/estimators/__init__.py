@@ -46,4 +46,5 @@ def load(folder: str | Path) -> Estimator:
     kind = _KINDS.get((str(result["kind"]), str(result.get("task") or "classification")))
     if kind is None:
         raise RunError(f"{folder}: a run on {result['kind']} is no estimator.")
-    return kind.from_run(run)
+    with run.answering_for_files("no estimator can be made of it"):
+        return kind.from_run(run)

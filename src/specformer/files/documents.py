@@ -37,7 +37,7 @@ def parse_json(text: str) -> Any:
         ValueError: it is nested more than 50 deep
     """
     try:
-        return _shallow(json.loads(text))
+        return _checked(json.loads(text), text)
     except RecursionError:
         raise _too_deep() from None
 
@@ -85,7 +85,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: it has aliases (*a); write their values out
     """
     try:
-        return _shallow(yaml.load(text, Loader=_Plain))  # noqa: S506 (a safe one) # nosec B506
+        return _checked(yaml.load(text, Loader=_Plain), text)  # noqa: S506 (safe) # nosec B506
     except RecursionError:
         raise _too_deep() from None
     except yaml.YAMLError as error:
@@ -140,8 +140,13 @@ def _text(path: Path, most: int) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _shallow(value: Any) -> Any:
-    """The value itself, if it is nested no deeper than the limit."""
+def _checked(value: Any, text: str) -> Any:
+    """The value itself, if it is nested no deeper than the limit and could be written again."""
+    if "\\ud" in text.lower():  # perhaps one half of a character, which no file can hold
+        try:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it has halves of characters") from None
     level = [value]
     for _ in range(_DEPTH + 1):
         level = [

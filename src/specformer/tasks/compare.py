@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ logger = logging.getLogger(__name__)
 
 #: In a comparison's folder, that of all searches, and a graph that was no file.
 _SEARCH, _DATA = "search", "data.npz"
+#: What it takes from a model's result.
+_NEEDED = ("dataset", "metric", "model", "recipe", "test", "val", "parameters", "seconds")
+#: Of a kept run whose files somebody changed.
+_ODD = "cannot be compared"
 #: What a model's own report shows, not that of a comparison.
 _OWN = ("worst", "features", "test_by_target")
 
@@ -147,16 +151,20 @@ def compare_models(
     with _opened(made, folder) as run:
         on_begin(run)
         found, arrays, failures = _train_all(made, run, data, place)
-        result = {
-            **_judged(found, data.splits, against),
-            "seconds": time.perf_counter() - started,
-            "failures": [{"model": name, "error": why} for name, why in failures.items()],
-        }
-        job = made.first
-        complete = run.finish(
-            job.kind, result, arrays, command=made.repeat, seed=job.seed, device=place.device
-        )
-        return Comparison(complete, run.path, write_report(run))
+        with ExitStack() as answering:
+            for name in found:
+                own = RunFolder(run.path / folder_name(name))
+                answering.enter_context(own.answering_for_files(_ODD))
+            result = {
+                **_judged(found, data.splits, against),
+                "seconds": time.perf_counter() - started,
+                "failures": [{"model": name, "error": why} for name, why in failures.items()],
+            }
+            job = made.first
+            complete = run.finish(
+                job.kind, result, arrays, command=made.repeat, seed=job.seed, device=place.device
+            )
+            return Comparison(complete, run.path, write_report(run))
 
 
 @contextmanager
@@ -197,7 +205,8 @@ def _train_all(
     for name, job in made.jobs.items():
         own = RunFolder(run.path / folder_name(name))
         try:
-            with own.held():
+            kept = own.is_finished
+            with own.held(), own.answering_for_files(_ODD) if kept else nullcontext():
                 result = _trained(job, own, made.seconds, data, place)
         except Exception as error:  # the others are worth having
             why = _sentence(error)
@@ -243,7 +252,7 @@ def _trained(
             raise
     if not (run.path / REPORT).exists():
         write_report(run)
-    result = run.result("dataset", "metric", "test", "val", "parameters", "seconds", job.kind)
+    result = run.result(*_NEEDED, job.kind)
     if result[job.kind][0]["splits"] != [split.fingerprint for split in data.splits]:
         raise RunError(
             f"{run.path}: was trained on other splits than those of today: its recipe has others, "

@@ -31,6 +31,17 @@ from specformer.training.runs.progress import Progress, Silent, Update
 
 #: Files of a search in its folder.
 TRIALS, BEST = "trials.jsonl", "best.yaml"
+#: What a line of trials holds, and of what type.
+_SCHEMA: dict[str, Any] = {
+    "trial": int,
+    "splits": int,
+    "of": dict,
+    "set": list,
+    "score": int | float | None,
+    "val": dict | None,
+    "seconds": int | float,
+    "recipe": dict,
+}
 #: How many of the best trials may be started from; which share of their settings is drawn anew.
 _PARENTS, _CHANGED = 3, 0.25
 #: Draws of one trial before it is given up: some widths no number of heads divides.
@@ -302,7 +313,11 @@ def read_trials(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
         return {}
     try:
         found = [unsealed(line, needed=True) for line in read_json_lines(path)]
-        whole = [{"of": {}} | trial | {"set": list(trial["set"])} for trial in found]
+        whole = [{"of": {}} | trial for trial in found]
+        for trial in whole:
+            wrong = [key for key, kind in _SCHEMA.items() if not isinstance(trial[key], kind)]
+            if wrong or not all(isinstance(change, str) for change in trial["set"]):
+                raise ValueError(f"{(wrong or ['set'])[0]} of a trial is not what it should be")
         return {(trial["trial"], trial["splits"]): trial for trial in whole}
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: damaged ({error}); remove it to start anew.") from error
@@ -326,8 +341,7 @@ def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace
 
 def spent(folder: Path) -> dict[str, Any]:
     """The trials of a search so far, and the time they took."""
-    path = folder / TRIALS
-    trials = read_json_lines(path) if path.is_file() else []
+    trials = read_trials(folder / TRIALS).values()
     return {"trials": len(trials), "seconds": sum(trial["seconds"] for trial in trials)}
 
 

@@ -16,7 +16,7 @@ from specformer.baselines import BASELINES
 from specformer.datasets import FeaturePreparation, node_graph
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
-from specformer.files.documents import read_json
+from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import unsealed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
@@ -75,7 +75,7 @@ def load_scales(run: RunFolder) -> list[Scale]:
             continue
         try:
             found.append(_scale(unsealed(read_json(path))))
-        except (OSError, ValueError, KeyError, TypeError, RunError) as error:
+        except (OSError, *MALFORMED, RuntimeError, RunError) as error:
             raise RunError(f"{path}: damaged ({error}).") from error
     return found
 

@@ -3,6 +3,7 @@ r"""A run on disk: what was asked, what happened, what came out."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -20,7 +21,13 @@ from torch import nn
 from specformer.errors import RunError, SpecformerError
 from specformer.files import json_text, write_json, write_text
 from specformer.files.atomic import locked
-from specformer.files.documents import read_json, read_json_lines, read_yaml, write_yaml
+from specformer.files.documents import (
+    MALFORMED,
+    read_json,
+    read_json_lines,
+    read_yaml,
+    write_yaml,
+)
 from specformer.files.npz_archive import DAMAGE, opened, write_arrays
 from specformer.files.sealed import Manifest, State, sealed, unsealed
 from specformer.nn.pretrained import Pretrained
@@ -40,6 +47,17 @@ FEATURES = "features.json"
 TARGETS = "targets.json"
 CHECKPOINT = "checkpoint.safetensors"
 CHECKSUMS = "checksums.json"
+#: Of a result's keys that others are made of: their types, or a mean with its values.
+_SUMMARY = "summary"
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("kind", "dataset", "model", "metric"), str),
+    **dict.fromkeys(("settings", "seen"), dict),
+    **dict.fromkeys(("classes", "targets", "nodes", "links", "molecules", "filters"), list),
+    **dict.fromkeys(("parameters", "num_features"), int),
+    "seconds": int | float,
+    "recipe": str | None,
+    **dict.fromkeys(("test", "val"), _SUMMARY),
+}
 #: Settings that may differ when a stopped run goes on.
 _CARRIED_OVER = {"repeat", "device", "lanes", "tensorboard"}
 
@@ -336,7 +354,7 @@ class RunFolder:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
 
     def result(self, *needed: str) -> dict[str, Any]:
-        """What came out; a file without one of the needed keys is damaged."""
+        """What came out; one of the needed keys missing, or of another type, is damage."""
         path = self._unaltered(RESULT)
         try:
             found = dict(unsealed(read_json(path)))
@@ -349,4 +367,17 @@ class RunFolder:
         for key in needed:
             if key not in found:
                 raise RunError(f"{path}: damaged ({key} is missing).")
+            kind = _SCHEMA.get(key, object)
+            good = _is_summary(found[key]) if kind is _SUMMARY else isinstance(found[key], kind)
+            if not good:
+                raise RunError(f"{path}: damaged ({key} is not what a run writes).")
         return found
+
+
+def _is_summary(value: Any) -> bool:
+    """Whether a figure has its mean, interval and values, all of them numbers."""
+    try:
+        numbers = [value["mean"], value["ci95"] or 0.0, *value["values"]]
+        return all(map(math.isfinite, numbers))
+    except MALFORMED:
+        return False
