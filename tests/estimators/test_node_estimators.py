@@ -21,7 +21,11 @@ from torch_geometric.data import Data
 import specformer as sf
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, GraphError, RunError
+from specformer.files import write_json
+from specformer.files.documents import read_json
+from specformer.files.sealed import sealed, unsealed
 from specformer.graphs import Graph, write_npz
+from specformer.training.runs.folder import RunFolder
 
 NODES = 120
 GRAPH = csbm(0.7, num_nodes=NODES, num_features=6, degree=6.0, signal=12.0, seed=1)
@@ -239,3 +243,24 @@ def test_other_features_are_refused():
     own = sf.NodeClassifier("mlp", epochs=2, device="cpu").fit(GRAPH)
     with pytest.raises(RunError, match="3 features where the model was trained on 6"):
         own.predict((GRAPH.x[:, :3], GRAPH.adjacency))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("model/000/targets.json", {"mean": [None]}),
+        ("model/000/targets.json", {"std": {}}),
+        ("result.json", {"val": {}}),
+        ("result.json", {"settings": []}),
+    ],
+)
+def test_a_folder_of_another_shape_is_one_sentence(tmp_path, name, change):
+    numbers = replace(GRAPH, y=GRAPH.x[:, :1].copy(), class_names=None)
+    saved = sf.NodeRegressor("gcn", epochs=2, device="cpu").fit(numbers).save(tmp_path / "run")
+    states = RunFolder(saved).verified()
+    assert (states["data.npz"], states[name]) == ("intact", "intact")
+    (saved / "checksums.json").unlink()
+    document = unsealed(read_json(saved / name))
+    write_json(saved / name, sealed(document | change))
+    with pytest.raises(RunError, match=str(saved)):
+        sf.load(saved)

@@ -28,6 +28,7 @@ BOMB = "\n".join(
 def test_what_is_plain_comes_back(tmp_path: Path) -> None:
     assert parse_yaml(yaml.safe_dump(VALUES)) == VALUES
     assert parse_json(json.dumps(VALUES)) == VALUES
+    assert parse_json(r'["\ud83d\ude00 \\udata"]') == ["\U0001f600 \\udata"]
     shared = [1, 2]
     write_yaml(tmp_path / "y", {"b": shared, "a": shared, **VALUES})
     assert list(yaml.safe_load((tmp_path / "y").read_text())) == ["b", "a", "e"]
@@ -60,6 +61,7 @@ def test_what_is_plain_comes_back(tmp_path: Path) -> None:
         ("a: [", "not valid YAML"),
         ("a: 2001-77-77", "month must be in"),
         ("a: \x00", "not valid YAML"),
+        (r'a: "\ud800"', "halves of characters"),
     ],
     ids=lambda text: text[:24],
 )
@@ -77,6 +79,7 @@ def test_yaml_is_refused_with_the_reason(text: str, why: str) -> None:
         ("[" * 60 + "]" * 60, "nested more than 50 deep"),
         ("9" * 5000, "digits"),
         ("{", "Expecting"),
+        (r'{"a": "\ud800"}', "halves of characters"),
     ],
     ids=lambda text: text[:12],
 )

@@ -335,3 +335,18 @@ def test_molecules_by_their_error(tmp_path: Path) -> None:
     assert "Which differences hold" in page
     run = RunFolder.open(found.run_dir / "gin")
     assert predict_with(run, smiles=["CCO"]).rows == 1
+
+
+@pytest.mark.parametrize("change", [{"val": {}}, {"test": {"mean": 1}}, {"parameters": "many"}])
+def test_a_kept_run_of_another_shape_is_left_out_with_a_sentence(graph, tmp_path, change) -> None:
+    def again() -> Comparison:
+        models = ["gcn", "mlp"]
+        return compare(graph, models, runs=2, changes=FAST, device="cpu", out=tmp_path / "found")
+
+    again()
+    run = RunFolder(tmp_path / "found" / "gcn")
+    (run.path / "checksums.json").unlink()
+    run.write_result(run.result() | change)
+    found = again()
+    assert [row["model"] for row in found.rows] == ["mlp"]
+    assert "damaged" in found.result["failures"][0]["error"]

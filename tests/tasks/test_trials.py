@@ -13,9 +13,10 @@ import torch
 from tests.tasks.trials_file import trials
 
 from specformer.errors import ConfigError, RunError
+from specformer.files.sealed import sealed
 from specformer.tasks.recipes.settings import build, override
 from specformer.tasks.task import Measured, search_space, sustained
-from specformer.tasks.tune import Search
+from specformer.tasks.tune import Search, spent
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.progress import Silent
 
@@ -162,6 +163,21 @@ def test_trials_of_another_search_are_not_mixed(
     assert trials(tmp_path) == before
     run(Valley(), tmp_path, trials=4, explore=1)
     assert {trial["trial"] for trial in trials(tmp_path)} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"set": ["a=1", {}]}, {"set": "a=1"}, {"trial": "<b>"}, {"score": []}, {"seconds": None}],
+)
+def test_trials_of_other_types_are_refused(tmp_path: Path, change: dict) -> None:
+    run(Valley(), tmp_path, trials=1)
+    trial = trials(tmp_path)[0]
+    del trial["checksum"]
+    (tmp_path / "trials.jsonl").write_text(json.dumps(sealed(trial | change)), encoding="utf-8")
+    with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
+        Search(Valley(), tmp_path)
+    with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
+        spent(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{half", '{"trial": 1}', "[1]"])

@@ -23,13 +23,11 @@ from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train_on
 from specformer.training.runs.curves import plot_learned, run_table
 from specformer.training.runs.environment import choose_device
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.folder import DATA, RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The file that holds the data in a saved estimator's folder.
-DATA = "data.npz"
 #: What an estimator's data are called, which have no name of their own.
 SOURCE = "data"
 

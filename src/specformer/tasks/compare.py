@@ -37,13 +37,13 @@ from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.environment import choose_device
-from specformer.training.runs.folder import REPORT, RunFolder
+from specformer.training.runs.folder import DATA, REPORT, RunFolder
 from specformer.training.runs.progress import Progress, Recorded, Silent
 
 logger = logging.getLogger(__name__)
 
-#: In a comparison's folder, that of all searches, and a graph that was no file.
-_SEARCH, _DATA = "search", "data.npz"
+#: In a comparison's folder, that of all searches.
+_SEARCH = "search"
 #: What it takes from a model's result.
 _NEEDED = ("dataset", "metric", "model", "recipe", "test", "val", "parameters", "seconds")
 #: Of a kept run whose files somebody changed.
@@ -125,7 +125,7 @@ def _file_of(source: Any, out: str | Path | None) -> str:
     graph = as_graph(source)
     if out is None:
         raise ConfigError("out: name a folder, as the graph is kept in it.")
-    path = Path(out) / _DATA
+    path = Path(out) / DATA
     write_npz(path, graph)
     return str(path)
 

@@ -43,6 +43,8 @@ OUTPUTS = "outputs.npz"
 RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
+#: What was learned from, where that was no file.
+DATA = "data.npz"
 FEATURES = "features.json"
 TARGETS = "targets.json"
 CHECKPOINT = "checkpoint.safetensors"
@@ -348,7 +350,8 @@ class RunFolder:
         """The files of a run by name, but for its result and what can be made from it."""
         models = (path for path in (self.path / MODEL).rglob("*") if path.is_file())
         kept = (path.relative_to(self.path).as_posix() for path in models)
-        return [CONFIG, METRICS, OUTPUTS, *sorted(kept)]
+        data = [DATA] if (self.path / DATA).is_file() else []
+        return [CONFIG, METRICS, OUTPUTS, *data, *sorted(kept)]
 
     def _checkpoints(self) -> Iterator[Path]:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
