@@ -20,6 +20,7 @@ from torch_geometric.transforms import ToSparseTensor
 import specformer as sf
 from specformer.errors import GraphError
 from specformer.graphs import as_adjacency, as_graph, write_npz
+from specformer.graphs.checks import check_features, check_room
 from specformer.graphs.convert import signed_adjacency
 
 # 0 - 1, 1 - 2 and a loop on 2; node 3 is alone.
@@ -284,6 +285,10 @@ def test_more_nodes_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatc
     for edges, options in (([[0], [3 * 10**8 - 1]], {}), ([[0], [1]], {"num_nodes": 3 * 10**8})):
         with pytest.raises(GraphError, match=message):
             as_graph(edges, **options)
+    with pytest.raises(GraphError, match=r"^400,000,000 edges need about .* take a part"):
+        check_room(nodes=5, edges=4 * 10**8)
+    with pytest.raises(GraphError, match=r"^1,000,000,000 features need about 93.1 GiB"):
+        check_features(sp.csr_array((2, 10**9)), 2)
     assert as_graph([[0], [1]], num_nodes=10**6).num_nodes == 10**6
 
 

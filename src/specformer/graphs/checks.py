@@ -17,9 +17,14 @@ from scipy.sparse import coo_array, csr_array, issparse
 from specformer.errors import GraphError
 from specformer.files.host_memory import free_bytes, gib
 
-#: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal.
-#: Reading alone was measured at 34 and 102.
-_NODE_BYTES, _EDGE_BYTES = 100, 150
+#: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal;
+#: names and weights of features. Reading alone was measured at 34 a node and 102 an edge.
+_BYTES = {"nodes": 100, "edges": 150, "features": 100}
+_REMEDIES = {
+    "nodes": "number nodes from 0 on, without gaps",
+    "edges": "take a part of the graph",
+    "features": "leave out those that no node has",
+}
 #: So much is not worth asking the system for.
 _ALWAYS = 2**26
 _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
@@ -58,13 +63,15 @@ def refuse(
     raise GraphError(f"{name}[{', '.join(map(str, where))}] is {values[first]}, {rule}")
 
 
-def check_room(nodes: int, edges: int) -> None:
-    """Refuse a graph, or many in one, that memory does not hold: a file may claim any number."""
-    need = nodes * _NODE_BYTES + edges * _EDGE_BYTES
+def check_room(**claimed: int) -> None:
+    """Refuse so many nodes, edges or features that memory does not hold: a file may claim any."""
+    needs = {what: count * _BYTES[what] for what, count in claimed.items()}
+    need = sum(needs.values())
     if need > _ALWAYS and need > (free := free_bytes()):
+        most = max(needs, key=lambda what: needs[what])
         raise GraphError(
-            f"{nodes:,} nodes need about {gib(need)} of memory, {gib(free)} are free; number nodes "
-            "from 0 on, without gaps"
+            f"{claimed[most]:,} {most} need about {gib(need)} of memory, {gib(free)} are free; "
+            f"{_REMEDIES[most]}"
         )
 
 
@@ -139,6 +146,7 @@ def check_features(
     rule = "but features must be finite in float32"
     with np.errstate(over="ignore"):  # what overflows is refused below
         if _is_sparse(values):
+            check_room(features=values.shape[1])  # columns without a number take no room in a file
             sparse = _canonical(values, np.float32, name)
             refuse(~np.isfinite(sparse.data), sparse.data, name, rule, sparse.tocoo().coords)
             return sparse

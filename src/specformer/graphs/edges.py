@@ -32,7 +32,7 @@ def adjacency_from_edges(
         hint = "; transpose a list of pairs" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}{hint}")
     n = _count_nodes(edges, num_nodes)
-    check_room(n, edges.shape[1])
+    check_room(nodes=n, edges=edges.shape[1])
     refuse((edges < 0) | (edges >= n), edges, "edge_index", f"outside 0..{n - 1}")
     if edge_weight is None:
         weight: NDArray[Any] = np.ones(edges.shape[1], dtype=np.bool_)

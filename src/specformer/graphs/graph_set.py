@@ -79,9 +79,8 @@ class GraphSet:
         put("num_nodes", _counts(self.num_nodes, "num_nodes", None, least=1))
         put("num_edges", _counts(self.num_edges, "num_edges", len(self), least=0))
         # As floats: whole numbers of 64 bits would overflow where a file claims enough.
-        check_room(
-            *(int(count.sum(dtype=np.float64)) for count in (self.num_nodes, self.num_edges))
-        )
+        counts = {"nodes": self.num_nodes, "edges": self.num_edges}
+        check_room(**{what: int(count.sum(dtype=np.float64)) for what, count in counts.items()})
         put("edge_index", _edges(self.edge_index, self.num_nodes, self.num_edges))
         total_nodes, total_edges = int(self.num_nodes.sum()), int(self.num_edges.sum())
         put("node_feat", _categories(self.node_feat, "node_feat", total_nodes))
