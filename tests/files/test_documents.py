@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
+from specformer.datasets.registry import graph_source
+from specformer.datasets.signals import image_signal
+from specformer.errors import GraphError
 from specformer.files.documents import (
     parse_json,
     parse_yaml,
@@ -16,6 +21,8 @@ from specformer.files.documents import (
     read_yaml,
     write_yaml,
 )
+from specformer.files.host_memory import free_bytes
+from specformer.graphs.checks import check_room
 
 VALUES = {"a": [1, 2.5, "x", None, True], "b": {"c": {"d": [[]]}}, "e": "2"}
 #: Ten lists of ten lists of … : 390 bytes that stand for ten thousand million words.
@@ -97,3 +104,19 @@ def test_files_that_are_too_long_or_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(ValueError, match="1,048,577 bytes, and at most 1,048,576 are read"):
         read_yaml(path)
+
+
+def test_limits_are_raised_and_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep, path = "[" * 60 + "]" * 60, tmp_path / "noise.png"
+    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save(path)
+    monkeypatch.setenv("SPECFORMER_LIMITS", "2")
+    assert parse_json(deep) == parse_yaml(deep)
+    check_room(nodes=int(1.5 * free_bytes() / 100))
+    monkeypatch.setenv("SPECFORMER_LIMITS", "1e-6")
+    with pytest.raises(GraphError, match="exceeds limit of 178 pixels"):
+        image_signal(path)
+    with pytest.raises(GraphError, match="a grid may have at most 10 nodes"):
+        graph_source("4x4")
+    monkeypatch.setenv("SPECFORMER_LIMITS", "much")
+    with pytest.raises(OSError, match="SPECFORMER_LIMITS=much: give a number"):
+        parse_json("[]")

@@ -25,6 +25,7 @@ from specformer.datasets.signals import (
     named_signals,
 )
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
+from specformer.files.host_memory import raised
 from specformer.files.npz_archive import DAMAGE, NpzArchive, opened
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
 from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
@@ -143,8 +144,8 @@ def graph_source(
     if size is None:
         return _one_graph(source, data, columns, unknown=GraphError), ()
     height, width = int(size[1]), int(size[2])
-    if height * width > _MOST_NODES:
-        raise GraphError(f"{source}: a grid may have at most {_MOST_NODES:,} nodes.")
+    if height * width > (most := raised(_MOST_NODES)):
+        raise GraphError(f"{source}: a grid may have at most {most:,} nodes.")
     if not height * width:
         raise GraphError(f"{source}: the grid has no nodes.")
     return grid_graph(height, width), grid_mirrors(height, width)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from specformer.datasets.download import set_file
 from specformer.errors import ConfigError, GraphError, check_known
+from specformer.files.host_memory import raised
 from specformer.files.npz_archive import DAMAGE, opened
 from specformer.graphs import Graph
 
@@ -179,15 +180,21 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
 
 def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     """A grey version of an image file in [0, 1], its longer side at most ``largest`` pixels."""
+    from PIL import Image
     from skimage import color, io, transform
 
     path = Path(path)
     if not path.is_file():
         raise GraphError(f"{path}: no such image file.")
+    usual = Image.MAX_IMAGE_PIXELS
+    assert usual is not None
+    Image.MAX_IMAGE_PIXELS = raised(usual)
     try:
         image = np.asarray(io.imread(path))
     except Exception as error:  # a plugin of imageio may raise anything on a file that is no image
         raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
+    finally:
+        Image.MAX_IMAGE_PIXELS = usual
     if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
         image = image[0]
     if image.ndim == 3:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 import yaml
 
 from specformer.files.atomic import is_special, write_text
+from specformer.files.host_memory import raised
 
 Record = TypeVar("Record")
 #: What code that trusts a document raises where it has another shape.
@@ -114,7 +115,7 @@ class _Plain(yaml.SafeLoader):
         return mapping
 
     def construct_number(self, node: Any) -> Any:
-        if len(node.value) > _DIGITS:
+        if len(node.value) > raised(_DIGITS):
             raise ValueError(f"it has a number of {len(node.value):,} digits")
         whole = node.tag.endswith(":int")
         return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
@@ -135,8 +136,8 @@ def _text(path: Path, most: int) -> str:
     if is_special(path):  # a device or a pipe may never end
         raise ValueError("it is not a plain file")
     size = path.stat().st_size
-    if size > most:
-        raise ValueError(f"it has {size:,} bytes, and at most {most:,} are read")
+    if size > raised(most):
+        raise ValueError(f"it has {size:,} bytes, and at most {raised(most):,} are read")
     return path.read_text(encoding="utf-8")
 
 
@@ -148,7 +149,7 @@ def _checked(value: Any, text: str) -> Any:
         except UnicodeEncodeError:
             raise ValueError("it has halves of characters") from None
     level = [value]
-    for _ in range(_DEPTH + 1):
+    for _ in range(raised(_DEPTH) + 1):
         level = [
             inner
             for each in level
@@ -161,4 +162,4 @@ def _checked(value: Any, text: str) -> Any:
 
 
 def _too_deep() -> ValueError:
-    return ValueError(f"it is nested more than {_DEPTH} deep")
+    return ValueError(f"it is nested more than {raised(_DEPTH)} deep")

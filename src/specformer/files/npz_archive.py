@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError, nearest
 from specformer.files import replacing
-from specformer.files.host_memory import free_bytes, gib
+from specformer.files.host_memory import free_bytes, gib, raised
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class NpzArchive:
     def __getitem__(self, key: str) -> NDArray[Any]:
         """An array, all of it: its checksum has been compared."""
         member = self._members[key]
-        if member.file_size > (free := free_bytes()):
+        if member.file_size > raised(free := free_bytes()):
             raise ValueError(
                 f"{key} unpacks to {gib(member.file_size)}, and {gib(free)} of memory are free"
             )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
 from specformer.errors import GraphError
-from specformer.files.host_memory import free_bytes, gib
+from specformer.files.host_memory import free_bytes, gib, raised
 
 #: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal;
 #: names and weights of features. Reading alone was measured at 34 a node and 102 an edge.
@@ -67,7 +67,7 @@ def check_room(**claimed: int) -> None:
     """Refuse so many nodes, edges or features that memory does not hold: a file may claim any."""
     needs = {what: count * _BYTES[what] for what, count in claimed.items()}
     need = sum(needs.values())
-    if need > _ALWAYS and need > (free := free_bytes()):
+    if need > _ALWAYS and need > raised(free := free_bytes()):
         most = max(needs, key=lambda what: needs[what])
         raise GraphError(
             f"{claimed[most]:,} {most} need about {gib(need)} of memory, {gib(free)} are free; "

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from specformer.errors import ConfigError, GraphError
 from specformer.files.atomic import is_special
-from specformer.files.host_memory import free_bytes, gib
+from specformer.files.host_memory import free_bytes, gib, raised
 from specformer.graphs.formats.table import Table, is_number
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class _Bounded(gzip.GzipFile):
 
     def __init__(self, path: Path, mode: str) -> None:
         super().__init__(path, mode)
-        self._most = free_bytes() // 4
+        self._most = raised(free_bytes() // 4)
 
     def read(self, size: int | None = -1) -> bytes:
         whole = size is None or size < 0
