@@ -1,4 +1,4 @@
-"""The long test: ``python -m tests.attacks files`` and ``commands`` (``make -j2 test-long``)."""
+"""The long test, by parts: ``python -m tests.attacks files`` (all: ``make -j2 test-long``)."""
 
 from __future__ import annotations
 
@@ -69,14 +69,19 @@ def on_files(scene: Path, plan: Plan) -> Iterator[Tally]:
 
 
 def on_commands(scene: Path, plan: Plan) -> Iterator[Tally]:
-    """What is done: commands that are killed, run out of disk, or meet each other."""
+    """What is done: commands run out of disk, meet, lose a rank, or are killed as they write."""
     yield from disks.attack(scene, plan.disks)
     yield from crowds.attack(scene, plan.crowds)
     yield from ranks.attack(scene, plan.ranks)
-    yield from kills.attack(scene, plan.moments, plan.stride)
+    yield from kills.at_operations(scene, plan.stride)
 
 
-PARTS = {"files": on_files, "commands": on_commands}
+def on_moments(scene: Path, plan: Plan) -> Iterator[Tally]:
+    """What is done, killed at any moment."""
+    yield from kills.at_moments(scene, plan.moments)
+
+
+PARTS = {"files": on_files, "commands": on_commands, "moments": on_moments}
 
 
 def main() -> int:

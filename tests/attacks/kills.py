@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,17 +113,28 @@ def killed_after(seconds: float, words: list[str]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def attack(scene: Path, moments: int, stride: int = 1, seed: int = 3) -> Iterator[Tally]:
-    """Kill commands at every ``stride``-th file operation, and at so many random moments."""
-    with inside(scene), pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NodeRuns.fit.__kwdefaults__, "save_every", 1)  # a checkpoint every epoch
-        patch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+def at_operations(scene: Path, stride: int = 1) -> Iterator[Tally]:
+    """Kill commands at every ``stride``-th file operation."""
+    with _at_work(scene):
         for name, command in COMMANDS.items():
             yield _killed_at_operations(name, command, stride)
-        for name, command in COMMANDS.items():
+
+
+def at_moments(scene: Path, moments: int, seed: int = 3) -> Iterator[Tally]:
+    """Kill commands, and trainings of every kind, at so many random moments each."""
+    trainings = {f"train, {name}": command for name, command in TRAININGS.items()}
+    with _at_work(scene):
+        for name, command in (COMMANDS | trainings).items():
             yield _killed_at_moments(name, command, moments, random.Random(seed))
-        for name, command in TRAININGS.items():
-            yield _killed_at_moments(f"train, {name}", command, moments, random.Random(seed))
+
+
+@contextmanager
+def _at_work(scene: Path) -> Iterator[None]:
+    """In the folder, with a checkpoint every epoch, and nothing left behind."""
+    with inside(scene), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NodeRuns.fit.__kwdefaults__, "save_every", 1)
+        patch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+        yield
         _clear()
 
 

@@ -87,7 +87,8 @@ def test_processes_at_once(scene):
 
 @pytest.mark.slow
 def test_kills(scene):
-    assert_good(kills.attack(scene, 2, 9))
+    assert_good(kills.at_operations(scene, 12))
+    assert_good(kills.at_moments(scene, 1))
 
 
 @pytest.mark.slow
