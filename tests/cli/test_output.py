@@ -43,7 +43,7 @@ def test_a_stage_tells_its_own_progress(capfd: pytest.CaptureFixture[str]) -> No
             capfd.readouterr()
             time.sleep(0.05)
             assert capfd.readouterr().err == ""
-        assert heard(capfd, 1)[0][8:].startswith(" Going on · ")
+        assert heard(capfd, 1)[0][8:].startswith(" Still working · ")
 
 
 def test_silence_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

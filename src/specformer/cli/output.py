@@ -117,7 +117,7 @@ class Waiting:
             yield
         finally:
             self._stages -= 1
-            self._text, self._since = "Going on", time.monotonic()
+            self._text, self._since = "Still working", time.monotonic()
 
     def end(self) -> None:
         self._ended.set()
