@@ -2,7 +2,7 @@ r"""Transformer: every node attends to every node, whatever the edges."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,8 @@ from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel
 from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import LayerNorm, Linear
 
-
-class Attention(Protocol):
-    """Mixes values ``[runs, heads, n, d]`` by queries and keys of the same shape."""
-
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor: ...
+#: Mixes values ``[runs, heads, n, d]`` by queries and keys of the same shape, which come first.
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def working_type(query: Tensor) -> torch.dtype:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.evaluation.graph_metrics import Loss, metric_named
+from specformer.training.evaluation.link_objectives import LinkTask
 from specformer.training.evaluation.node_objectives import BestEpochs, NodeObjective, evaluation_of
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
@@ -34,35 +35,6 @@ _READ_EVERY = 50
 _SAVE_EVERY = 200
 #: Seconds between two readings on a CPU, where slow epochs may make 50 of them a long time.
 _TELL_EVERY = 1.0
-
-
-class Objective(Protocol):
-    """What training makes small: the sum of terms, each multiplied by its weight."""
-
-    def terms(self, outputs: Tensor) -> Tensor:
-        """Terms ``[R, ...]`` of outputs ``[R, n, channels]``."""
-
-    def weights(self, terms: Tensor) -> Tensor:
-        """One for each term, the same in all epochs."""
-
-
-class FullBatchTask(Protocol):
-    """What models of one graph learn; ``evaluation`` gives losses and figures of two parts."""
-
-    @property
-    def x(self) -> Tensor | SparseFeatures: ...
-    @property
-    def metric(self) -> str: ...
-    @property
-    def share(self) -> Share: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def in_channels(self) -> int: ...
-    @property
-    def objective(self) -> Objective: ...
-    @property
-    def evaluation(self) -> Callable[[Tensor], Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -141,6 +113,10 @@ class NodeTask:
     def evaluation(self) -> Callable[[Tensor], Tensor]:
         """Losses and figures of the validation and the test nodes."""
         return evaluation_of(self.objective, self.metric, self.val, self.test, self.x.dtype)
+
+
+#: What models of one graph learn from all of its nodes in every step.
+FullBatchTask = NodeTask | LinkTask
 
 
 @dataclass(frozen=True)
