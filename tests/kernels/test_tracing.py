@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from specformer.errors import ConfigError
+from specformer.kernels.norms import _Scaled
 from specformer.kernels.segments import (
     contiguous_segments,
     filtered_sum,
@@ -38,6 +39,7 @@ TWICE: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "affine": (affine, [(5, 3), (4, 3), (4,)]),
     "affine of runs": (affine, [(5, 3), (2, 4, 3), (2, 4)]),
     "affine of no rows": (affine, [(0, 3), (4, 3), (4,)]),
+    "scaled": (_Scaled.apply, [(5, 3), (2, 3), (2, 3)]),
     "weighted sum": (weighted_sum, [(2, 5, 3, 4), (2, 3, 4)]),
     "all rows normalised": (BatchNorm(2).double(), [(4, 2)]),
 }

@@ -64,7 +64,23 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         out = nn.functional.layer_norm(x, (channels,), weight.view(-1), bias.view(-1), eps)
         return out.unsqueeze(0) if x.dim() < weight.dim() + 1 else out
     normal = nn.functional.layer_norm(x, (channels,), eps=eps)
-    return torch.addcmul(bias.unsqueeze(-2), normal, weight.unsqueeze(-2))
+    return _Scaled.apply(normal, weight, bias)
+
+
+class _Scaled(torch.autograd.Function):
+    """Every run's rows by its scale, plus its shift: ``[..., runs, n, c]`` and ``[runs, c]``."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, scale)
+        return torch.addcmul(shift.unsqueeze(-2), rows, scale.unsqueeze(-2))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (gradient,), (rows, scale) = gradients, ctx.saved_tensors
+        to_rows = (gradient * scale.unsqueeze(-2)).sum_to_size(rows.shape)
+        to_scale = column_sums(gradient * rows).squeeze(-2).sum_to_size(scale.shape)
+        return to_rows, to_scale, column_sums(gradient).squeeze(-2).sum_to_size(scale.shape)
 
 
 #: Adds a tensor up over all workers that share a batch, in place.
