@@ -82,7 +82,7 @@ def forest(graph: Graph) -> list[float]:
     """Accuracies of a random forest on the same columns, which it is given as numbers."""
     x = np.nan_to_num(graph.x, nan=-1.0)
     found = []
-    for split in make_splits(graph, "random-60-20-20", RUNS, seed=0):
+    for split in make_splits(graph, "auto", RUNS, seed=0):
         trees = RandomForestClassifier(n_estimators=300, random_state=0)
         trees.fit(x[split.train], graph.y[split.train])
         found.append(trees.score(x[split.test], graph.y[split.test]))

@@ -104,6 +104,17 @@ def test_free_text_is_refused_with_what_to_do(each: int) -> None:
         fit_column("bio", train, words, "standard")
 
 
+def test_words_of_a_text_may_be_counted() -> None:
+    words = ("red car", "a blue car", "blue", "")
+    fitted = fit_column("bio", column(0, 1), words[:2], "hash")
+    found = fitted.values(column(0, 1, 2, 3, NAN), words)
+    assert found.shape == (5, fitted.width) == (5, 128)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0, 0], rtol=1e-6)
+    assert found[0] @ found[1] == pytest.approx(0.5)  # one word of two in common
+    assert found[1] @ found[2] == pytest.approx(0.5**0.5)
+    assert found[0] @ found[2] == 0
+
+
 def test_words_where_numbers_were_learned_from_are_refused() -> None:
     fitted = fit_column("age", column(1, 2, 9), None)
     with pytest.raises(GraphError, match="column 'age' holds words, where it held numbers"):
@@ -124,13 +135,13 @@ def test_what_is_asked_for_is_done() -> None:
 
 def test_it_is_told_in_words() -> None:
     told = {
-        "4 subtracted, divided by 2": PreparedColumn("a", "standard", 4, 2, 4),
-        "4 subtracted, divided by 2, cut at ±5; missing: 4, marked": PreparedColumn(
+        "standardised (mean 4, deviation 2)": PreparedColumn("a", "standard", 4, 2, 4),
+        "scaled (median 4, spread 2), cut at ±5; missing ones are 4 and marked": PreparedColumn(
             "a", "robust", 4, 2, 4, marks_missing=True
         ),
         "as it is": PreparedColumn("a", "none"),
         "left out": PreparedColumn("a", "drop"),
-        "one column for each of missing, Graz and the others": PreparedColumn(
+        "one column for each of missing, Graz, and one for all others": PreparedColumn(
             "a", "category", words=("", "Graz"), others=True
         ),
     }

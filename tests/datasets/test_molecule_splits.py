@@ -112,8 +112,12 @@ def test_the_files_own_split() -> None:
     with pytest.raises(ConfigError, match="the file holds no training, validation, test graphs"):
         graph_split(atoms(4), "official", seed=0)
     partly = atoms(4, train_idx=[3, 0], valid_idx=[], test_idx=[2])
+    held = graph_split(partly, "official", seed=0)  # one of the training graphs validates
+    assert parts_of(held) == [1, 1, 1]
+    assert held.test.tolist() == split.test.tolist()
+    lonely = atoms(4, train_idx=[3], valid_idx=[], test_idx=[2])
     with pytest.raises(ConfigError, match="the file holds no validation graphs; use split=random"):
-        graph_split(partly, "official", seed=0)
+        graph_split(lonely, "official", seed=0)
     with pytest.raises(ConfigError, match="split 'random': choose from random-80-10-10, kfold-"):
         graph_split(atoms(4), "random", seed=0)
 

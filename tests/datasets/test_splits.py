@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specformer.datasets import Split, csbm, make_splits, node_graph, random_60_20_20
-from specformer.datasets.splits import settled_protocol
+from specformer.datasets.splits import settled_protocol, stratified_60_20_20
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 
@@ -106,13 +106,13 @@ def test_a_split_goes_by_the_name_of_the_masks_in_the_file():
         make_splits(masked("cora", splits=3), "official", 1, seed=0)
     with pytest.raises(ConfigError, match="penn94: the masks in its file are split=official"):
         make_splits(masked("penn94", splits=5), "geom-gcn", 1, seed=0)
-    with pytest.raises(ConfigError, match="choose from auto, random-60-20-20, kfold-5, geom-gcn"):
+    with pytest.raises(ConfigError, match="choose from auto, stratified-60-20-20, random-60"):
         make_splits(masked("cora", splits=3), "masks", 1, seed=0)
 
 
 @pytest.mark.parametrize("protocol", ["geom-gcn", "official"])
 def test_a_file_without_masks(protocol):
-    with pytest.raises(ConfigError, match="no train, validation and test masks; use split=random"):
+    with pytest.raises(ConfigError, match="does not say which nodes train and test; use"):
         make_splits(csbm(0.5, num_nodes=20), protocol, 1, seed=0)
 
 
@@ -141,8 +141,11 @@ def test_nodes_without_a_label_are_in_no_part():
 def test_masks_that_cannot_be_a_split():
     graph = masked("mine", splits=1)
     nothing = np.zeros(graph.num_nodes, dtype=bool)
+    with pytest.raises(ConfigError, match="split 0 has no labelled test node; mark some"):
+        make_splits(replace(graph, test_mask=nothing), "official", 1, seed=0)
+    one = np.arange(graph.num_nodes) == 0
     with pytest.raises(ConfigError, match="split 0 has no labelled validation node; mark some"):
-        make_splits(replace(graph, val_mask=nothing), "official", 1, seed=0)
+        make_splits(replace(graph, train_mask=one, val_mask=nothing), "official", 1, seed=0)
     with pytest.raises(ConfigError, match="mine: split 0 has a node in two of its parts"):
         make_splits(replace(graph, test_mask=~nothing), "official", 1, seed=0)
 
@@ -153,10 +156,43 @@ def test_own_masks_are_used_and_named_sets_are_drawn(caplog):
     assert settled_protocol(graph, "random-60-20-20") == "random-60-20-20"
     assert settled_protocol(replace(graph, name="cora"), "auto") == "random-60-20-20"
     bare = replace(graph, train_mask=None, val_mask=None, test_mask=None)
-    assert settled_protocol(bare, "auto") == "random-60-20-20"
+    assert settled_protocol(bare, "auto", named=True) == "random-60-20-20"
+    assert settled_protocol(bare, "auto") == "stratified-60-20-20"
+    assert settled_protocol(replace(graph, val_mask=None), "auto") == "official"
     assert not caplog.messages
-    assert settled_protocol(replace(graph, val_mask=None), "auto") == "random-60-20-20"
-    assert caplog.messages == ["mine: has no val_mask, so its other masks are not used"]
+    assert settled_protocol(replace(graph, test_mask=None), "auto") == "stratified-60-20-20"
+    assert caplog.messages == ["mine: has no test_mask, so its other masks are not used"]
+
+
+@pytest.mark.parametrize("nothing", [None, np.zeros(30, dtype=bool)])
+def test_without_a_validation_part_a_fifth_of_the_training_nodes_validates(nothing, caplog):
+    caplog.set_level("INFO")
+    graph = replace(masked("mine", splits=1), val_mask=nothing)
+    split, again = make_splits(graph, "official", 2, seed=0)
+    assert split.fingerprint == again.fingerprint
+    np.testing.assert_array_equal(split.test, graph.test_mask[:, 0])
+    np.testing.assert_array_equal(split.train | split.val, graph.train_mask[:, 0])
+    assert not (split.train & split.val).any()
+    for label in (0, 1):  # a fifth of each class
+        own = graph.train_mask[:, 0] & (graph.y == label)
+        assert (split.val & own).sum() == round(0.2 * own.sum())
+    assert "a fifth of the training nodes validates" in caplog.text
+
+
+@given(
+    counts=st.lists(st.integers(1, 40), min_size=1, max_size=5), seed=st.integers(0, 50)
+)  # fmt: skip
+def test_every_class_is_split_by_itself(counts, seed):
+    y = np.concatenate([np.repeat(np.arange(len(counts)), counts), [-1, -1]])
+    split = stratified_60_20_20(y, seed)
+    np.testing.assert_array_equal(np.sum(parts(split), axis=0), (y >= 0).astype(int))
+    for label, count in enumerate(counts):
+        train, val, test = (int((part & (y == label)).sum()) for part in parts(split))
+        assert train >= 1
+        if count >= 3:
+            assert val == test == max(1, round(0.2 * count))
+        else:
+            assert (val, test) == (0, count - 1)
 
 
 def test_real_files_go_by_their_protocol(shared_data):
@@ -197,7 +233,11 @@ def test_folds_test_everything_once_and_spread_every_class(counts, folds, seed):
     [
         ("kfold-2", None, "split 'kfold-2': at least 3 folds are needed, to train on one."),
         ("kfold-5", 6, "own: 6 runs asked for, 5 folds; take as many at most."),
-        ("kfold", None, "split 'kfold': choose from auto, random-60-20-20, kfold-5, geom-gcn, off"),
+        (
+            "kfold",
+            None,
+            "split 'kfold': choose from auto, stratified-60-20-20, random-60-20-20, kfold-5,",
+        ),
     ],
 )
 def test_folds_that_cannot_be(protocol, count, message):
@@ -210,7 +250,7 @@ def test_numbers_are_split_without_regard_to_them():
     y = np.linspace(0.0, 1.0, 50)[:, None]
     y[:5] = np.nan
     graph = replace(csbm(0.5, num_nodes=50), y=y)
-    for protocol in ("random-60-20-20", "kfold-5"):
+    for protocol in ("stratified-60-20-20", "random-60-20-20", "kfold-5"):
         for split in make_splits(graph, protocol, 3, seed=0):
             assert [int(part.sum()) for part in (split.train, split.val, split.test)] == [27, 9, 9]
             assert not (split.train | split.val | split.test)[:5].any()

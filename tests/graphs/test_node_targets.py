@@ -55,6 +55,18 @@ def test_what_is_asked_for_is_done():
     assert with_targets(rated, "classification").num_classes == 6
 
 
+def test_one_label_of_several_is_a_class_in_a_file():
+    one = np.eye(3, dtype=int)[np.arange(NODES) % 3]
+    one[:4] = -1  # not known
+    found = with_targets(labelled(one, ("ant", "bee", "cat")), source="mine.pt")
+    assert (found.num_classes, found.class_names) == (3, ("ant", "bee", "cat"))
+    assert found.y is not None
+    assert found.y[:8].tolist() == [-1, -1, -1, -1, 1, 2, 0, 1]
+    assert with_targets(labelled(one)).num_targets == 3  # in Python it stays what it is
+    assert with_targets(labelled(one), "regression", "mine.pt").num_targets == 3
+    assert with_targets(labelled(HALF), source="mine.pt").num_targets == 2
+
+
 def test_unknown_ones_stay_unknown():
     y = np.arange(NODES) % 2
     y[:5] = -1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from specformer.graphs import Graph, GraphSet, write_npz
+from specformer.graphs import Columns, Graph, GraphSet, write_npz
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.inspect_source import inspect_source
 from specformer.tasks.nodes.node_recipe import NodeRecipe
@@ -45,7 +45,7 @@ def test_labels_that_are_unknown_or_numbers_by_hand() -> None:
     assert in_words(unknown).splitlines()[1:] == ["  no node has a label"]
     numbers = graph(y=np.array([0.5, 2.5, np.nan, 1.5, 1.5, 1.5]))
     assert in_words(of_nodes(numbers, NodeRecipe(), [])).splitlines()[1] == (
-        "  target 0: known of 5 nodes, from 0.5 to 2.5, mean 1.5"
+        "  target: known of 5 nodes, from 0.5 to 2.5, mean 1.5"
     )
 
 
@@ -108,11 +108,47 @@ def test_molecules(tmp_path: Path) -> None:
     assert (found["graphs"], found["nodes"], found["edges"]) == (30, 465, 435)
     assert (found["smallest"], found["largest"]) == (1, 30)
     assert found["targets"] == {"logS": {"known": 30, "lowest": 0.5, "mean": 7.75, "highest": 15.0}}
+    parts = {"train": 24, "val": 3, "test": 3}
     assert found["split"] == {
-        "protocol": "random-80-10-10", "runs": 1, "train": 24, "val": 3, "test": 3,
+        "protocol": "random-80-10-10", "runs": 5, **parts, "tested": found["split"]["tested"],
     }  # fmt: skip
+    assert 3 < found["split"]["tested"] <= 15
     assert in_words(found).splitlines()[:3] == [
         "mine: 30 molecules, 465 atoms (1 to 30 in a molecule), 435 bonds",
         "  target logS: known of 30 molecules, from 0.5 to 15, mean 7.75",
-        "  split: random-80-10-10, 24 training, 3 validation, 3 test; 1 run",
+        "  split: random-80-10-10, 24 training, 3 validation, 3 test; 5 runs",
     ]
+
+
+def test_numbers_that_look_like_classes_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "mine.csv"
+    rows = (f"{'C' * n},{n % 3},{n % 2},{n / 7}\n" for n in range(1, 41))
+    file.write_text("smiles,grade,active,logS\n" + "".join(rows))
+    grade, active, *_ = inspect_source(str(file))["warnings"]
+    assert grade == (
+        "mine: target grade has only 3 different values, which are learned as numbers; --targets "
+        "grade --task classification learns classes."
+    )
+    assert "target active has only 2 different values" in active
+    alone = inspect_source(str(file), columns=Columns(targets=("grade",)))["warnings"]
+    assert alone[0].endswith("learned as numbers; --task classification learns classes.")
+
+
+def test_a_class_that_nearly_all_nodes_have_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(
+        f"{n},{n + 1}\n" for n in range(99)))  # fmt: skip
+    (tmp_path / "nodes.csv").write_text("id,age,label\n" + "".join(
+        f"{n},{n % 7},{'rare' if n == 3 else 'usual'}\n" for n in range(100)))  # fmt: skip
+    found = inspect_source(str(tmp_path))
+    assert found["split"] == {
+        "protocol": "stratified-60-20-20", "runs": 10, "train": 60, "val": 20, "test": 20,
+        "tested": found["split"]["tested"],
+    }  # fmt: skip
+    assert found["warnings"] == [
+        f"{tmp_path.name}: 99% of the labels are 'usual', and a model that always says so has that "
+        "accuracy; --metric f1 counts all classes alike."
+    ]
+    assert "no test node is of 'rare', so that the test says nothing of it" in caplog.text

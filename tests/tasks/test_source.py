@@ -65,7 +65,7 @@ def test_by_the_keys_of_a_file(tmp_path) -> None:
 @pytest.mark.parametrize("name", ["mine.gz", "mine.xlsx", "mine.mol2"])
 def test_a_file_of_another_kind_is_told_what_is_read(name: str, tmp_path) -> None:
     (tmp_path / name).write_text("CCO\t1\n")
-    with pytest.raises(GraphError, match=r"\.\w+ files are not read; pass a folder with edges"):
+    with pytest.raises(GraphError, match=r"\.\w+ files are not read; .*pass a folder with edges"):
         source_kind(str(tmp_path / name))
 
 

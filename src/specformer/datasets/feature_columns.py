@@ -3,6 +3,7 @@ r"""One column of node features, and how it is made fit for a model: fitted on t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from specformer.errors import GraphError
 
 #: What may be asked for of a column.
-How = Literal["standard", "robust", "category", "none", "drop"]
+How = Literal["standard", "robust", "category", "hash", "none", "drop"]
 
 #: A value so many quartile ranges from the median has outliers' weight in a mean.
 _FAR = 10.0
@@ -22,6 +23,10 @@ _CUT, _QUARTILES = 5.0, 1.349
 _RARE, _RARE_SHARE = 2, 0.01
 #: More words than this, if most cells differ, are no categories.
 _MANY = 20
+#: Columns that the words of a text are hashed into.
+_HASHED = 128
+#: So many words are told.
+_TOLD = 8
 #: The word for a missing one.
 _NO_WORD = ""
 
@@ -34,7 +39,8 @@ class PreparedColumn:
         name: the column's.
         how: ``"standard"`` and ``"robust"`` subtract ``centre`` and divide by ``scale``, the second
             cuts at ±5; ``"none"`` leaves numbers; ``"category"`` makes a column for each of
-            ``words``; ``"drop"`` leaves the column out.
+            ``words``; ``"hash"`` counts the words of a text in 128 columns, which words share by
+            their hash, and makes the row one of length 1; ``"drop"`` leaves the column out.
         centre: mean or median.
         scale: standard deviation, or that of a normal variable with the same quartile range.
         fill: what stands for a missing number.
@@ -57,6 +63,8 @@ class PreparedColumn:
         """How many columns it becomes."""
         if self.how == "category":
             return len(self.words) + self.others
+        if self.how == "hash":
+            return _HASHED
         return (self.how != "drop") + self.marks_missing
 
     def values(
@@ -65,6 +73,11 @@ class PreparedColumn:
         """The column of any nodes, ``[n]``, as the model takes it, ``[n, width]``."""
         if self.how == "category":
             return self._one_hot(numbers, words)
+        if self.how == "hash":
+            from sklearn.feature_extraction.text import HashingVectorizer  # takes a while
+
+            hashed = HashingVectorizer(n_features=_HASHED, alternate_sign=False, dtype=np.float32)
+            return np.asarray(hashed.transform(_words_of(numbers, words)).toarray())
         if words is not None and self.width:
             raise GraphError(f"column {self.name!r} holds words, where it held numbers in training")
         missing = np.isnan(numbers)
@@ -91,15 +104,20 @@ class PreparedColumn:
     def __str__(self) -> str:
         """What becomes of the column, in words."""
         if self.how == "category":
-            listed = ", ".join(word or "missing" for word in self.words)
-            return f"one column for each of {listed}" + (" and the others" if self.others else "")
-        mark = f"; missing: {self.fill:.4g}, marked" if self.marks_missing else ""
+            listed = ", ".join(word or "missing" for word in self.words[:_TOLD])
+            more = f" and {len(self.words) - _TOLD} more" if len(self.words) > _TOLD else ""
+            others = ", and one for all others" if self.others else ""
+            return f"one column for each of {listed}{more}{others}"
+        if self.how == "hash":
+            return f"its words counted in {_HASHED} columns by their hash"
+        mark = f"; missing ones are {self.fill:.4g} and marked" if self.marks_missing else ""
         if self.how == "drop":
             return "only marked where missing" if self.marks_missing else "left out"
         if self.how == "none":
             return f"as it is{mark}"
-        scaled = f"{self.centre:.4g} subtracted, divided by {self.scale:.4g}"
-        return f"{scaled}{', cut at ±5' if self.how == 'robust' else ''}{mark}"
+        if self.how == "robust":
+            return f"scaled (median {self.centre:.4g}, spread {self.scale:.4g}), cut at ±5{mark}"
+        return f"standardised (mean {self.centre:.4g}, deviation {self.scale:.4g}){mark}"
 
 
 def fit_column(
@@ -119,12 +137,12 @@ def fit_column(
     Example:
         >>> column = fit_column("age", np.float32([20, 40, np.nan]), None)
         >>> print(column)
-        30 subtracted, divided by 10; missing: 30, marked
+        standardised (mean 30, deviation 10); missing ones are 30 and marked
         >>> column.values(np.float32([50, np.nan]), None).tolist()
         [[2.0, 0.0], [0.0, 1.0]]
     """
-    if how == "drop":
-        return PreparedColumn(name, "drop")
+    if how == "drop" or how == "hash":
+        return PreparedColumn(name, how)
     if how == "category" or (how is None and words is not None):
         return _fit_words(name, numbers, words)
     if words is not None:
@@ -180,7 +198,8 @@ def _fit_words(
     if not kept or len(found) > max(_MANY, len(cells) / 2):
         raise GraphError(
             f"column {name!r} is free text, {len(found)} different ones on {len(cells)} training "
-            f"nodes; leave it out with --set columns.{name}=drop, or put a category in its place"
+            f"nodes; leave it out with --set {quote(f'columns.{name}=drop')}, or count its words "
+            f"with --set {quote(f'columns.{name}=hash')}"
         )
     return PreparedColumn(name, "category", words=kept, others=len(kept) < len(found))
 

@@ -2,6 +2,7 @@ r"""Node features as models take them: prepared by rules that the training nodes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -15,6 +16,8 @@ from specformer.datasets.feature_columns import How, PreparedColumn, fit_column
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
+
+logger = logging.getLogger(__name__)
 
 #: How a whole table is prepared: by what it holds, or as asked for.
 Features = Literal["auto", "counts", "rows", "none", "standard"]
@@ -88,8 +91,8 @@ class FeaturePreparation:
         width = sum(column.width for column in fitted)
         if width == 0:
             raise GraphError(
-                f"{graph.name}: no feature is left, as every column has a single value; "
-                "without columns, features are made of the edges"
+                f"{graph.name}: no feature is left, as every column has a single value on the "
+                "training nodes; leave them out, and features are made of the edges"
             )
         return cls("columns", width, fitted)
 
@@ -264,6 +267,26 @@ def with_structural_features(graph: Graph) -> Graph:
     degree: np.ndarray = np.asarray(graph.adjacency.sum(axis=1)).ravel()
     x = np.column_stack([np.log1p(degree), _clustering(graph.adjacency), _returns(graph.adjacency)])
     return replace(graph, x=x, feature_names=STRUCTURAL, feature_words=None)
+
+
+def with_features(graph: Graph, source: str) -> Graph:
+    """The graph; with features of its structure if its columns have a single value each, or none.
+
+    What is done is logged; ``source`` is what to call the graph.
+    """
+    if graph.x is None:
+        why = "has no node features"
+    elif isinstance(graph.x, np.ndarray) and all(map(_has_one_value, graph.x.T)):
+        why = "every column of features has a single value"
+    else:
+        return graph
+    logger.info("%s: %s; used are %s", source, why, ", ".join(STRUCTURAL))
+    return with_structural_features(graph)
+
+
+def _has_one_value(column: NDArray[np.float32]) -> bool:
+    """Whether all are equal, or all missing."""
+    return bool((column == column[0]).all() or np.isnan(column).all())
 
 
 def _clustering(adjacency: sp.csr_array) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specformer.datasets.splits import Split, fold_splits
+from specformer.datasets.splits import Split, fold_splits, held_back
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
 from specformer.graphs.formats.smiles import rdkit
@@ -23,6 +23,7 @@ GRAPH_PROTOCOLS = (
 )  # fmt: skip
 #: Training, validation and test.
 _PARTS = 3
+_NO_VALIDATION = "; it has no validation part, so a tenth of the training graphs validates"
 #: Training graphs that validate where the validation part is tested on, and their largest share.
 _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 
@@ -178,7 +179,8 @@ def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> s
         return protocol
     if named or all(getattr(graphs, part) is None for part in SPLITS):
         return "random-80-10-10"
-    logger.info("%s: its own split is used (split=official)", graphs.name)
+    drawn = "" if graphs.valid_idx is None or len(graphs.valid_idx) else _NO_VALIDATION
+    logger.info("%s: its own split is used (split=official)%s", graphs.name, drawn)
     return "official"
 
 
@@ -196,8 +198,9 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
 
     Where the targets of an ``official`` test part are secret, its validation part is tested on, and
     150,000 graphs of its training part, a tenth at most, validate: the paper's rule for PCQM4Mv2.
-    They are the same for every seed. Protocols of folds go to :func:`graph_folds`, resampled ones
-    to :func:`resampled_splits`.
+    They are the same for every seed. Where an ``official`` split has no validation part, the seed
+    draws it, a tenth of the training part. Protocols of folds go to :func:`graph_folds`, resampled
+    ones to :func:`resampled_splits`.
     """
     if protocol == "random-80-10-10":
         return random_80_10_10(graphs, seed)
@@ -206,14 +209,21 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     if protocol != "official":
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(GRAPH_PROTOCOLS)}.")
     parts = [getattr(graphs, part) for part in SPLITS]
+    if parts[1] is not None and not len(parts[1]) and all(map(_some, (parts[0], parts[2]))):
+        held = held_back(_classes(graphs, parts[0]), _LARGEST_SHARE, seed)
+        parts[:2] = [np.setdiff1d(parts[0], held), held]
     names = ("training", "validation", "test")
-    empty = [name for name, part in zip(names, parts, strict=True) if part is None or not len(part)]
+    empty = [name for name, part in zip(names, parts, strict=True) if not _some(part)]
     if empty:
         raise ConfigError(
             f"{graphs.name}: the file holds no {', '.join(empty)} graphs; "
             "use split=random-80-10-10."
         )
     return _with_known_test(graphs) if has_secret_test(graphs) else _split(graphs, *parts)
+
+
+def _some(part: np.ndarray | None) -> bool:
+    return part is not None and len(part) > 0
 
 
 def _with_known_test(graphs: GraphSet) -> Split:

@@ -14,7 +14,7 @@ import numpy as np
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, search, set_file
-from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.datasets.features import with_features, with_structural_features
 from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.signals import (
     EMBEDDED,
@@ -161,8 +161,8 @@ def node_graph(
 ) -> Graph:
     """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
 
-    A graph without features is given those of its structure
-    (:func:`~specformer.datasets.features.with_structural_features`).
+    A graph without features, or with labels and columns of a single value, is given those of its
+    structure (:func:`~specformer.datasets.features.with_structural_features`).
 
     Args:
         source: a name of ``NODE_SETS``, or a path.
@@ -175,10 +175,8 @@ def node_graph(
     graph = _one_graph(source, data, columns, labels=labels)
     if labels:
         graph = with_targets(graph, task, source)
-    if graph.x is None:
-        logger.info("%s: has no node features; used are %s", source, ", ".join(STRUCTURAL))
-        return with_structural_features(graph)
-    return graph
+        graph = with_features(graph, source)
+    return graph if graph.x is not None else with_structural_features(graph)
 
 
 def _one_graph(

@@ -17,7 +17,7 @@ from specformer.graphs.graph import MASKS
 logger = logging.getLogger(__name__)
 
 #: Protocols by name; ``kfold-5`` stands for any number of folds.
-PROTOCOLS = ("random-60-20-20", "kfold-5", "geom-gcn", "official")
+PROTOCOLS = ("stratified-60-20-20", "random-60-20-20", "kfold-5", "geom-gcn", "official")
 _FOLDS = re.compile(r"kfold-(\d+)")
 #: One to test on, one to validate on, and the rest to train on.
 _FEWEST_FOLDS = 3
@@ -87,6 +87,41 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     return Split(train, val, test)
 
 
+def stratified_60_20_20(y: np.ndarray, seed: int) -> Split:
+    """Split every class by itself: a fifth validates, a fifth tests, the rest trains.
+
+    So all parts are composed as the whole is, and a class of three nodes is in each of them. Of one
+    of two nodes one trains and one tests. Nodes labelled −1 are in no part.
+
+    Example:
+        >>> y = np.repeat([0, 1], [90, 10])
+        >>> [int(part.sum()) for part in (stratified_60_20_20(y, seed=0).test, y == 1)]
+        [20, 10]
+        >>> int((y[stratified_60_20_20(y, seed=0).test] == 1).sum())
+        2
+    """
+    generator = np.random.default_rng(seed)
+    train, val, test = (np.zeros(y.shape, dtype=bool) for _ in range(3))
+    for label in np.unique(y[y >= 0]):
+        own = generator.permutation(np.flatnonzero(y == label))
+        fifth = max(1, round(0.2 * own.size)) if own.size > 1 else 0
+        held = fifth if own.size > 2 else 0
+        test[own[:fifth]] = True
+        val[own[fifth : fifth + held]] = True
+        train[own[fifth + held :]] = True
+    return Split(train, val, test)
+
+
+def held_back(members: Sequence[np.ndarray], share: float, seed: int) -> np.ndarray:
+    """Numbers of a share of every class, one at least of those with two, to validate on."""
+    generator = np.random.default_rng(seed)
+    taken = [
+        generator.permutation(own)[: max(1, round(share * own.size)) if own.size > 1 else 0]
+        for own in members
+    ]
+    return np.concatenate([*taken, np.empty(0, dtype=np.int64)]).astype(np.int64)
+
+
 def fold_count(protocol: str) -> int | None:
     """How many folds a protocol has; None if it is no cross-validation."""
     found = _FOLDS.fullmatch(protocol)
@@ -121,24 +156,30 @@ def fold_splits(
     return [Split((fold >= 0) & ~test & ~val, val, test) for test, val in parts]
 
 
-def settled_protocol(graph: Graph, protocol: str) -> str:
-    """The protocol that ``"auto"`` is on a graph, or the one that is named.
+def settled_protocol(graph: Graph, protocol: str, *, named: bool = False) -> str:
+    """The protocol that ``"auto"`` is on a graph, or the one that is asked for.
 
-    A file of one's own that says which nodes train, validate and test is taken at its word; named
-    sets, and files that say nothing, are split at random.
+    A file of one's own that says which nodes train and test is taken at its word, and one that says
+    nothing is split class by class; ``named`` sets are split as the paper does.
     """
     if protocol != "auto":
         return protocol
     missing = [mask for mask in MASKS if getattr(graph, mask) is None]
-    if graph.name in GEOM_GCN_SETS or len(missing) == 3:
+    drawn = "random-60-20-20" if named else "stratified-60-20-20"
+    if graph.name in GEOM_GCN_SETS:
         return "random-60-20-20"
-    if missing:
+    if len(missing) == len(MASKS):
+        return drawn
+    if missing not in ([], ["val_mask"]):
         logger.warning("%s: has no %s, so its other masks are not used", graph.name, missing[0])
-        return "random-60-20-20"
+        return drawn
     logger.info("%s: its own split is used (split=official)", graph.name)
     return "official"
 
 
+_DRAWN = {"stratified-60-20-20": stratified_60_20_20, "random-60-20-20": random_60_20_20}
+#: Of the training nodes, where a file marks none to validate.
+_VALIDATES = 0.2
 #: How many there are unless someone says, or the file holds fewer.
 _USUAL = 10
 
@@ -148,12 +189,14 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
 
     Args:
         graph: with labels.
-        protocol: ``"random-60-20-20"`` draws them as :func:`random_60_20_20` does, with the seeds
+        protocol: ``"stratified-60-20-20"`` and ``"random-60-20-20"`` draw them as
+            :func:`stratified_60_20_20` and :func:`random_60_20_20` do, with the seeds
             ``seed``, ``seed + 1``, …; ``"kfold-5"`` tests on each of five folds in turn, see
             :func:`fold_splits`; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
-            with: Penn94's five, ogbn-arxiv's one, those of a file of your own; ``"auto"`` is
-            one of them, see :func:`settled_protocol`.
+            with: Penn94's five, ogbn-arxiv's one, those of a file of your own, where a fifth of
+            the training nodes validates if none is marked to; ``"auto"`` is one of them, see
+            :func:`settled_protocol`.
         count: how many; None for ten, for all folds, or for all of the file's where it holds fewer
             than ten. Where it holds a single split, all runs are given that one.
         seed: of the first drawn.
@@ -173,18 +216,19 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
         return fold_splits(groups, graph.num_nodes, folds, count or folds, seed, graph.name)
     if protocol not in PROTOCOLS:
         raise ConfigError(f"split {protocol!r}: choose from auto, {', '.join(PROTOCOLS)}.")
-    if protocol == "random-60-20-20":
+    if protocol in _DRAWN:
         classes = _strata(graph)
-        drawn = [random_60_20_20(classes, seed + number) for number in range(count or _USUAL)]
+        drawn = [_DRAWN[protocol](classes, seed + number) for number in range(count or _USUAL)]
         if not all(split.is_whole for split in drawn):
             labels = classes[classes >= 0]
             of = "" if graph.num_targets else f" of {len(np.unique(labels))} classes"
             raise ConfigError(
-                f"{graph.name}: {len(labels)} labelled nodes{of} are too few to split."
+                f"{graph.name}: {len(labels)} labelled nodes{of} are too few to split; label more, "
+                "at least three of a class."
             )
         return drawn
     _check_protocol(graph, protocol)
-    known = _splits_of_masks(graph)
+    known = _splits_of_masks(graph, seed)
     if len(known) == 1:
         return known * (count or _USUAL)
     if count is None:
@@ -202,28 +246,45 @@ def _strata(graph: Graph) -> np.ndarray:
 
 def _check_protocol(graph: Graph, protocol: str) -> None:
     """Refuse a name that is not that of the masks in the file: results are filed under it."""
-    if any(getattr(graph, mask) is None for mask in MASKS):
+    if graph.train_mask is None or graph.test_mask is None:
         raise ConfigError(
-            f"{graph.name}: the file holds no train, validation and test masks; "
-            "use split=random-60-20-20."
+            f"{graph.name}: the file does not say which nodes train and test; use "
+            "split=stratified-60-20-20."
         )
     fitting = "geom-gcn" if graph.name in GEOM_GCN_SETS else "official"
     if protocol != fitting:
         raise ConfigError(f"{graph.name}: the masks in its file are split={fitting}.")
 
 
-def _splits_of_masks(graph: Graph) -> list[Split]:
+def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
     """The splits in a graph's masks; nodes without a label are in no part."""
-    columns = (np.asarray(getattr(graph, mask)).T & graph.is_labelled for mask in MASKS)
+    assert graph.train_mask is not None
+    none = np.zeros_like(graph.train_mask)
+    masks = (none if getattr(graph, mask) is None else getattr(graph, mask) for mask in MASKS)
+    columns = (np.asarray(mask).T & graph.is_labelled for mask in masks)
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]
+    if not any(split.val.any() for split in splits):
+        logger.info(
+            "%s: its split has no validation part; a fifth of the training nodes validates",
+            graph.name,
+        )
+        splits = [_with_validation(split, _strata(graph), seed) for split in splits]
     for number, split in enumerate(splits):
         if not split.is_whole:
             parts = {"training": split.train, "validation": split.val, "test": split.test}
             empty = next(name for name, part in parts.items() if not part.any())
             raise ConfigError(
                 f"{graph.name}: split {number} has no labelled {empty} node; mark some, or use "
-                "split=random-60-20-20."
+                "split=stratified-60-20-20."
             )
         if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
             raise ConfigError(f"{graph.name}: split {number} has a node in two of its parts.")
     return splits
+
+
+def _with_validation(split: Split, strata: np.ndarray, seed: int) -> Split:
+    """The split with some training nodes of every class to validate on."""
+    members = [np.flatnonzero(split.train & (strata == label)) for label in np.unique(strata)]
+    val = np.zeros_like(split.train)
+    val[held_back(members, _VALIDATES, seed)] = True
+    return Split(split.train & ~val, val, split.test)

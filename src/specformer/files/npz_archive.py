@@ -126,8 +126,10 @@ def read_arrays(
         with opened(path) as archive:
             for key in required:
                 if key not in archive.files:
-                    needs = f"{', '.join(required[:-1])} and {required[-1]}"
-                    raise GraphError(f"has no {key!r}; a file of {holding} needs {needs}")
+                    needs = " and ".join(filter(None, (", ".join(required[:-1]), required[-1])))
+                    has = ", ".join(map(repr, archive.files[:8])) or "nothing"
+                    told = f"a file of {holding} needs {needs}, and this one has {has}"
+                    raise GraphError(f"has no {key!r}; {told}")
             _warn_of_mistyped(path, archive.files, known)
             return {key: archive[key] for key in archive.files if key in known}
     except DAMAGE as error:

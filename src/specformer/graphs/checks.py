@@ -6,6 +6,7 @@ Each returns its argument in the one form the rest of the library relies on, or 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from scipy.sparse import coo_array, csr_array, issparse
 from specformer.errors import GraphError
 from specformer.files.host_memory import free_bytes, gib, raised
 
+logger = logging.getLogger(__name__)
+
 #: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal;
 #: names and weights of features. Reading alone was measured at 34 a node and 102 an edge.
 _BYTES = {"nodes": 100, "edges": 150, "features": 100}
@@ -27,6 +30,8 @@ _REMEDIES = {
 }
 #: So much is not worth asking the system for.
 _ALWAYS = 2**26
+#: So many different numbers at least should a column be able to hold.
+_STEPS = 1000
 _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
 
 
@@ -131,11 +136,18 @@ def check_adjacency(matrix: Any) -> csr_array[np.float64]:
 
 
 def check_features(
-    x: Any, num_nodes: int, *, missing: bool = False, name: str = "x"
+    x: Any,
+    num_nodes: int,
+    *,
+    missing: bool = False,
+    name: str = "x",
+    columns: Sequence[str] | None = None,
+    of: str = "",
 ) -> NDArray[np.float32] | csr_array[np.float32]:
     """Return features [n, channels] as float32, dense or, of sparse ones, CSR.
 
-    Where values may be missing, NaN is one in a dense array; a sparse one has none.
+    Where values may be missing, NaN is one in a dense array; a sparse one has none. ``columns``
+    names them in a warning of digits that float32 does not hold, and ``of`` the graph.
     """
     x = as_scipy(x)
     values = x if _is_sparse(x) else as_array(x, name)
@@ -152,7 +164,28 @@ def check_features(
             return sparse
         dense: NDArray[np.float32] = values.astype(np.float32)
     refuse(np.isinf(dense) if missing else ~np.isfinite(dense), values, name, rule)
+    called = columns or range(dense.shape[1])
+    for column, step in _coarse(values, dense).items():
+        logger.warning(
+            "%s: the numbers of column %r are rounded to multiples of %.3g, as float32 is; "
+            "subtract the smallest from all of them", of, called[column], step,
+        )  # fmt: skip
     return dense
+
+
+def _coarse(values: NDArray[Any], dense: NDArray[np.float32]) -> dict[int, float]:
+    """Columns that lose digits in float32, and range over less than 1,000 steps of it: the step."""
+    if values.dtype == np.float32 or not values.size:
+        return {}
+    low, high = (reduce(dense, axis=0) for reduce in (np.fmin.reduce, np.fmax.reduce))
+    with np.errstate(invalid="ignore"):  # of columns without any number
+        step = np.spacing(np.fmax(abs(low), abs(high)))
+        coarse = np.flatnonzero((high - low < _STEPS * step) & (high >= low)).tolist()
+    return {
+        column: float(step[column])
+        for column in coarse
+        if not np.array_equal(dense[:, column], values[:, column], equal_nan=True)
+    }
 
 
 def check_labels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,6 +13,9 @@ ENDS = (
     (
         ("src", "tgt"), ("src", "trg"), ("sourceid", "targetid"), ("fromid", "toid"),
         ("fromnodeid", "tonodeid"), ("node1", "node2"), ("id1", "id2"), ("start", "end"),
+        ("sourcenode", "targetnode"), ("nodea", "nodeb"), ("sender", "receiver"), ("head", "tail"),
+        ("follower", "followee"), ("citing", "cited"), ("parent", "child"),
+        ("user1", "user2"), ("usera", "userb"), ("protein1", "protein2"), ("gene1", "gene2"),
     ),
 )  # fmt: skip
 #: Names of the nodes' ids, the likeliest first.
@@ -21,8 +25,12 @@ LABEL = "label"
 OTHER_LABELS = ("labels", "class", "classes", "y", "target", "nodelabel", "classlabel")
 WEIGHTS = ("weight", "weights", "edgeweight")
 SPLIT = "split"
-#: Columns of these names are a split too if every cell is the name of a part.
-OTHER_SPLITS = ("set", "subset", "partition", "fold", "datasetsplit")
+#: Columns of truth values with these names may tell a part of a split.
+PARTS = ("train", "istrain", "intrain", "trainset", "test", "istest", "intest", "testset", "isval")
+#: Numbers of the folds of a cross-validation: neither features nor targets.
+FOLDS = ("fold", "folds", "foldid", "kfold", "cvfold")
+#: Names of columns that name nodes where each cell differs: no features.
+NAMES = ("name", "fullname", "username", "nodename", "title", "email", "url")
 #: Numbers of molecules in catalogues, which are no targets.
 MOLECULE_IDS = (
     "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid",
@@ -30,6 +38,9 @@ MOLECULE_IDS = (
 )  # fmt: skip
 #: What pandas calls an index that it wrote without a name, in Parquet, or read again.
 UNNAMED = ("", "unnamed0", "indexlevel0")
+_ID = re.compile(r"(^|[^a-zA-Z])[iI][dD]$|[a-z]I[dD]$")
+#: So many names are told.
+_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,23 @@ def plain_name(name: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
+def is_id(name: str) -> bool:
+    """Whether a column's name is that of numbers that only tell rows apart.
+
+    Example:
+        >>> is_id("customer_id"), is_id("userID"), is_id("idx"), is_id("paid")
+        (True, True, True, False)
+    """
+    return plain_name(name) in MOLECULE_IDS or _ID.search(name) is not None
+
+
 def quoted(names: Iterable[str]) -> str:
-    """Names in quotes, with commas."""
-    return ", ".join(map(repr, names))
+    """Names in quotes, with commas; of many the first.
+
+    Example:
+        >>> quoted(["a", "b"]), quoted(str(n) for n in range(99))[-12:]
+        ("'a', 'b'", "'11', … (99)")
+    """
+    listed = list(names)
+    more = f", … ({len(listed)})" if len(listed) > _LISTED else ""
+    return ", ".join(map(repr, listed[:_LISTED])) + more

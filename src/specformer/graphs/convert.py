@@ -55,6 +55,8 @@ def as_graph(
         known: dict[str, Any] = {
             field: getattr(source, field, None) for field in ("x", "y", *MASKS)
         }
+        if num_nodes is None:
+            num_nodes = _rows_of_labels(source)
         graph = Graph(_pyg_adjacency(source, num_nodes, edge_weight), **known)
     elif isinstance(source, list | tuple) or hasattr(source, "__array__"):
         graph = Graph(adjacency_from_edges(source, num_nodes, edge_weight))
@@ -187,6 +189,16 @@ def _from_whole(source: Any) -> Graph:
         f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "
         f"NetworkX graph, a sparse matrix of SciPy or torch, or a path"
     )
+
+
+def _rows_of_labels(data: Any) -> int | None:
+    """The nodes of a ``Data`` that does not count them but by its labels; None else."""
+    y, ends = getattr(data, "y", None), data.edge_index
+    if y is None or ends is None or data.x is not None or "num_nodes" in data:
+        return None
+    count = int(y.shape[0]) if getattr(y, "ndim", 0) else 0
+    last = int(ends.max()) if ends.numel() else -1
+    return count if count > last else None
 
 
 def _pyg_adjacency(data: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:

@@ -74,7 +74,9 @@ class Graph:
         put = partial(object.__setattr__, self)
         put("adjacency", check_adjacency(self.adjacency))
         if self.x is not None:
-            put("x", check_features(self.x, self.num_nodes, missing=True))
+            names = self.feature_names
+            x = check_features(self.x, self.num_nodes, missing=True, columns=names, of=self.name)
+            put("x", x)
         counts = {"node_ids": self.num_nodes, "feature_names": self.num_features}
         for field, count in {**counts, "class_names": None}.items():
             if getattr(self, field) is not None:

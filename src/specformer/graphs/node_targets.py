@@ -2,6 +2,7 @@ r"""What is learned of nodes: classes, several labels, or numbers."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +14,11 @@ from numpy.typing import NDArray
 from specformer.errors import GraphError
 from specformer.graphs import Graph
 from specformer.graphs.columns import quoted
+from specformer.graphs.formats.feature_column import is_date
 from specformer.graphs.formats.read import holds_only_edges
-from specformer.graphs.formats.table import is_date, is_number
+from specformer.graphs.formats.table import is_number
+
+logger = logging.getLogger(__name__)
 
 TargetKind = Literal["classification", "regression"]
 
@@ -29,12 +33,13 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
 
     Classes are int64 ``[n]``, several labels or numbers are float32 ``[n, targets]``. What nobody
     says, the labels say: one whole number or word for each node is a class; numbers with fractions,
-    and whole ones of which most differ, are numbers; several columns of 0 and 1 are labels.
+    and whole ones of which most differ, are numbers; several columns of 0 and 1 are labels, but
+    classes where every node of a file has exactly one.
 
     Args:
         graph: as it was read.
         task: what to learn the labels as; None to let them say.
-        source: what to call the graph in errors, if not by its name.
+        source: the file, or what else to call the graph in errors, if not by its name.
 
     Example:
         >>> from specformer.datasets import csbm
@@ -42,16 +47,31 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
         >>> with_targets(graph).num_targets, with_targets(csbm(0.5, num_nodes=100)).num_classes
         (1, 2)
     """
-    source = source or graph.name
+    is_file, source = source is not None, source or graph.name
     if not graph.is_labelled.any():
         raise GraphError(
             f"{source}: the graph has no labels to learn; {_how_to_label(graph, source)}."
         )
     assert graph.y is not None
+    if is_file and task != "regression":
+        graph = _one_class_each(graph, source)
     chosen = task or _task_of(graph, source)
     if chosen == "regression":
         return _checked_numbers(_as_numbers(graph, source), source)
     return _as_classes(graph, source)
+
+
+def _one_class_each(graph: Graph, source: str) -> Graph:
+    """The graph with classes in place of several labels of which every node has exactly one."""
+    assert graph.y is not None
+    known = graph.y[graph.is_labelled] if graph.num_targets > 1 else np.zeros((0, 1))
+    if not len(known) or not are_labels(known) or not (known.sum(axis=1) == 1.0).all():
+        return graph
+    logger.info(
+        "%s: each node has one of %d labels, which are learned as classes",
+        source, graph.num_targets,
+    )  # fmt: skip
+    return replace(graph, y=np.where(graph.is_labelled, graph.y.argmax(axis=1), -1))
 
 
 def are_labels(y: NDArray[np.generic]) -> bool:
@@ -92,7 +112,9 @@ def _how_to_label(graph: Graph, source: str) -> str:
         return f"say which column holds them with --label: {listed}{more}"
     if holds_only_edges(source):
         return "put this list of edges into a folder, as edges.csv beside a nodes.csv with labels"
-    return "they are y in an npz file, the column label in nodes.csv"
+    return (
+        "they are a column label in nodes.csv, y in an npz file, an attribute of nodes in GraphML"
+    )
 
 
 def _as_numbers(graph: Graph, source: str) -> Graph:

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from specformer.datasets import graph_set, make_splits
-from specformer.datasets.features import preparation_lines, with_structural_features
+from specformer.datasets.features import preparation_lines, with_features
 from specformer.datasets.registry import graph_source
+from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
 from specformer.graphs.node_targets import with_targets
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
+from specformer.tasks.graphs.graph_learning import GraphLearning
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import graph_splits
 from specformer.tasks.job import source_kind
+from specformer.tasks.nodes.node_learning import warn_of_untested
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import node_features
 from specformer.tasks.overview import of_graphs, of_nodes, of_signals, warnings_of
@@ -50,8 +53,9 @@ def inspect_source(
             nodes = nodes.settled(graph)
             splits = make_splits(graph, nodes.split, None, seed)
             check_parts(graph.name, graph.y, nodes.metric, splits, "nodes")
-            featured = graph if graph.x is not None else with_structural_features(graph)
+            featured = with_features(graph, source)
             prepared = node_features(featured, splits[:1], nodes)[0]
+            warn_of_untested(graph, splits, nodes.split)
         except (ConfigError, GraphError) as error:
             return {**of_nodes(graph, nodes, []), "problem": str(error)}
         told = {"recipe": name, "prepared": preparation_lines(prepared)}
@@ -61,11 +65,12 @@ def inspect_source(
     graphs = graph_set(source, data, columns)
     try:
         recipe = recipe.settled(graphs)
-        parts = graph_splits(graphs, recipe, 1, seed)
+        runs = fold_count(recipe.split) or GraphLearning().usual_runs(source)
+        parts = graph_splits(graphs, recipe, runs, seed)
         check_parts(graphs.name, graphs.y, recipe.metric, parts, "graphs")
     except ConfigError as error:
         return {**of_graphs(graphs, recipe, []), "problem": str(error)}
-    needs = estimate.of_graphs(graphs, recipe, 1, device)
+    needs = estimate.of_graphs(graphs, recipe, runs, device)
     return _warned({**of_graphs(graphs, recipe, parts), "recipe": name}, needs)
 
 

@@ -170,6 +170,13 @@ def run_seed(seed: int, run: int) -> int:
 
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
+_NETWORKX = "networkx.write_graphml writes what NetworkX can read of it; "
+#: How some files that are not read become others that are.
+_CONVERT = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "export each sheet as CSV, as edges and nodes; "),
+    **dict.fromkeys((".json", ".net", ".adjlist", ".graph6", ".gpickle"), _NETWORKX),
+    ".npy": "scipy.sparse.save_npz writes a matrix that is; ",
+}
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
@@ -187,9 +194,10 @@ def source_kind(source: str, columns: Columns | None = None) -> Kind:
     many = "smiles" in said or (holds_many(source) and "source" not in said)
     known = is_table(path) or not path.suffix or file_ending(path) in GRAPH_FILES
     if not many and path.is_file() and not known:
+        convert = _CONVERT.get(file_ending(path), "")
         raise GraphError(
-            f"{source}: {path.suffix} files are not read; pass a folder with edges.csv, a .csv, "
-            f".smi or .sdf file of molecules, an image, or one of {', '.join(GRAPH_FILES)}."
+            f"{source}: {path.suffix} files are not read; {convert}pass a folder with edges.csv, a "
+            f".csv, .smi or .sdf file of molecules, an image, or one of {', '.join(GRAPH_FILES)}."
         )
     return "molecules" if many else "nodes"
 

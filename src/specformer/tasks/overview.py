@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,12 @@ from specformer.training.evaluation.summaries import wilson95
 
 #: Classes, and targets, that are named one by one.
 _NAMED = 10
-#: Fewer tested nodes or graphs, in all runs together, than these tell little.
+#: Fewer different tested nodes or graphs, in all runs together, than these tell little.
 _FEW = 20
+#: Whole numbers of so few values may be classes.
+_FEW_VALUES = 5
+#: A class with this share of all labels is nearly all there is.
+_MOST = 0.9
 #: A graph is a giant with this share of all pairs of nodes, and this many nodes.
 _GIANT, _GIANT_NODES = 0.25, 300
 
@@ -97,7 +102,10 @@ def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None)
     if not len(known):
         return {"known": 0}
     figures = {"lowest": known.min(), "mean": known.mean(), "highest": known.max()}
-    return {"known": len(known), **{name: float(value) for name, value in figures.items()}}
+    found = {"known": len(known), **{name: float(value) for name, value in figures.items()}}
+    values = np.unique(known)
+    whole = bool((values == np.round(values)).all()) and len(known) >= _FEW
+    return {**found, "values": len(values)} if whole else found
 
 
 def of_signals(signals: SignalSet) -> dict[str, Any]:
@@ -114,17 +122,17 @@ def of_signals(signals: SignalSet) -> dict[str, Any]:
 
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
     """What to know of an overview before training: a test part that tells little, a giant."""
-    told, name = [], found["name"]
+    told, name = _of_classes(found), found["name"]
     if split := found.get("split"):
         tested = split["test"]
-        if tested * split["runs"] < _FEW:
+        if split["tested"] < _FEW:
             thing = {"nodes": "node", "links": "edge"}.get(found["kind"], "graph")
             things = _counted(tested, thing)
             error = 100 * (wilson95(0.5, tested)[1] - 0.5)
             why = f"an accuracy of 50% would be uncertain by ±{error:.0f} points"
             if found.get("task") in ("regression", "links"):
                 why = "another draw may give quite another figure"
-            drawn = str(split["protocol"]).startswith("random") and found["kind"] != "links"
+            drawn = str(split["protocol"]).startswith(("random", "strat")) and thing != "edge"
             hint = " --set split=kfold-5 tests on all of them, in turn." if drawn else ""
             told.append(f"{name}: the test part of {things} says almost nothing: {why}.{hint}")
     if found.get("largest_share", 0.0) > _GIANT and found["largest"] >= _GIANT_NODES:
@@ -136,12 +144,37 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def _of_classes(found: Mapping[str, Any]) -> list[str]:
+    """A class that nearly all nodes have, and numbers that look like classes."""
+    told, name = [], found["name"]
+    classes = found.get("classes") or {"": 0}
+    most, known = max(classes, key=classes.__getitem__), sum(classes.values())
+    judged = found.get("metric", "accuracy")
+    if judged == "accuracy" and known and (share := classes[most] / known) >= _MOST:
+        told.append(
+            f"{name}: {100 * share:.0f}% of the labels are {most!r}, and a model that always says "
+            "so has that accuracy; --metric f1 counts all classes alike."
+        )
+    targets = found.get("targets", {})
+    for target, figures in targets.items():
+        if found.get("task") == "regression" and 2 <= figures.get("values", 0) <= _FEW_VALUES:
+            how = "--task classification learns"
+            if len(targets) > 1:
+                how = f"--targets {quote(target)} {how}"
+            told.append(
+                f"{name}: target {target} has only {figures['values']} different values, which are "
+                f"learned as numbers; {how} classes."
+            )
+    return told
+
+
 def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
     if not splits or not splits[0].is_tested:
         return {}
     first = splits[0]
     sizes = {part: int(getattr(first, part).sum()) for part in ("train", "val", "test")}
-    return {"split": {"protocol": protocol, "runs": len(splits), **sizes}}
+    tested = int(np.logical_or.reduce([split.test for split in splits]).sum())
+    return {"split": {"protocol": protocol, "runs": len(splits), **sizes, "tested": tested}}
 
 
 def in_words(found: Mapping[str, Any]) -> str:
@@ -220,7 +253,9 @@ def _targets_in_words(targets: Mapping[str, Any], thing: str) -> list[str]:
         elif target["known"]:
             low, mean, high = (target[key] for key in ("lowest", "mean", "highest"))
             text += f", from {low:.4g} to {high:.4g}, mean {mean:.4g}"
-        lines.append(f"  {name if name.startswith('target ') else f'target {name}'}: {text}")
+        alone = len(targets) == 1 and name == "target 0"  # of a file that gives it no name
+        called = "target" if alone else name if name.startswith("target ") else f"target {name}"
+        lines.append(f"  {called}: {text}")
     if len(targets) > _NAMED:
         lines.append(f"  and {len(targets) - _NAMED:,} more targets")
     return lines

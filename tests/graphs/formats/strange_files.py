@@ -65,18 +65,16 @@ def edges(name: str, content: Content, meant: Meant | str, **said: Any) -> Stran
     return Strange(f"edges: {name}", {"edges.csv": content}, meant, Columns(**said))
 
 
-def nodes(name: str, content: Content, meant: Meant | str, **said: Any) -> Strange:
-    """Nodes in a folder, beside plain edges."""
-    files = {"edges.csv": EDGES, "nodes.csv": content}
-    return Strange(f"nodes: {name}", files, meant, Columns(**said))
-
-
 def alone(file: str, content: Content, meant: Meant | Molecules | str, **said: Any) -> Strange:
     """One file."""
     shown = content[:24] if isinstance(content, str) else ""
     return Strange(f"{file}: {shown!r} {said or ''}", {file: content}, meant, Columns(**said), file)
 
 
+TO_SAVE = (
+    "if this is an adjacency matrix, save it with scipy.sparse.save_npz('graph.npz', "
+    "scipy.sparse.csr_array(matrix))"
+)
 NUMBERED = Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 1.0})
 AGES = {"age": [30, 41, 29]}
 PETS = ("dog", "cat", None)
@@ -185,125 +183,19 @@ EDGE_FILES = [
         {"old_edges.csv": EDGES, "new_edges.csv": EDGES},
         ".: holds both new_edges.csv and old_edges.csv; remove one of them",
     ),
-    Strange("no edges", {"knowledge.csv": EDGES}, "edges.csv: there is no such file"),
+    Strange("no edges", {"knowledge.csv": EDGES},
+            ".: has no table of edges, such as edges.csv; it holds 'knowledge.csv'"),
+    Strange("an empty folder", {},
+            ".: has no table of edges, such as edges.csv; it is empty"),
+    Strange("texts", {"edges.txt": "ann bob\nbob cy\n", "nodes.txt": NODES}, LABELLED),
+    edges("who follows whom", "follower,followee\nann,bob\nbob,cy\n", Meant()),
+    edges("who cites whom", "Citing\tCited\nann\tbob\nbob\tcy\n", Meant()),
+    edges("proteins", "protein1 protein2 combined_score\nann bob 900\nbob cy 800\n", Meant()),
+    edges("no numbers of weights", "source;target;weight\nann;bob;1,5e+0\nbob;cy;2\n",
+          Meant(edges={("ann", "bob"): 1.5, ("bob", "cy"): 2.0})),
+    edges("a short spreadsheet", b"PK\x03\x04", "edges.csv: is no text; export it as CSV"),
 ]  # fmt: skip
 
-NODE_FILES = [
-    nodes("plain", NODES, LABELLED),
-    nodes("in another order", "id,age,label\ncy,29,\nann,30,dog\nbob,41,cat\n",
-          Meant(("cy", "ann", "bob"), CHAIN, {"age": [29, 30, 41]}, (None, "dog", "cat"))),
-    nodes("a node without edges", NODES + "di,5,cat\n",
-          Meant((*PEOPLE, "di"), CHAIN, {"age": [30, 41, 29, 5]}, (*PETS, "cat"))),
-    nodes("the index of pandas", ",node_id,age,class\n0,ann,30,dog\n1,bob,41,cat\n2,cy,29,\n",
-          LABELLED),
-    nodes("that index read again",
-          "Unnamed: 0,id,age,label\n0,ann,30,dog\n1,bob,41,cat\n2,cy,29,NA\n", LABELLED),
-    nodes("the first column", "name,age,y\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
-    nodes("Gephi", "Id,Label,timeset,age\nann,Ann A.,,30\nbob,Bob B.,,41\ncy,Cy C.,,29\n",
-          Meant(features={"timeset": [None] * 3, "age": [30, 41, 29]})),
-    nodes("Neo4j", "name:ID,age,:LABEL\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
-    nodes("labels of numbers", "id,label\nann,10\nbob,9\ncy,\n", Meant(labels=("10", "9", None))),
-    nodes("labels of truth", "id,label\nann,True\nbob,False\ncy,nan\n",
-          Meant(labels=("True", "False", None))),
-    nodes("labels of fractions", "id,label\nann,1.0\nbob,2.0\ncy,NaN\n",
-          Meant(labels=("1.0", "2.0", None))),
-    nodes("labels that a spreadsheet lost", "id,label\nann,dog\nbob,#N/A\ncy,cat\n",
-          Meant(labels=("dog", None, "cat"))),
-    nodes("labels that differ in case", "id,label\nann,Dog\nbob,dog\ncy,cat\n",
-          "nodes.csv: column 'label': the classes 'Dog' and 'dog' differ only in case; write one "
-          "of them"),
-    nodes("commas in the header", "id\tsize, cm\nann\t3\nbob\t4\ncy\t5\n",
-          Meant(features={"size, cm": [3, 4, 5]})),
-    nodes("labels with none", "id,label\nann,dog\nbob,none\ncy,cat\n",
-          "nodes.csv: column 'label', row 3: 'none' may be a class or a missing one; write another "
-          "word, or leave it empty"),
-    nodes("two labels", "id,class,y\nann,a,b\nbob,a,b\ncy,a,b\n",
-          "nodes.csv: 'class', 'y' may be the label; say which with --label"),
-    nodes("one of two labels", "id,class,y\nann,a,7\nbob,a,8\ncy,b,9\n",
-          Meant(features={"y": [7, 8, 9]}, labels=("a", "a", "b")), label="class"),
-    nodes("features as said", "id,age,zip,label\nann,30,1,dog\nbob,41,2,cat\ncy,29,3,\n",
-          LABELLED, features=("age",)),
-    nodes("ids as said", "id,key,label\n1,ann,dog\n2,bob,cat\n3,cy,\n",
-          Meant(features={"id": [1, 2, 3]}, labels=PETS), id="key"),
-    nodes("what is not there", NODES,
-          "nodes.csv: there is no column 'pet', only 'id', 'age', 'label'", label="pet"),
-    nodes("words, truth, dates and gaps",
-          "id,city,paid,born\nann,Wels,yes,1970-01-03\nbob,Graz,no,\ncy,?,,1970-01-01\n",
-          Meant(features={"city": ["Wels", "Graz", None], "paid": [1, 0, None],
-                          "born": [2, None, 0]})),
-    nodes("percentages", "id,share\nann,10%\nbob,\ncy,12.5 %\n",
-          Meant(features={"share": [10, None, 12.5]})),
-    nodes("money", "id,pay\nann,$10\nbob,$9.5\ncy,$ 12\n", Meant(features={"pay": [10, 9.5, 12]})),
-    nodes("several currencies", "id,pay\nann,$10\nbob,€9\ncy,$10\n",
-          Meant(features={"pay": ["$10", "€9", "$10"]})),
-    nodes("money with thousands", 'id,pay\nann,"$1,200"\nbob,$9\ncy,$12\n',
-          "nodes.csv: column 'pay', row 2: '$1,200' has a sign between thousands; write numbers "
-          "without it"),
-    nodes("a sign within numbers", "id,code\nann,1%2\nbob,3%4\ncy,1%2\n",
-          Meant(features={"code": ["1%2", "3%4", "1%2"]})),
-    nodes("German dates", "id,born\nann,03.01.1970\nbob,\ncy,31.1.1970\n",
-          Meant(features={"born": [2, None, 30]})),
-    nodes("American dates", "id,born\nann,1/3/1970\nbob,1/31/1970\ncy,01/01/1970\n",
-          Meant(features={"born": [2, 30, 0]})),
-    nodes("British dates", "id,born\nann,3/1/1970\nbob,31/1/1970\ncy,01/01/1970\n",
-          Meant(features={"born": [2, 30, 0]})),
-    nodes("American or British dates", "id,born\nann,1/1/1970\nbob,5/6/1970\ncy,7/8/1970\n",
-          "nodes.csv: column 'born', row 3: '5/6/1970' may have the day first, or the month; write "
-          "it as 2024-12-31"),
-    nodes("an empty column", "id,age,note\nann,30,\nbob,41,\ncy,29,\n",
-          Meant(features={"age": [30, 41, 29], "note": [None] * 3})),
-    nodes("labels in no row", "id,age,label\nann,30,\nbob,41,NA\ncy,29,\n",
-          Meant(features=AGES, labels=(None, None, None))),
-    Strange("names with spaces and in other scripts",
-            {"edges.csv": "source,target\nZoë Bär,李 雷\n", "nodes.csv": "id\n李 雷\nZoë Bär\n"},
-            Meant(("李 雷", "Zoë Bär"), {("Zoë Bär", "李 雷"): 1.0})),
-    Strange("from Excel in Europe",
-            {"edges.csv": b"\xef\xbb\xbfSource;Target;Weight\r\nann;bob;0,5\r\nbob;cy;2,25\r\n",
-             "nodes.csv": b"\xef\xbb\xbfId;age;label\r\nann;30,5;dog\r\nbob;41;cat\r\ncy;29;\r\n"},
-            Meant(edges={("ann", "bob"): 0.5, ("bob", "cy"): 2.25},
-                  features={"age": [30.5, 41, 29]}, labels=PETS)),
-    Strange("ids in other letters", {"edges.csv": "source,target\nAnn,bob\n",
-                                     "nodes.csv": "id\nann\nbob\n"},
-            "edges.csv: column 'source', row 2: there is no node 'Ann' in nodes.csv; write it as "
-            "'ann', as there"),
-    nodes("underscores are no numbers", "id,room\nann,1_2\nbob,3_4\ncy,1_2\n",
-          Meant(features={"room": ["1_2", "3_4", "1_2"]})),
-    nodes("thousands", 'id,pay\nann,"1,200"\nbob,"3,400"\ncy,"1,200"\n',
-          "nodes.csv: column 'pay', row 2: '1,200' has a sign between thousands; write numbers "
-          "without it"),
-    nodes("decimal commas", "id;size\nann;1,5\nbob;2\ncy;0,25\n",
-          Meant(features={"size": [1.5, 2, 0.25]})),
-    nodes("columns called 0 and 1", "id,0,1\nann,1,2\nbob,3,4\ncy,5,6\n",
-          Meant(features={"0": [1, 3, 5], "1": [2, 4, 6]})),
-    nodes("a split", "id,split\nann,Train\nbob,val\ncy,TEST\n",
-          Meant(parts=("train", "val", "test"))),
-    nodes("a split by another name", "id,subset\nann,train\nbob,dev\ncy,testing\n",
-          Meant(parts=("train", "val", "test"))),
-    nodes("a split as said", "id,half,label\nann,train,dog\nbob,valid,cat\ncy,test,\n",
-          Meant(labels=PETS, parts=("train", "val", "test")), split="half"),
-    nodes("a set that is none", "id,set\nann,7\nbob,8\ncy,9\n", Meant(features={"set": [7, 8, 9]})),
-    nodes("no header", "ann,30,dog\nbob,41,cat\ncy,29,\n",
-          "nodes.csv: the first row must name the columns, and '30' looks like a value"),
-    nodes("no header, numbers", "1,0,0,cat\n2,1,0,dog\n",
-          "nodes.csv: column '0' appears more than once; the first row must name the columns"),
-    nodes("twice the same id", "id\nann\nbob\nann\n",
-          "nodes.csv: column 'id', row 4: the id 'ann' is also in row 2"),
-    nodes("twice the same column", "id,age,age\nann,1,2\n",
-          "nodes.csv: column 'age' appears more than once"),
-    nodes("a node that is missing", "id\nann\nbob\n",
-          "edges.csv: column 'target', row 3: there is no node 'cy' in nodes.csv"),
-    Strange("leading zeros lost", {"edges.csv": "source,target\n7,8\n",
-                                   "nodes.csv": "id\n007\n008\n"},
-            "edges.csv: column 'source', row 2: there is no node '7' in nodes.csv; write it as "
-            "'007', as there"),
-    Strange("ids as fractions", {"edges.csv": "source,target\n1.0,2.0\n",
-                                 "nodes.csv": "id\n1\n2\n"},
-            "edges.csv: column 'source', row 2: there is no node '1.0' in nodes.csv; write it as "
-            "'1', as there"),
-    nodes("mixed words and numbers", "id,age\nann,30\nbob,old\ncy,29\n",
-          "nodes.csv: column 'age', row 3: 'old' is not a number, as others of its column are; "
-          "correct it, or leave the cell empty"),
-]  # fmt: skip
 SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
 WEIGHTED = Meant(("1", "2", "3"), {("1", "2"): 0.5, ("2", "3"): 2.0})
 
@@ -312,7 +204,9 @@ TEXT_FILES = [
     alone("b.csv", "1,2,0.5\n2,3,2\n", WEIGHTED),
     alone("c.csv", "ann,bob\nbob,cy\n", Meant(), source="1", target="2"),
     alone("matrix.csv", "0,1,0\n1,0,1\n0,1,0\n", "matrix.csv: column '0' appears more than once; "
-          "the first row must name the columns"),
+          f"the first row must name the columns; {TO_SAVE}"),
+    alone("m.txt", "0 1 0 1\n1 0 1 0\n0 1 0 1\n1 0 1 0\n",
+          "m.txt: looks like an adjacency matrix; " + TO_SAVE.partition(", ")[2]),
     alone("a.edges", "1 2\n2 3\n", NUMBERED),
     alone("a.txt", "1\t2\n2\t3\n", NUMBERED),
     alone("b.txt", "1, 2\n2, 3\n", NUMBERED),
@@ -327,6 +221,8 @@ TEXT_FILES = [
     alone("h.txt", "here there\n1 2\n2 3\n",
           "h.txt: needs the columns 'source' and 'target', but has 'here', 'there'; say which they "
           "are with --source and --target (1 and 2 if the first row is an edge)"),
+    alone("i.txt", "smiles,logS\nCCO,1.5\nN,2\n",
+          "i.txt: holds molecules, by its first row; call it .csv, or .smi"),
     alone("h.txt", "here there\n1 2\n2 3\n", NUMBERED, source="here", target="there"),
     alone("counts.txt", "3 2\n1 2\n2 3\n",
           "counts.txt: row 1, '3 2', looks like counts, as 2 edges follow; remove it, or put the "
@@ -341,7 +237,8 @@ TEXT_FILES = [
     alone("out.txt", "1 2 1 99\n2 3 1 99\n", f"out.txt: has 4 columns without names; {SAY}"),
     alone("adjacent.txt", "1 2 3\n2 3\n", "adjacent.txt: row 2 has 2 cells where row 1 has 3"),
     alone("empty.txt", "# nothing\n", "empty.txt: there are no edges in the file"),
-    alone("one.txt", "1\n2\n", "one.txt: row 1 has 1 cell; an edge has two ends"),
+    alone("one.txt", "1\n2\n", "one.txt: row 1 has 1 cell; an edge has two ends; molecules "
+          "are read from files called .smi or .csv"),
     alone("signed.txt", "1 2 -1\n", "signed.txt: column '3', row 1: the weight -1.0 is negative"),
     alone("k.csv", "0,3\n3,1\n", Meant(("0", "1", "3"), {("0", "3"): 1.0, ("1", "3"): 1.0})),
     alone("k.csv", "0,1\n5,7\n", "k.csv: the first row, '0 1', may be an edge or the columns' "

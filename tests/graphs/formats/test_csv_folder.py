@@ -198,7 +198,7 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edges", "nodes", "options", "message"),
     [
-        (None, NODES, {}, "edges.csv: there is no such file"),
+        (None, NODES, {}, "has no table of edges, such as edges.csv; it holds 'nodes.csv'"),
         ("", None, {}, "edges.csv: the file is empty"),
         ("source,target\n", None, {}, "edges.csv: the graph has no nodes"),
         (EDGES, "", {}, "nodes.csv: the file is empty"),

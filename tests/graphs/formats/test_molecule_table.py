@@ -73,8 +73,10 @@ def test_true_and_false_are_classes(tmp_path: Path) -> None:
 def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     rows = ["CCO,yes", "C,no", "N,", "C1C,yes", "O,no", "CC,NA", "CN,yes"]
     path = table(tmp_path, "\n".join(["smiles,Active", *rows]))
-    assert read_molecules(path).graphs.y is None  # nobody said that these words are targets
+    assert read_molecules(path, Columns(targets=())).graphs.y is None
     found = read_molecules(path, Columns(targets=("Active",))).graphs
+    unsaid = read_molecules(path).graphs  # the only words that come again
+    assert (unsaid.class_names, unsaid.fingerprint) == (found.class_names, found.fingerprint)
     assert (found.task_names, found.class_names) == (("Active",), ("no", "yes"))
     np.testing.assert_array_equal(found.y[:, 0], np.float32([1, 0, np.nan, 0, np.nan, 1]))
     lost = table(

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from scipy.sparse import coo_array
 from tests.graphs.formats.strange_files import (
     EDGE_FILES,
-    NODE_FILES,
+    EDGES,
     TEXT_FILES,
     Meant,
     Molecules,
     Strange,
 )
 from tests.graphs.formats.strange_formats import FORMATS, MOLECULES, PARQUET
+from tests.graphs.formats.strange_nodes import NODE_FILES
 
 from specformer.errors import SpecformerError
 from specformer.graphs import Graph, GraphSet, read_graph, read_molecules
@@ -45,6 +47,59 @@ def test_parquet(case: Strange, tmp_path: Path) -> None:
 def test_molecules(case: Strange, tmp_path: Path) -> None:
     pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
     check_molecules(case, tmp_path)
+
+
+SAID = {
+    "a stand-in": (
+        {"nodes.csv": "id,age\nann,30\nbob,-999\ncy,-999\n"},
+        "column 'age': -999 is in 2 cells, far from all other numbers; leave them empty if it",
+    ),
+    "points between thousands": (
+        {"nodes.csv": "id;pay\nann;1.200\nbob;34.500\ncy;7\n"},
+        "column 'pay': 1.200 is read as a number with a fraction; if thousands are meant, write it",
+    ),
+    "a class that may be none": (
+        {"nodes.csv": "id,label\nann,dog\nbob,Unknown\ncy,cat\n"},
+        "Unknown in column 'label' is a class; leave cells empty where there is no label",
+    ),
+    "digits that are lost": (
+        {"nodes.csv": "id,at\nann,1600000001\nbob,1600000002\ncy,1600000003\n"},
+        "the numbers of column 'at' are rounded to multiples of 128, as float32 is; subtract the",
+    ),
+    "a file that is not read": (
+        {"labels.csv": "id,label\nann,dog\n", "notes.md": ""}, ": not read: labels.csv",
+    ),
+    "ids that are left out": (
+        {"nodes.csv": "id,name,fold\nann,A,0\nbob,B,1\ncy,C,0\n"},
+        "columns left out, as they say nothing of a node: 'name', 'fold'; --features takes them",
+    ),
+    "a unit": ({"nodes.csv": "id,size\nann,3 cm\nbob,4 cm\ncy,\n"}, "without its unit, cm"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "told"), SAID.values(), ids=SAID.keys())
+def test_what_is_guessed_is_said(
+    files: Mapping[str, str], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    read_graph(Strange("said", {"edges.csv": EDGES, **files}, "").write(tmp_path))
+    assert told in caplog.text
+
+
+def test_that_edges_have_no_direction_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    nx.write_graphml(nx.DiGraph([(0, 1)]), tmp_path / "arrow.graphml")
+    read_graph(tmp_path / "arrow.graphml")
+    assert "arrow.graphml: is directed; each edge joins its ends both ways here" in caplog.text
+
+
+def test_numbers_that_float32_holds_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    x = np.array([[2.0**24, 0.1, np.nan], [2.0**24 + 2, 0.2, np.nan]])
+    Graph(coo_array((2, 2)), x=x)
+    Graph(coo_array((2, 2)), x=np.array([[7, 0], [7, 9]]))
+    assert not caplog.text
 
 
 def check_graph(case: Strange, folder: Path) -> None:

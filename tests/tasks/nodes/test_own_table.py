@@ -15,6 +15,7 @@ from tests.tasks.jobs import predict_with, prepared_by, train_on, trials_of
 from specformer import decompose
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
+from specformer.datasets.features import STRUCTURAL
 from specformer.errors import ConfigError, GraphError, RunError
 from specformer.graphs import Graph, write_npz
 from specformer.graphs.edges import adjacency_from_edges
@@ -157,8 +158,11 @@ def test_free_text_is_refused_or_left_out(tmp_path):
     run, _, _ = trained(source, tmp_path, "mlp", ["columns.bio=drop"])
     assert "bio" not in load_features(run)[0].needed
     predict_with(run, graph=str(write_folder(tmp_path / "no bio")), device=CPU)
-    with pytest.raises(ConfigError, match=r"columns\.bio='hash' should be 'standard' or 'robust'"):
-        node_recipe(None, "own", ["columns.bio=hash"])
+    with pytest.raises(ConfigError, match=r"columns\.bio='text' should be 'standard' or 'robust'"):
+        node_recipe(None, "own", ["columns.bio=text"])
+    hashed, _, _ = trained(source, tmp_path / "hashed", "mlp", ["columns.bio=hash"])
+    assert "bio" in load_features(hashed)[0].needed
+    predict_with(hashed, graph=str(source), device=CPU)
     with pytest.raises(ConfigError, match=r"columns\.bio needs features=auto or features=standard"):
         node_recipe(None, "own", ["columns.bio=drop", "features=rows"])
 
@@ -175,6 +179,16 @@ def test_a_split_of_ones_own_is_used_unless_another_is_asked_for(tmp_path):
     assert len(set(result["nodes"][0]["splits"])) == 1
     _, drawn, _ = trained(source, tmp_path / "b", "mlp", ["split=random-60-20-20"])
     assert drawn["split"] == "random-60-20-20"
+
+
+def test_columns_of_a_single_value_are_as_good_as_none(tmp_path, caplog):
+    caplog.set_level("INFO")
+    source = write_folder(tmp_path / "same")
+    rows = [f"n{i},7,,{'cat' if i % 2 else 'dog'}" for i in range(NODES)]
+    (source / "nodes.csv").write_text("\n".join(["id,size,note,label", *rows]))
+    assert node_graph(str(source)).feature_names == STRUCTURAL
+    assert "every column of features has a single value; used are log degree" in caplog.text
+    assert node_graph(str(source), labels=False).feature_names == ("size", "note")
 
 
 def test_a_graph_of_edges_and_labels_alone(tmp_path):

@@ -132,7 +132,7 @@ def test_less_is_better_only_for_errors() -> None:
 
 @pytest.mark.parametrize("name", ["rocauc", "ap"])
 def test_one_class_alone_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"both classes in every .*; metric=accuracy does not"):
+    with pytest.raises(ConfigError, match=r"both classes in every .*; --metric accuracy does not"):
         metric_named(name)(np.zeros((3, 1)), np.array([[1.0], [1.0], [np.nan]]))
 
 

@@ -6,8 +6,8 @@ left alone. ``nodes.csv`` may be absent; the nodes are then those the edges name
 every node once: a column of ids, one of labels if there are any, a column ``split`` or the columns
 ``train_mask``, ``val_mask`` and ``test_mask`` if the nodes are split, and feature columns. Names of
 columns may be written in any case. Ids are text, so ``7`` and ``07`` are different nodes. Rows are
-counted as a spreadsheet does: the header is row 1. Either file may be a ``.tsv`` or ``.parquet``
-one, or compressed as ``.csv.gz``, and be called as other programs do: ``links`` or
+counted as a spreadsheet does: the header is row 1. Either file may be a ``.tsv``, ``.txt`` or
+``.parquet`` one, or compressed as ``.csv.gz``, and be called as other programs do: ``links`` or
 ``relationships``, ``vertices``, or ``my-edges.csv`` and ``my-nodes.csv``.
 
 Edges may also stand alone, one in a row, without a header: ``1 2``, ``1,2``, or ``1 2 0.5`` with a
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from specformer.errors import GraphError
-from specformer.graphs.columns import Columns
+from specformer.graphs.columns import Columns, quoted
 from specformer.graphs.formats.table import Table, is_number
 from specformer.graphs.formats.table_file import (
     COMMENTS,
@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 _EDGES = ("edges", "edge", "links", "relationships", "edgelist")
 _NODES = ("nodes", "node", "vertices")
+#: How files of edges and nodes in a folder end.
+_TABLES = (*TABLES, ".txt", ".txt.gz")
 #: Whole numbers from here on are seconds since 1970, not weights.
 _TIME = 10**8
 _SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
@@ -79,24 +81,35 @@ def read_csv_folder(
     folder, columns = Path(folder), columns or Columns()
     if not folder.is_dir():
         raise GraphError(f"{folder}: there is no such folder")
-    edges, told = read_edges(_file(folder, _EDGES) or folder / "edges.csv", columns)
-    path = _file(folder, _NODES)
-    nodes = None if path is None else read_table(path)
+    edge_file, node_file = _file(folder, _EDGES), _file(folder, _NODES)
+    others = {path.name for path in folder.iterdir() if path not in (edge_file, node_file)}
+    if edge_file is None:
+        held = others if node_file is None else {node_file.name, *others}
+        there = f"it holds {quoted(sorted(held))}" if held else "it is empty"
+        raise GraphError(f"{folder}: has no table of edges, such as edges.csv; {there}")
+    if unread := sorted(name for name in others if name.lower().endswith(_TABLES)):
+        logger.info("%s: not read: %s", folder, ", ".join(unread))
+    edges, told = _read_any(edge_file, columns)
+    nodes = None if node_file is None else read_table(node_file)
     return graph_of_tables(edges, nodes, told, folder.resolve().name, labels=labels)
 
 
 def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
     """Read the graph of a single file of edges: a table, or text with a header or without."""
-    edges, told = (read_edges if is_table(path) else _read_text)(path, columns)
+    edges, told = _read_any(path, columns)
     return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
+
+
+def _read_any(path: Path, columns: Columns) -> tuple[Table, Columns]:
+    return (read_edges if is_table(path) else _read_text)(path, columns)
 
 
 def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
     """Return the file of the first of the names, else the only one whose name ends in one."""
-    forms = [folder / f"{names[0]}{ending}" for ending in TABLES]
+    forms = [folder / f"{names[0]}{ending}" for ending in _TABLES]
     there = sorted(path for path in forms if path.exists())
     if not there:
-        tables = sorted(path for path in folder.iterdir() if is_table(path))
+        tables = sorted(path for path in folder.iterdir() if path.name.lower().endswith(_TABLES))
         there = [path for path in tables if _last_word(bare_name(path)) in names]
         if len(there) == 1:
             logger.info("%s: %s holds the %s", folder, there[0].name, names[0])
@@ -126,6 +139,8 @@ def _read_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
     rows, lines = _rows(path)
     if not rows:
         raise GraphError(f"{path}: there are no edges in the file")
+    if any("smiles" in cell.casefold() for cell in rows[0]):
+        raise GraphError(f"{path}: holds molecules, by its first row; call it .csv, or .smi")
     if rows[1:] and _is_header(rows[0], rows[1:]):
         return read_csv(path), columns
     return _numbered(path, rows, lines, columns)
@@ -206,7 +221,8 @@ def _numbered(
     """Return the rows as columns 1, 2, …; refuse those of other lengths, and a first of counts."""
     width = len(rows[0])
     if width < 2:
-        raise GraphError(f"{path}: row {lines[0]} has 1 cell; an edge has two ends")
+        other = "; molecules are read from files called .smi or .csv"
+        raise GraphError(f"{path}: row {lines[0]} has 1 cell; an edge has two ends{other}")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
@@ -234,6 +250,7 @@ def _ends(table: Table) -> Columns:
     """What the columns are where nobody says: two ends, and a third one of weights."""
     if len(table.columns) == 2:
         return Columns(source="1", target="2")
+    table.refuse_matrix()
     if len(table.columns) > 3:
         raise GraphError(f"{table.path}: has {len(table.columns)} columns without names; {_SAY}")
     third = table.columns["3"]

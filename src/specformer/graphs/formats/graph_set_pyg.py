@@ -292,7 +292,10 @@ def _graphs(found: Any) -> Any:
         data, slices = found[:2]
         data = Data.from_dict(data) if isinstance(data, dict) else data
         if is_pyg(data) and (slices is None or isinstance(slices, dict)):
-            found = _separated(data, slices) if slices else data
+            try:
+                found = _separated(data, slices) if slices else data
+            except (TypeError, ValueError, LookupError, AttributeError):
+                raise GraphError(f"its second part does not part the first; {_HOLDS}") from None
     if isinstance(found, dict) and "edge_index" in found:
         found = Data.from_dict(found)
     if isinstance(found, list | tuple) and found and all(map(is_pyg, found)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.columns import MOLECULE_IDS, UNNAMED, Columns, plain_name, quoted
+from specformer.graphs.columns import (
+    FOLDS,
+    IDS,
+    LABEL,
+    MOLECULE_IDS,
+    UNNAMED,
+    Columns,
+    is_id,
+    plain_name,
+    quoted,
+)
+from specformer.graphs.formats.feature_column import bare, unit_of
 from specformer.graphs.formats.smiles import (
     BadMolecule,
     Molecules,
@@ -21,7 +33,7 @@ from specformer.graphs.formats.smiles import (
     rdkit,
     read_smiles,
 )
-from specformer.graphs.formats.table import Table, is_missing, reads
+from specformer.graphs.formats.table import Table, is_missing, is_number, reads
 from specformer.graphs.formats.table_file import bare_name, decoded, is_table, opened, read_table
 from specformer.graphs.graph_set import SPLITS
 
@@ -29,12 +41,14 @@ logger = logging.getLogger(__name__)
 
 _SDF = (".sdf", ".sdf.gz")
 #: How the names of chemists' own files end.
-MOLECULE_FILES = (".smi", ".smi.gz", *_SDF)
+MOLECULE_FILES = (".smi", ".smi.gz", ".smiles", *_SDF)
 _SMILES, _ID = "smiles", "id"
 #: Names of a column of molecules that do not say what it holds.
 _MOLECULES = ("mol", "molecule", "structure")
 #: Classes as other programs write them.
 _CLASSES = {"true": 1.0, "false": 0.0}
+#: Numbers of so few rows may be in order by chance.
+_FEW = 20
 _HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --targets"
 
 
@@ -56,8 +70,9 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
             becomes the set's.
         columns: which column is what. By default the molecules are in the one called smiles, in any
             case, else in the only one with smiles in its name; targets are all other named columns
-            that hold a number. Targets that are named may be a single column of words, which are
-            then the names of classes.
+            that hold a number, but those that count molecules or folds, else the only column of
+            words that come again, which are then the names of classes. Targets that are named may
+            be such a column too; none, ``()``, are read for molecules to predict.
 
     Example:
         >>> import tempfile
@@ -75,7 +90,8 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         told = "rows below the header" if is_table(path) else "molecules in the file"
         raise GraphError(f"{path}: there are no {told}")
     column = _smiles_column(table, columns.smiles)
-    ids, split = table.chosen(columns.id, *MOLECULE_IDS), table.split(columns.split)
+    ids = table.chosen(columns.id, *MOLECULE_IDS)
+    split = None if columns.targets == () else table.split(columns.split)
     targets, class_names = _targets(table, (column, ids, split), columns.targets)
     position = {line: i for i, line in enumerate(table.lines)}
 
@@ -149,10 +165,14 @@ def _smiles_column(table: Table, asked: str | None) -> str:
             f"{table.path}: is a list of edges, by its columns {ends[0]!r} and {ends[1]!r}; "
             "put it into a folder as edges.csv, beside a nodes.csv with the labels"
         )
+    table.refuse_matrix()
     table.refuse_no_header()
+    other = "the ends of an edge with --source and --target"
+    if table.named(LABEL, *IDS) is not None:
+        other = "put it into a folder as nodes.csv, beside edges.csv, if its rows are nodes"
     raise GraphError(
         f"{table.path}: there is no column 'smiles', only {quoted(table.columns)}; say which one "
-        "holds SMILES with --smiles-column"
+        f"holds SMILES with --smiles-column, or {other}"
     )
 
 
@@ -167,29 +187,70 @@ def _targets(
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
     """Return the targets by name and, if the only one is of words, its classes."""
     if asked is None:
-        own = [
-            name
-            for name in table.columns
-            if name not in others
-            and plain_name(name) not in (*UNNAMED, *MOLECULE_IDS)
-            and _SMILES not in plain_name(name)
-        ]
-        asked = [name for name in own if _has_number(table, name)]
-        if left := [name for name in own if name not in asked]:
-            told = "%s: columns left out: %s; --targets takes columns to learn"
-            logger.info(told, table.path, quoted(left))
+        table, asked = _usual_targets(table, [each for each in table.columns if each not in others])
     else:
         asked = [table.said(name) for name in asked]
+        table = _without_units(table, asked)
     written = (name for name in asked if not all(map(is_missing, table.columns[name])))
     words = next((name for name in written if not _has_number(table, name)), None)
     if words is None:
         read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": _CLASSES}
-        return {name: table.numbers(name, np.float32, **read) for name in asked}, None
+        numbers = {name: table.numbers(name, np.float32, **read) for name in asked}
+        return {name: each.astype(np.float32) for name, each in numbers.items()}, None
     if len(asked) > 1:
         alone = f"its words are classes, which are learned alone: --targets {words}"
         raise GraphError(f"{table.path}: column {words!r}: {alone}")
-    numbers, class_names = _classes(table, words)
-    return {words: numbers}, class_names
+    classes, class_names = _classes(table, words)
+    return {words: classes}, class_names
+
+
+def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
+    """Return the columns of numbers that do not count molecules, else the only one of classes.
+
+    The table comes without units; what is left out or guessed is said.
+    """
+    own = [
+        name
+        for name in columns
+        if plain_name(name) not in (*UNNAMED, *MOLECULE_IDS) and _SMILES not in plain_name(name)
+    ]
+    table = _without_units(table, own)
+    found = [name for name in own if _has_number(table, name) and not _only_counts(table, name)]
+    if not found:
+        found = [name for name in own if _are_classes(table.columns[name])]
+        found = found if len(found) == 1 else []
+        if found:
+            logger.info("%s: column %r is read as the classes to learn", table.path, found[0])
+    if left := [name for name in own if name not in found]:
+        told = "%s: columns left out: %s; --targets takes columns to learn"
+        logger.info(told, table.path, quoted(left))
+    return table, found
+
+
+def _without_units(table: Table, names: Sequence[str]) -> Table:
+    """The table with numbers alone in those of the columns whose numbers all have one unit."""
+    columns = dict(table.columns)
+    for name in names:
+        written = [cell for cell in columns[name] if not is_missing(cell)]
+        if written and not _has_number(table, name) and (unit := unit_of(table, written)):
+            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+            columns[name] = [bare(cell, unit) for cell in columns[name]]
+    return replace(table, columns=columns)
+
+
+def _only_counts(table: Table, name: str) -> bool:
+    """Whether a column counts the rows, tells them apart by an id, or numbers folds."""
+    cells = table.columns[name]
+    if plain_name(name) in FOLDS or (is_id(name) and len(set(cells)) == len(cells)):
+        return True
+    first = int(cells[0]) if cells[0].isdigit() else 0
+    return len(cells) > _FEW and cells == [str(first + row) for row in range(len(cells))]
+
+
+def _are_classes(cells: Sequence[str]) -> bool:
+    """Whether a column of words may be of classes: several, and most of them more than once."""
+    written = [cell for cell in cells if not is_missing(cell)]
+    return 1 < len(set(written)) <= len(written) / 2
 
 
 def _has_number(table: Table, name: str) -> bool:
@@ -219,20 +280,28 @@ def _read_file(path: Path) -> Table:
 def _read_smi(path: Path) -> Table:
     """Read a molecule from each row: its SMILES, then its name, if it has one.
 
-    Between tabs, more columns may follow, called 3, 4, …; a first row ``smiles …`` names them.
+    Between tabs or commas, more columns may follow, called 3, 4, …; a first row ``smiles …`` names
+    them. A second one of numbers with fractions is what to learn of molecules, not their names.
     """
 
-    def rows(text: io.TextIOWrapper, _: str) -> list[tuple[int, list[str]]]:
+    def rows(text: io.TextIOWrapper, _: str) -> list[tuple[int, str]]:
         written = [(number, line.strip()) for number, line in enumerate(text, start=1)]
-        return [(number, _cells(line)) for number, line in written if line]
+        return [(number, line) for number, line in written if line]
 
-    found = decoded(path, rows)
+    lines = decoded(path, rows)
+    named = bool(lines) and re.split(r"[\s,]", lines[0][1])[0].casefold() == _SMILES
+    words = len(lines[0][1].split()) if named else 0
+    every = all(len(line.split()) == words for _, line in lines)
+    found = [(number, _cells(line, every=every)) for number, line in lines]
     width = max((len(cells) for _, cells in found), default=0)
     names = [_SMILES, _ID, *map(str, range(3, width + 1))][:width]
-    if found and found[0][1][0].casefold() == _SMILES:
+    if named:
         names = found.pop(0)[1]
         if len(names) < width:
             raise GraphError(f"{path}: a row has {width} cells where the first has {len(names)}")
+    elif _are_measured([cells[1] for _, cells in found if len(cells) > 1]):
+        logger.info("%s: column 2 is read as numbers to learn, not as names", path)
+        names[1] = "2"
     columns = {
         name: [cells[place] if place < len(cells) else "" for _, cells in found]
         for place, name in enumerate(names)
@@ -240,9 +309,20 @@ def _read_smi(path: Path) -> Table:
     return Table(path, columns, [number for number, _ in found])
 
 
-def _cells(line: str) -> list[str]:
-    cells = line.split("\t") if "\t" in line else line.split(maxsplit=1)
+def _cells(line: str, *, every: bool) -> list[str]:
+    """The cells of a row, parted by tabs, commas or ``every`` blank; else a molecule and a name."""
+    if "\t" in line:
+        cells = line.split("\t")
+    elif "," in line.split(maxsplit=1)[0]:  # which no SMILES has
+        cells = line.split(",")
+    else:
+        cells = line.split() if every else line.split(maxsplit=1)
     return [cell.strip() for cell in cells]
+
+
+def _are_measured(cells: Sequence[str]) -> bool:
+    """Whether all cells are numbers, and some have fractions."""
+    return all(map(is_number, cells)) and any("." in cell for cell in cells)
 
 
 def _read_sdf(path: Path) -> Table:

@@ -1,6 +1,7 @@
 """One graph, or many, in one ``.npz`` file, read without pickle.
 
-Keys of one graph: ``edge_index`` [2, E] and ``num_nodes``; and, each if there is such a thing,
+Keys of one graph: ``edge_index`` [2, E] and ``num_nodes`` (the rows of ``x`` or ``y`` without it);
+and, each if there is such a thing,
 ``edge_weight`` [E], features dense as ``x`` [n, features] (NaN is a missing value) or in CSR form
 as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no
 label), ``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``,
@@ -27,11 +28,12 @@ from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.graph import MASKS, Graph
 from specformer.graphs.graph_set import SPLITS, GraphSet
 
-_REQUIRED = ("edge_index", "num_nodes")
+_REQUIRED = ("edge_index",)
 _CSR = ("x_indptr", "x_indices", "x_shape")
 _AS_STORED = ("y", *MASKS)
 _NAMES = ("node_ids", "class_names", "feature_names")
-_KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, "edge_weight", "x", "x_values", "feature_words"}
+_OTHERS = ("num_nodes", "num_nodes_list", "edge_weight", "x", "x_values", "feature_words")
+_KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, *_OTHERS}
 
 
 def read_npz(path: str | Path) -> Graph:
@@ -47,7 +49,7 @@ def read_npz(path: str | Path) -> Graph:
     path = Path(path)
     with naming(path):
         arrays = read_arrays(path, "one graph", _REQUIRED, _KNOWN)
-        num_nodes = _scalar(arrays["num_nodes"], "num_nodes")
+        num_nodes = _count(arrays)
         edge_index, edge_weight = arrays["edge_index"], arrays.get("edge_weight")
         fields: dict[str, Any] = {key: arrays.get(key) for key in _AS_STORED}
         fields |= {key: texts(arrays[key], key) for key in _NAMES if key in arrays}
@@ -97,6 +99,18 @@ def _words(array: NDArray[Any]) -> dict[str, tuple[str, ...]]:
     for name, word in array.tolist():
         words[name] = (*words.get(name, ()), word)
     return words
+
+
+def _count(arrays: dict[str, NDArray[Any]]) -> int:
+    """The number of nodes, as it is said, or as many as have features or labels."""
+    if "num_nodes_list" in arrays:
+        raise GraphError("holds many graphs, where a single graph is needed")
+    if "num_nodes" in arrays:
+        return _scalar(arrays["num_nodes"], "num_nodes")
+    for key in ("x", "y"):
+        if key in arrays and arrays[key].ndim:
+            return len(arrays[key])
+    raise GraphError("has no 'num_nodes', and neither x nor y to count the nodes of")
 
 
 def _scalar(array: NDArray[Any], name: str) -> int:

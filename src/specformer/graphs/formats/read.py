@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened
 from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
+
+logger = logging.getLogger(__name__)
 
 #: Formats that NetworkX reads, by their endings.
 NETWORKX = {".graphml": "GraphML", ".gml": "GML", ".gexf": "GEXF"}
@@ -100,6 +103,8 @@ def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: boo
     They are read as those of ``nodes.csv`` and ``edges.csv`` are. An attribute ``label`` that is
     different on every node is its name, not its class.
     """
+    if found.is_directed():
+        logger.info("%s: is directed; each edge joins its ends both ways here", path)
     nodes = _table(path, (data for _, data in found.nodes(data=True)), "node")
     edges = _table(path, (data for *_, data in found.edges(data=True)), "edge")
     nodes.columns["id"] = [str(node) for node in found]

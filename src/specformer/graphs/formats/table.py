@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -16,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.columns import (
-    ENDS,
-    OTHER_SPLITS,
-    SPLIT,
-    plain_name,
-    quoted,
-)
+from specformer.graphs.columns import ENDS, SPLIT, plain_name, quoted
 
-#: Cells that say "not known", in any case.
-_MISSING = {"", "nan", "na", "n/a", "#n/a", "<na>", "nat", "null", "none", "-", "?"}
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
-#: What may stand before or after all numbers of a column.
-_SIGNS = "%$€£¥"
+logger = logging.getLogger(__name__)
+
+#: Cells that say "not known", in any case: also as spreadsheets and data bases write it.
+_MISSING = {
+    "", "nan", "na", "n/a", "n.a.", "#n/a", "<na>", "nat", "null", "none", "-", "--", "?", ".",
+    "\\n", "#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!",
+}  # fmt: skip
+#: What to do with an adjacency matrix in a text.
+MATRIX = "save it with scipy.sparse.save_npz('graph.npz', scipy.sparse.csr_array(matrix))"
+#: Words for yes and no, in any case.
+TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 #: The words for the parts of a split, in any case.
 _PARTS = {
     **dict.fromkeys(("train", "training"), 0),
@@ -108,12 +105,20 @@ class Table:
     def split(self, said: str | None = None) -> str | None:
         """Return the column of a split: as said, one called so, or one that holds parts' names."""
         found = self.chosen(said, SPLIT)
-        other = self.named(*OTHER_SPLITS) if found is None else None
-        if other is None:
+        if found is not None:
             return found
-        cells = [cell.casefold() for cell in self.columns[other]]
-        known = all(is_missing(cell) or cell in _PARTS for cell in cells)
-        return other if known and any(cell in _PARTS for cell in cells) else None
+        told = [name for name in self.columns if self._tells_parts(name)]
+        if len(told) > 1:
+            raise GraphError(
+                f"{self.path}: {quoted(told)} may each be a split; say which with --split-column"
+            )
+        return told[0] if told else None
+
+    def _tells_parts(self, name: str) -> bool:
+        """Whether every cell of a column is the name of a part, and some train."""
+        parts = {_PARTS.get(cell.casefold(), None if is_missing(cell) else -1)
+                 for cell in self.columns[name]}  # fmt: skip
+        return 0 in parts and -1 not in parts
 
     def error(self, column: str, row: int, problem: str) -> GraphError:
         where = f"column {column!r}, {self.row} {self.lines[row]}"
@@ -125,20 +130,16 @@ class Table:
             raise ValueError(cell)
         return float(cell.replace(",", ".") if self.decimal_commas else cell)
 
-    def unsigned(self, cell: str) -> float:
-        """Return the number in a cell with a sign such as % beside it."""
-        return self.number(cell.strip(_SIGNS))
-
     def numbers(
         self,
         name: str,
-        dtype: type[Any] = np.float64,
+        within: type[Any] = np.float64,
         *,
         missing: bool = False,
         hint: str = "",
         words: Mapping[str, float] | None = None,
-    ) -> NDArray[Any]:
-        """Return a column's numbers, finite in ``dtype``; NaN where one may be missing.
+    ) -> NDArray[np.float64]:
+        """Return a column's numbers, finite in the type ``within``; NaN where one may be missing.
 
         ``hint`` is said of a word that is not a number; ``words`` are numbers too, in any case.
         """
@@ -154,12 +155,13 @@ class Table:
                 problem = f"{cell!r} is not a number{hint if cell else ''}"
                 raise self.error(name, row, problem) from None
         with np.errstate(over="ignore"):  # what overflows is refused below
-            numbers: NDArray[Any] = values.astype(dtype)
+            numbers: NDArray[Any] = values.astype(within)
         bad = np.isinf(numbers) if missing else ~np.isfinite(numbers)
         if bad.any():
             row = int(bad.argmax())
-            raise self.error(name, row, f"{cells[row]!r} is not a finite number")
-        return numbers
+            fix = "; correct it, or leave the cell empty" if missing else ""
+            raise self.error(name, row, f"{cells[row]!r} is not a finite number{fix}")
+        return values
 
     def weights(self, name: str) -> NDArray[np.float64]:
         weights = self.numbers(name)
@@ -172,9 +174,9 @@ class Table:
     def booleans(self, name: str) -> NDArray[np.bool_]:
         cells = self.columns[name]
         for row, cell in enumerate(cells):
-            if cell.lower() not in _BOOLEANS:
+            if cell.casefold() not in TRUTHS:
                 raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
-        return np.array([_BOOLEANS[cell.lower()] for cell in cells], dtype=np.bool_)
+        return np.array([TRUTHS[cell.casefold()] for cell in cells], dtype=np.bool_)
 
     def refuse_no_header(self) -> None:
         """Refuse a first row of values; columns may be called 0, 1, 2, … after the first."""
@@ -188,6 +190,12 @@ class Table:
             problem = f"the first row must name the columns, and {strange!r} looks like a value"
             raise GraphError(f"{self.path}: {problem}")
 
+    def refuse_matrix(self) -> None:
+        """Refuse as many rows as columns, but for one of names, as adjacency matrices have."""
+        rows = len(self.lines)
+        if rows > 3 and rows in (len(self.columns), len(self.columns) - 1):
+            raise GraphError(f"{self.path}: looks like an adjacency matrix; {MATRIX}")
+
     def index(self, name: str) -> dict[str, int]:
         """Return the position of each id, refusing an id that is empty or appears twice."""
         index: dict[str, int] = {}
@@ -196,7 +204,8 @@ class Table:
                 raise self.error(name, row, "the id is empty")
             if cell in index:
                 before = f"{self.row} {self.lines[index[cell]]}"
-                raise self.error(name, row, f"the id {cell!r} is also in {before}")
+                fix = "remove one of them, or say which column holds the ids with --id"
+                raise self.error(name, row, f"the id {cell!r} is also in {before}; {fix}")
             index[cell] = row
         return index
 
@@ -208,26 +217,41 @@ class Table:
         except KeyError as error:
             cell = error.args[0]
             problem = f"there is no node {cell!r} in {among}" if cell else "the id is empty"
-            alike = next((node for node in index if _are_alike(node, cell)), None)
-            hint = "" if alike is None else f"; write it as {alike!r}, as there"
+            hint = self._how_to_find(cell, index, {*cells} - index.keys()) if cell else ""
             raise self.error(name, cells.index(cell), problem + hint) from None
+
+    @staticmethod
+    def _how_to_find(cell: str, index: Mapping[str, int], strange: set[str]) -> str:
+        """What to do about a node that is not listed, one of some."""
+        alike = next((node for node in index if _plain(node) == _plain(cell)), None)
+        if alike is not None:
+            return f"; write it as {alike!r}, as there"
+        more = "it" if len(strange) == 1 else f"it and {len(strange) - 1:,} more"
+        which = " (--id says which column holds the ids)" if len(strange) > 1 else ""
+        return f"; add {more} there, or remove the edges{which}"
 
     def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return the class of every row, -1 where it is not known, and the classes' names.
 
-        The word none is refused among words, where it may be one of them, and so are words that
-        differ only in case.
+        The word none is refused among words, where it may be one of them, and so are classes that
+        may be one in two spellings: 1 and 1.0, Dog and dog, True and yes.
         """
         cells = self.columns[name]
+        if self.decimal_commas:
+            cells = [cell.replace(",", ".") if reads(self.number, cell) else cell for cell in cells]
         names = in_order({cell for cell in cells if not is_missing(cell)})
         none = next((row for row, cell in enumerate(cells) if cell.casefold() == "none"), None)
         if none is not None and not all(map(is_number, names)):
             either = "may be a class or a missing one; write another word, or leave it empty"
             raise self.error(name, none, f"{cells[none]!r} {either}")
-        first: dict[str, str] = {}
+        first: dict[str | float, str] = {}
+        truths = len(names) > 2 and all(word.casefold() in TRUTHS for word in names)
         for word in names:
-            if (other := first.setdefault(word.casefold(), word)) != word:
-                alike = f"the classes {other!r} and {word!r} differ only in case; write one of them"
+            key = TRUTHS[word.casefold()] if truths else _plain(word)
+            if (other := first.setdefault(key, word)) != word:
+                same = isinstance(key, str) or (truths and other.casefold() == word.casefold())
+                how = "differ only in case or blanks" if same else "mean the same"
+                alike = f"the classes {other!r} and {word!r} {how}; write one of them"
                 raise GraphError(f"{self.path}: column {name!r}: {alike}")
         number = {each: i for i, each in enumerate(names)}
         return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
@@ -247,12 +271,11 @@ class Table:
         logger.info(told, self.path, name, *sizes)
 
 
-def _are_alike(one: str, other: str) -> bool:
-    """Whether two ids are one in two spellings, as 7, 007 and 7.0 are, or Ann and ann."""
-    if is_number(one) and is_number(other):
-        return float(one) == float(other)
-    plain, other_plain = (normalize("NFKC", each).casefold() for each in (one, other))
-    return plain == other_plain
+def _plain(word: str) -> str | float:
+    """What words in two spellings have in common, as 7, 007 and 7.0 have, or Ann and ann."""
+    if is_number(word):
+        return float(word)
+    return " ".join(normalize("NFKC", word).casefold().split())
 
 
 def is_number(cell: str) -> bool:
@@ -269,53 +292,6 @@ def in_order(names: Iterable[str]) -> list[str]:
         return sorted(names)
 
 
-logger = logging.getLogger(__name__)
-
-_TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
-_THOUSANDS = re.compile(r"\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 86400.0
-#: Ways to write a date beside ISO 8601, which is None.
-_DATES = (None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
-
-
-def feature_column(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
-    """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
-
-    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970.
-    Words are numbered in their order. A word among numbers is refused, and so are dates that may
-    have the day first, or the month.
-    """
-    cells = table.columns[name]
-    written = [cell for cell in cells if not is_missing(cell)]
-    numbers = sum(reads(table.number, cell) for cell in written)
-    if numbers < len(written):
-        if all(cell.casefold() in _TRUTHS for cell in written):
-            return _each(cells, lambda cell: _TRUTHS[cell.casefold()]), None
-        if days := _days_of(table, name, written):
-            logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
-            return _each(cells, days), None
-        for cell in written:
-            if _THOUSANDS.fullmatch(cell.strip(_SIGNS)):
-                problem = f"{cell!r} has a sign between thousands; write numbers without it"
-                raise table.error(name, cells.index(cell), problem)
-        if (sign := _sign_of(written)) and all(reads(table.unsigned, cell) for cell in written):
-            told = "%s: column %r is read without the sign %s of its numbers"
-            logger.info(told, table.path, name, sign)
-            return _each(cells, table.unsigned), None
-        if 2 * numbers <= len(written):
-            words = tuple(in_order(set(written)))
-            place = {word: float(number) for number, word in enumerate(words)}
-            return _each(cells, place.__getitem__), words
-    hint = ", as others of its column are; correct it, or leave the cell empty"
-    return table.numbers(name, np.float32, missing=True, hint=hint), None
-
-
-def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float32]:
-    found = [np.nan if is_missing(cell) else read(cell) for cell in cells]
-    return np.array(found, dtype=np.float32)
-
-
 def reads(read: Callable[[str], float], cell: str) -> bool:
     """Whether a cell can be read so."""
     try:
@@ -323,32 +299,3 @@ def reads(read: Callable[[str], float], cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_date(cell: str) -> bool:
-    """Whether a cell is a date rather than a number."""
-    return not is_number(cell) and any(reads(partial(_days, way), cell) for way in _DATES)
-
-
-def _sign_of(written: list[str]) -> str:
-    """The sign before or after every number, as % or that of a currency; none if they differ."""
-    signs = {cell.strip("0123456789+-., ") for cell in written}
-    return signs.pop() if len(signs) == 1 and signs <= {*_SIGNS} else ""
-
-
-def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
-    """What reads all cells as dates, if they are; refuses those that two ways read otherwise."""
-    ways = [partial(_days, way) for way in _DATES]
-    found = [days for days in ways if all(reads(days, cell) for cell in written)]
-    for cell in written:
-        if len({days(cell) for days in found}) > 1:
-            problem = f"{cell!r} may have the day first, or the month; write it as 2024-12-31"
-            raise table.error(name, table.columns[name].index(cell), problem)
-    return found[0] if found else None
-
-
-def _days(way: str | None, cell: str) -> float:
-    """Days since 1970 at a date and time written so; without a zone it is UTC."""
-    moment = datetime.fromisoformat(cell) if way is None else datetime.strptime(cell, way)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH).total_seconds() / _DAY

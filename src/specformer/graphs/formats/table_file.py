@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from itertools import chain
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from specformer.errors import ConfigError, GraphError
 from specformer.files.atomic import is_special
 from specformer.files.host_memory import free_bytes, gib, raised
-from specformer.graphs.formats.table import Table, is_number
+from specformer.graphs.formats.table import MATRIX, Table, is_number
 
 logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
@@ -35,9 +35,13 @@ _SEPARATOR_LINE = re.compile(r"sep=(.)")
 COMMENTS = ("#", "%")
 #: Tried in turn; the last one reads anything. Windows' programs write the second.
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
+#: As spreadsheets begin, whatever they are called.
+_ZIP = b"PK\x03\x04"
 _QUOTED = re.compile(r'"[^"]*"')
-_WITH_COMMA = re.compile(r"[+-]?\d+,\d+")
+_WITH_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?( ?[^\W\d]{1,3}| ?[%€$£])?", re.IGNORECASE)
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
+#: As Europeans write one thousand and more, and others a number with a fraction.
+_WITH_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 
 
 def is_table(path: str | Path) -> bool:
@@ -88,6 +92,8 @@ def read_csv(path: Path) -> Table:
             raise GraphError(f"{path}: {problem}") from None
         commas = _writes_decimal_commas(start.separator, chain.from_iterable(columns.values()))
         say_how(path, encoding, start.separator, commas)
+        if start.separator == ";" and not commas:
+            _warn_of_thousands(path, columns)
         return Table(path, columns, lines, commas)
 
     return decoded(path, parse)
@@ -148,7 +154,7 @@ def _encodings(path: Path) -> tuple[str, ...]:
         start = file.read(4096)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ("utf-16",)
-    if b"\0" in start:
+    if b"\0" in start or start.startswith(_ZIP):
         raise GraphError(f"{path}: is no text; export it as CSV")
     return _ENCODINGS
 
@@ -187,6 +193,15 @@ def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
             return False
         found = found or _WITH_COMMA.fullmatch(cell) is not None
     return found
+
+
+def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]]) -> None:
+    """Warn of numbers that all look like 1.234, which may be thousands in a European file."""
+    for name, cells in columns.items():
+        points = [cell for cell in cells if "." in cell]
+        if len(points) > 1 and all(map(_WITH_THOUSANDS.fullmatch, points)):
+            told = "%s: column %r: %s is read as a number with a fraction; if thousands are meant, "
+            logger.warning(told + "write it without the point", path, name, points[0])
 
 
 def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: bool = False) -> None:
@@ -234,7 +249,9 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
     for column in filter(None, header):
         if header.count(column) > 1:
-            hint = "; the first row must name the columns" if is_number(column) else ""
+            named = "the first row must name the columns"
+            hint = f"; {named}; if this is an adjacency matrix, {MATRIX}"
+            hint = hint if is_number(column) else ""
             raise GraphError(f"{path}: column {column!r} appears more than once{hint}")
     columns: dict[str, list[str]] = {name: [] for name in header}
     # Of several columns without a name, as spreadsheets leave at the end, the first is kept.

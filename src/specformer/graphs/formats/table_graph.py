@@ -10,20 +10,29 @@ import numpy as np
 
 from specformer.errors import GraphError
 from specformer.graphs.columns import (
+    FOLDS,
     IDS,
     LABEL,
+    NAMES,
     OTHER_LABELS,
+    PARTS,
+    SPLIT,
     UNNAMED,
     WEIGHTS,
     Columns,
+    is_id,
     plain_name,
     quoted,
 )
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.formats.table import Table, feature_column, in_order, is_missing
+from specformer.graphs.formats.feature_column import feature_column
+from specformer.graphs.formats.table import TRUTHS, Table, in_order, is_missing
 from specformer.graphs.graph import MASKS, Graph
 
 logger = logging.getLogger(__name__)
+
+#: Labels that may say that there is none.
+_NOT_KNOWN = {"unknown", "missing", "unlabeled", "unlabelled", "undefined", "not available"}
 
 
 def graph_of_tables(
@@ -102,37 +111,62 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     ids = _ids(table, columns)
     label, names = _label(table, columns, labels)
     asked = columns.split if labels or columns.split in table.columns else None
-    split = None if asked is None and columns.split is not None else table.split(asked)
-    masks = [mask for mask in MASKS if mask in table.columns]
+    split = table.split(asked) if labels or asked is not None else table.named(SPLIT)
+    masks = {mask: name for mask in MASKS if (name := table.named(plain_name(mask))) is not None}
     features: Sequence[str]
     if columns.features is None:
-        spoken_for = (ids, label, names, split, *masks)
-        features = [
-            column
-            for column in table.columns
-            if column not in spoken_for and plain_name(column) not in UNNAMED
-        ]
+        spoken_for = (ids, label, names, split, *masks.values())
+        others = [each for each in table.columns if each not in spoken_for]
+        features = _usual_features(table, others, labels)
     else:
         features = [table.said(column) for column in columns.features]
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(ids))}
     if label is not None:
         nodes["y"], nodes["class_names"] = table.classes(label)
-        if {"-1", "0"} <= {*nodes["class_names"]}:
-            told = "%s: -1 in column %r is a class; leave cells empty where there is no label"
-            logger.warning(told, table.path, label)
+        for word in nodes["class_names"]:
+            if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in nodes["class_names"]):
+                told = "%s: %s in column %r is a class; leave cells empty where there is no label"
+                logger.warning(told, table.path, word, label)
     nodes |= _features(table, features)
     if split is not None and split not in features:
         if masks:
-            raise GraphError(f"{table.path}: columns {split!r} and {masks[0]!r} both tell a split")
+            other = next(iter(masks.values()))
+            raise GraphError(f"{table.path}: columns {split!r} and {other!r} both tell a split")
         return nodes | _parts(table, split)
-    return nodes | {mask: table.booleans(mask) for mask in masks}
+    return nodes | {mask: table.booleans(name) for mask, name in masks.items()}
+
+
+def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[str]:
+    """Return the columns that may say something of nodes, and tell which of them do not.
+
+    Refuses one that may tell a part of a split, where there are labels to be split.
+    """
+    features: list[str] = []
+    left: list[str] = []
+    for column in columns:
+        plain, cells = plain_name(column), table.columns[column]
+        if plain in UNNAMED:
+            continue
+        if labels and plain in PARTS and all(cell.casefold() in TRUTHS for cell in cells):
+            raise GraphError(
+                f"{table.path}: column {column!r} may tell a split; write a column 'split' of "
+                "train, valid and test, or name the features with --features"
+            )
+        differs = len(set(cells)) == len(cells) > 1
+        useless = plain in FOLDS or (differs and (is_id(column) or plain in NAMES))
+        (left if useless else features).append(column)
+    if left:
+        told = "%s: columns left out, as they say nothing of a node: %s; --features takes them"
+        logger.info(told, table.path, quoted(left))
+    return features
 
 
 def _ids(table: Table, columns: Columns) -> str:
     found = table.chosen(columns.id, *IDS)
     if found is None:
         found = next(iter(table.columns))
-        logger.info("%s: the first column, %r, is read as the ids", table.path, found)
+        told = f"{found!r}" if found else "which has no name"
+        logger.info("%s: the first column, %s, is read as the ids", table.path, told)
     return found
 
 

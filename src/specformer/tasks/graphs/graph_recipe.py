@@ -151,8 +151,8 @@ class GraphRecipe:
         """The recipe with task, loss, metric and split chosen for these graphs, and checked."""
         if graphs.y is None:
             raise ConfigError(
-                f"{graphs.name}: there are no targets to learn; targets are numbers without units, "
-                "classes are written 0 and 1, and a column of words is named by --set targets=[…]."
+                f"{graphs.name}: there are no targets to learn; targets are columns of "
+                "numbers, or one of words, which are classes; name it with --targets."
             )
         binary, words = _is_binary(graphs, graphs.y), graphs.class_names is not None
         _check_varied(graphs.name, graphs.y)

@@ -95,7 +95,7 @@ class NodeLearning(Task[NodeWork]):
         else:
             recipe = replace(recipe, split="given")
         work = _checked(job, graph, recipe, splits)
-        _warn_of_untested(graph, splits, recipe.split)
+        warn_of_untested(graph, splits, recipe.split)
         return work
 
     def load_beside(self, work: NodeWork, job: Job, place: Workplace) -> NodeWork:
@@ -182,8 +182,8 @@ def _checked(job: Job, graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]
     return NodeWork(graph, splits, job.model, recipe, job.seed, prepared=prepared)
 
 
-def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
-    """Name the classes that no split tests: the paper's rule trains on all nodes of a rare one."""
+def warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
+    """Name the classes that no split tests, as rare ones are: the paper's rule trains on them."""
     if graph.num_targets:
         return
     assert graph.y is not None

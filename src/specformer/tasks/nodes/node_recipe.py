@@ -13,6 +13,7 @@ from torch import nn
 from specformer.baselines import BASELINES, NodeBaseline, node_baseline
 from specformer.datasets.feature_columns import How
 from specformer.datasets.features import Features
+from specformer.datasets.registry import NODE_SETS
 from specformer.datasets.splits import settled_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import Graph
@@ -121,7 +122,7 @@ class NodeRecipe:
             the older name of ``"metric"``.
         precision: of float32 products on a GPU, see :mod:`specformer.training.engine.precision`.
         split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the one in a file
-            of one's own, and else draws it.
+            of one's own, and else draws it, class by class unless it is a named set.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them,
             ``"standard"``, ``"auto"`` and ``"counts"`` prepare each column
             (:class:`specformer.datasets.FeaturePreparation`).
@@ -220,7 +221,7 @@ class NodeRecipe:
         if loss not in kind.losses:
             raise ConfigError(f"{graph.name}: loss={loss} does not go with {kind.told}.")
         task: TargetKind = "regression" if kind is _NUMBERS else "classification"
-        split = settled_protocol(graph, self.split)
+        split = settled_protocol(graph, self.split, named=graph.name in NODE_SETS)
         return replace(self, task=task, loss=loss, metric=metric, split=split)
 
     @property

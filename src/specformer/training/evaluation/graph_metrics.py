@@ -142,9 +142,9 @@ class Metric:
         if not any(self._counts(targets[rows, task]) for task, rows in enumerate(known.T)):
             needs, other = "a known target", ""
             if self.varied and self.task == "classification":
-                needs, other = f"{things} of both classes", "; metric=accuracy does not"
+                needs, other = f"{things} of both classes", "; --metric accuracy does not"
             elif self.varied:
-                needs, other = "two different targets", "; metric=rmse does not"
+                needs, other = "two different targets", "; --metric rmse does not"
             raise ConfigError(f"{self.name} needs {needs} in every part of a split{other}.")
 
     def _counts(self, targets: Numbers) -> bool:

@@ -1,0 +1,126 @@
+"""A column of a table as a feature of nodes: numbers, truth values, dates or words."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specformer.graphs.formats.table import (
+    TRUTHS,
+    Table,
+    in_order,
+    is_missing,
+    is_number,
+    reads,
+)
+
+logger = logging.getLogger(__name__)
+
+#: What may stand before or after all numbers of a column; other units stand after them.
+_SIGNS = "%$€£¥"
+_LONGEST_UNIT = 8
+_THOUSANDS = re.compile(r"\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
+#: Numbers that often stand for a missing one.
+_STAND_INS = (-99, -999, -9999, -99999, 999, 9999, 99999)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86400.0
+#: Ways to write a date beside ISO 8601, which is None; those with numbers alone may be ambiguous.
+_DATES = (
+    None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y-%m",
+    "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y",
+)  # fmt: skip
+
+
+def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+    """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
+
+    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970.
+    Numbers that all have one unit are read without it. Words are numbered in their order. A word
+    among numbers is refused, and so are dates that may have the day first, or the month.
+    """
+    cells = table.columns[name]
+    written = [cell for cell in cells if not is_missing(cell)]
+    numbers = sum(reads(table.number, cell) for cell in written)
+    if numbers < len(written):
+        if all(cell.casefold() in TRUTHS for cell in written):
+            return _each(cells, lambda cell: TRUTHS[cell.casefold()]), None
+        if days := _days_of(table, name, written):
+            logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
+            return _each(cells, days), None
+        for cell in written:
+            if _THOUSANDS.fullmatch(cell.strip(_SIGNS)):
+                problem = f"{cell!r} has a sign between thousands; write numbers without it"
+                raise table.error(name, cells.index(cell), problem)
+        if unit := unit_of(table, written):
+            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+            return _each(cells, lambda cell: table.number(bare(cell, unit))), None
+        if 2 * numbers <= len(written):
+            words = tuple(in_order(set(written)))
+            place = {word: float(number) for number, word in enumerate(words)}
+            return _each(cells, place.__getitem__), words
+    hint = ", as others of its column are; correct it, or leave the cell empty"
+    values = table.numbers(name, np.float32, missing=True, hint=hint)
+    _warn_of_stand_ins(table, name, values)
+    return values, None
+
+
+def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float64]:
+    return np.array([np.nan if is_missing(cell) else read(cell) for cell in cells])
+
+
+def _warn_of_stand_ins(table: Table, name: str, values: NDArray[np.float64]) -> None:
+    """Warn of a number such as -999 on several nodes, if it is far from all others."""
+    for number in _STAND_INS:
+        others = values[(values != number) & ~np.isnan(values)]
+        count = int((values == number).sum())
+        if count < 2 or not len(others):
+            continue
+        if np.abs(others - number).min() > 2 * np.ptp(others):
+            logger.warning(
+                "%s: column %r: %d is in %d cells, far from all other numbers; leave them empty if "
+                "it stands for a missing one", table.path, name, number, count,
+            )  # fmt: skip
+
+
+def is_date(cell: str) -> bool:
+    """Whether a cell is a date rather than a number."""
+    return not is_number(cell) and any(reads(partial(_days, way), cell) for way in _DATES)
+
+
+def unit_of(table: Table, written: list[str]) -> str:
+    """The unit of all numbers, as cm after them, or a sign before or after; none if they differ."""
+    units = {cell.strip("0123456789+-., ") for cell in written}
+    unit = units.pop() if len(units) == 1 else ""
+    signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)
+    if not 0 < len(unit) <= _LONGEST_UNIT or not signs:
+        return ""
+    return unit if all(reads(table.number, bare(cell, unit)) for cell in written) else ""
+
+
+def bare(cell: str, unit: str) -> str:
+    """A cell without its unit."""
+    return cell.removeprefix(unit).removesuffix(unit).strip()
+
+
+def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
+    """What reads all cells as dates, if they are; refuses those that two ways read otherwise."""
+    ways = [partial(_days, way) for way in _DATES]
+    found = [days for days in ways if all(reads(days, cell) for cell in written)]
+    for cell in written:
+        if len({days(cell) for days in found}) > 1:
+            problem = f"{cell!r} may have the day first, or the month; write it as 2024-12-31"
+            raise table.error(name, table.columns[name].index(cell), problem)
+    return found[0] if found else None
+
+
+def _days(way: str | None, cell: str) -> float:
+    """Days since 1970 at a date and time written so; without a zone it is UTC."""
+    moment = datetime.fromisoformat(cell) if way is None else datetime.strptime(cell, way)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH).total_seconds() / _DAY
