@@ -24,6 +24,7 @@ from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
 SETTINGS = [
+    "split=random-60-20-20",
     "schedule.epochs=60",
     "schedule.learning_rate=0.02",
     "model.propagation_dropout=0",

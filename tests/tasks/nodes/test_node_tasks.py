@@ -90,7 +90,7 @@ def test_a_linear_filter_is_learned_to_its_closed_form(files, tmp_path):
     told = np.array([float(row["prediction"]) for row in rows])
     assert r2_score(heat(X)[:, 0], told) > 0.99
     graph = node_graph(str(files["numbers"]))
-    splits = make_splits(graph, "random-60-20-20", 2, 0)
+    splits = make_splits(graph, "auto", 2, 0)
     assert [split.fingerprint for split in splits] == result["nodes"][0]["splits"]
     scale = json.loads((run.model_folders()[1] / "targets.json").read_text())
     assert scale["mean"] == pytest.approx([graph.y[splits[1].train].mean()], rel=1e-5)
@@ -132,7 +132,7 @@ def test_two_classes_are_ranked(files, tmp_path, metric, oracle):
     changes = ["form=paper", "schedule.epochs=40", "monitor=metric"]
     run, result, outcome = trained(files["classes"], tmp_path, changes, metric=metric)
     chances, true = outcome.arrays["nodes/classes/specformer/tested"][..., 0]
-    split = make_splits(node_graph(str(files["classes"])), "random-60-20-20", 2, 0)[0]
+    split = make_splits(node_graph(str(files["classes"])), "auto", 2, 0)[0]
     first = int(split.test.sum())
     expected = oracle(true[:first], chances[:first])
     assert result["test"]["values"][0] == pytest.approx(expected, abs=1e-5)
