@@ -87,7 +87,7 @@ def test_what_is_one_step_has_neither_count_nor_bar():
     file, progress = lasting(80)
     with progress.stage("mine: spectrum", 1, ""):
         pass
-    assert file.getvalue() == "mine: spectrum 0:00\n"
+    assert file.getvalue() == "mine: spectrum · 0:00\n"
 
 
 def test_the_time_left_is_told_as_a_bound(monkeypatch):
@@ -116,7 +116,7 @@ def test_no_color(wanted, monkeypatch):
 
 
 def test_a_file_gets_lines_while_a_stage_lasts(capsys, monkeypatch):
-    monkeypatch.setattr(progress_display, "_FIRST", 0.02)
+    monkeypatch.setattr(progress_display, "_EVERY", 0.02)
     seen = ""
     with progress_bars(silent=False) as progress:
         progress.say("mine: 3 nodes")

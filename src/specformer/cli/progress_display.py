@@ -16,8 +16,8 @@ from specformer.cli.output import own_progress, printable
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
-#: Seconds between two log lines: at first, at most, and the share of the time so far.
-_FIRST, _MOST, _SHARE = 1.7, 10.0, 1 / 60
+#: Seconds between two log lines.
+_EVERY = 1.7
 #: Characters of a bar: at least where others stand beside it, and at most.
 _SHORT_BAR, _LONG_BAR = 5, 40
 
@@ -98,7 +98,7 @@ def arranged(
     def joined(*parts: str) -> str:
         return " · ".join(part for part in parts if part)
 
-    shortest = _SHORT_BAR if count else 0
+    shortest = _SHORT_BAR if count else 1  # a dot
     short = joined(count, times)
     layouts = (
         [(label, joined(count, figures, times))],
@@ -170,12 +170,13 @@ class _Live:
                 shown.append(" " if left else "")
                 shown.append(full * filled, "green" if ended else "cyan")
                 shown.append(empty * (bar - filled), "dim")
-            shown.append(f" {right}" if right and (left or bar) else right)
+            between = " " if bar else " · " if left else ""
+            shown.append(f"{between}{right}" if right else "")
         return shown
 
 
 class _Logged:
-    """Lines with the time of day, every few seconds, for files and pipes."""
+    """Lines with the time of day, every other second, for files and pipes."""
 
     def say(self, text: str) -> None:
         sys.stderr.write(f"{printable(text)}\n")
@@ -190,7 +191,7 @@ class _Logged:
             self.say(f"{time.strftime('%H:%M:%S')} {' · '.join(filter(None, parts))}")
 
         def tell() -> None:
-            while not ended.wait(min(_MOST, max(_FIRST, _SHARE * stage.elapsed))):
+            while not ended.wait(_EVERY):
                 told()
 
         # A thread of its own: what is done in one step, such as a decomposition, updates nothing.
