@@ -7,7 +7,7 @@ import time
 import pytest
 
 from specformer.cli import output
-from specformer.cli.output import first_words, own_progress, waited_for
+from specformer.cli.output import echo, first_words, own_progress, waited_for
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,27 @@ def test_a_stage_tells_its_own_progress(capfd: pytest.CaptureFixture[str]) -> No
             time.sleep(0.05)
             assert capfd.readouterr().err == ""
         assert heard(capfd, 1)[0][8:].startswith(" Still working · ")
+
+
+def test_on_a_terminal_one_line_is_written_over(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_is_terminal", lambda: True)
+    err = ""
+    with waited_for():
+        first_words("Reading mine.", silent=False)
+        while err.count("\r\x1b[2K") < 2:
+            time.sleep(0.01)
+            err += capfd.readouterr().err
+        with own_progress():
+            time.sleep(0.03)  # a line that was on its way
+            echo("Read.", err=True)
+            err += capfd.readouterr().err
+    first, over, *others = err.split("\n")
+    assert first == "Reading mine."
+    *waits, last = over.split("\r\x1b[2K")[1:]
+    assert {wait[8:] for wait in waits} <= {" Reading mine · 0 s", ""}
+    assert (last, others) == ("Read.", [""])
 
 
 def test_silence_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

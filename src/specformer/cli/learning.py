@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specformer.cli.options import Shared, shares
-from specformer.cli.output import echo, farewell, print_json, reading_told
+from specformer.cli.output import clear_line, echo, farewell, print_json, reading_told
 from specformer.cli.run_in_hand import (
     RunInHand,
     finish_run,
@@ -311,6 +311,7 @@ def _write_predictions(found: Predictions, out: Path | None, json_output: bool) 
     for problem in found.problems:
         echo(problem, err=True)
     if out is None:
+        clear_line()
         typer.echo(found.text, nl=False)
         return
     write_text(out, found.text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,8 @@ import typer
 
 #: Rooms that tell what they make of data, and what tells where a run goes on.
 _TELLING = ("graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
+#: What takes a line from a terminal.
+_CLEAR = "\r\x1b[2K"
 #: Seconds between two lines for those who wait.
 _EVERY = 1.7
 
@@ -46,11 +50,13 @@ def echo(text: str, err: bool = False) -> None:
     """
     if err and len(text) > _LONG:
         text = f"{text[: _LONG // 2]} … {text[-_LONG // 2 :]}"
+    clear_line()
     typer.echo(printable(text), err=err)
 
 
 def print_json(content: dict[str, Any]) -> None:
     """One JSON object on standard output."""
+    clear_line()
     typer.echo(json.dumps(content, allow_nan=False))
 
 
@@ -94,10 +100,11 @@ class Waiting:
     """Says every other second what a command is at, except in stages that show their progress.
 
     Otherwise packages are imported, files read and reports written in silence, for seconds each.
+    On a terminal one line is written over again, and gone when something else is said.
     """
 
     def __init__(self) -> None:
-        self._ended, self._stages = Event(), 0
+        self._ended, self._stages, self._has_line = Event(), 0, False
         self._text, self._since = "", time.monotonic()
         self._telling: Thread | None = None
 
@@ -113,6 +120,7 @@ class Waiting:
     def stage(self) -> Iterator[None]:
         """Be quiet meanwhile."""
         self._stages += 1
+        self.clear()
         try:
             yield
         finally:
@@ -123,12 +131,34 @@ class Waiting:
         self._ended.set()
         if self._telling is not None:
             self._telling.join()
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line from a terminal, if there is one."""
+        if self._has_line:
+            self._has_line = False
+            _write_over("")
 
     def _tell(self) -> None:
         while not self._ended.wait(_EVERY):
             elapsed = time.monotonic() - self._since
-            if not self._stages and elapsed > _EVERY / 2:
-                echo(f"{time.strftime('%H:%M:%S')} {self._text} · {elapsed:.0f} s", err=True)
+            if self._stages or elapsed <= _EVERY / 2:
+                continue
+            line = f"{time.strftime('%H:%M:%S')} {self._text} · {elapsed:.0f} s"
+            if not _is_terminal():
+                echo(line, err=True)
+                continue
+            self._has_line = True
+            _write_over(printable(line)[: shutil.get_terminal_size().columns - 1])
+
+
+def _write_over(text: str) -> None:
+    sys.stderr.write(_CLEAR + text)
+    sys.stderr.flush()
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 _WAITING: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
@@ -144,6 +174,13 @@ def waited_for() -> Iterator[None]:
     finally:
         waiting.end()
         _WAITING.reset(before)
+
+
+def clear_line() -> None:
+    """Take the line of those who wait from a terminal, before something else is written."""
+    waiting = _WAITING.get()
+    if waiting is not None:
+        waiting.clear()
 
 
 def first_words(text: str, silent: bool) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from specformer.cli.output import own_progress, printable
+from specformer.cli.output import clear_line, own_progress, printable
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
@@ -130,6 +130,7 @@ class _Live:
         )
 
     def say(self, text: str) -> None:
+        clear_line()
         self._console.print(printable(text), markup=False, highlight=False)
 
     @contextmanager

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from specformer.cli.output import echo, printable
+from specformer.cli.output import clear_line, echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
@@ -49,6 +49,7 @@ def show_table(
             shown.add_column(escape(header[column]), justify=side, overflow="fold")
         for row in rows:
             shown.add_row(*(row[column] for column in part))
+        clear_line()
         console.print(shown)
 
 
