@@ -128,6 +128,8 @@ def test_what_cannot_be_is_said():
         sf.GraphRegressor().fit(graphs)
     with pytest.raises(GraphError, match="y has 3 labels, and there are 8 graphs"):
         sf.GraphClassifier().fit(graphs, names[:3])
+    with pytest.raises(GraphError, match="fewer than two graphs have a label"):
+        sf.GraphClassifier().fit(graphs, names[:1] + [None] * 7)
     with pytest.raises(GraphError, match="is one text; pass a list of SMILES"):
         sf.GraphRegressor().fit("CCO", [1.0])
     with pytest.raises(GraphError, match="no column of SMILES"):

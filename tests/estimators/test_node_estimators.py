@@ -170,6 +170,14 @@ def test_a_mask_is_recorded_as_the_split_that_it_is(caplog):
     assert "masks of your own" not in caplog.text  # they are
 
 
+def test_a_mask_of_few_nodes():
+    own = np.concatenate([np.flatnonzero(GRAPH.y == label)[:2] for label in (0, 1)])
+    clf = sf.NodeClassifier("gcn", epochs=2).fit(GRAPH, mask=own)  # one validates, of two classes
+    assert clf.predict(GRAPH).shape == (GRAPH.num_nodes,)
+    with pytest.raises(GraphError, match="fewer than two nodes have a label"):
+        sf.NodeClassifier("gcn").fit(GRAPH, mask=own[:1])
+
+
 def test_masks_of_the_data_are_taken():
     (split,) = make_splits(GRAPH, "random-60-20-20", 1, seed=3)
     data = pyg()

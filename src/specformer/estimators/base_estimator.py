@@ -52,6 +52,8 @@ class Estimator(BaseEstimator, ABC):
 
     kind: ClassVar[Kind]
     task: ClassVar[str]
+    #: What is learned about, in errors.
+    things: ClassVar[str] = "nodes"
 
     def __init__(
         self,
@@ -186,11 +188,14 @@ class Estimator(BaseEstimator, ABC):
         """Splits of training nodes or graphs ``[n]``, of which some validate, one per run.
 
         Without any to test on, those that validate stand in their place; ``classes`` ``[n]`` are
-        spread evenly, where each has two at least.
+        spread evenly, where each has two at least and both parts have room for all.
         """
         numbers, splits = np.flatnonzero(train), []
-        own = classes[numbers]
-        even = own if np.unique(own, return_counts=True)[1].min() > 1 else None
+        if len(numbers) < 2:
+            raise GraphError(f"fewer than two {self.things} have a label to learn from; give more")
+        counts = np.unique(own := classes[numbers], return_counts=True)[1]
+        least = min(self.validation_fraction, 1 - self.validation_fraction) * len(numbers)
+        even = own if counts.min() > 1 and least >= len(counts) else None
         for run in range(self.runs):
             _, chosen = train_test_split(
                 numbers,

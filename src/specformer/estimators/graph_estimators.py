@@ -39,6 +39,7 @@ class GraphEstimator(Estimator):
     """What classifiers and regressors of whole graphs share."""
 
     kind: ClassVar[Kind] = "molecules"
+    things: ClassVar[str] = "graphs"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from graphs, of which ``validation_fraction`` picks the best epoch.

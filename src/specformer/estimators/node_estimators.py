@@ -128,8 +128,6 @@ class NodeEstimator(SingleGraphEstimator):
 
     def _splits(self, graph: Graph, mask: Any) -> list[Split]:
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
-        if chosen.sum() < 2:
-            raise GraphError("mask has fewer than two nodes with a label; mark more")
         assert graph.y is not None
         classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
         return self._parted(chosen, graph.is_labelled & ~chosen, classes)
