@@ -63,6 +63,10 @@ def on_files(scene: Path, plan: Plan) -> Iterator[Tally]:
     yield from altered_files.attack(scene, plan.altered)
     yield from altered_files.flips(scene, plan.flips)
     yield from growth.attack(scene, plan.trainings, plan.predictions)
+
+
+def on_documents(scene: Path, plan: Plan) -> Iterator[Tally]:
+    """What people write or could have written: documents and names."""
     yield from fuzz.attack(scene, plan.drawn)
     yield from names.attack(scene, plan.names)
     yield from odd_documents.attack(scene, plan.odd)
@@ -81,7 +85,12 @@ def on_moments(scene: Path, plan: Plan) -> Iterator[Tally]:
     yield from kills.at_moments(scene, plan.moments)
 
 
-PARTS = {"files": on_files, "commands": on_commands, "moments": on_moments}
+PARTS = {
+    "files": on_files,
+    "documents": on_documents,
+    "commands": on_commands,
+    "moments": on_moments,
+}
 
 
 def main() -> int:
