@@ -198,6 +198,8 @@ def _left_by(name: str) -> object:
 def _left_by_run(path: Path) -> object:
     assert all(state == "intact" for state in RunFolder(path).verified().values())
     assert (path / "report.html").exists()
+    left = [*path.glob("checkpoint*"), *path.rglob("*.part")]
+    assert not left, left
     config, result, *others = whole_run(path)
     return config, result["test"], result["val"], *others
 
