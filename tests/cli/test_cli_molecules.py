@@ -54,7 +54,7 @@ def test_train_json_and_the_run_folder(trained: dict) -> None:
     model = GraphSpecformer.from_pretrained(run / "model" / "000")
     assert sum(p.numel() for p in model.parameters()) == trained["parameters"]
     report = (run / "report.html").read_text()
-    assert "Learning from many graphs" in report
+    assert "Learning from molecules" in report
     assert "reaches a test RMSE of" in report
     assert report.count("<svg") >= 2
     assert "Grey hills show where they lie" in report

@@ -177,7 +177,7 @@ def test_without_attention_an_eigenvalue_goes_its_own_way() -> None:
 
 def test_noise_of_ablated_encoders_is_that_of_every_eigenvalue() -> None:
     spectrum = SPECTRA["star"]  # with repeated eigenvalues
-    model = scrambled(undropped(3, 8, 4, attention=False, transformer_dropout=0.5)).train()
+    model = scrambled(undropped(3, 32, 4, attention=False, transformer_dropout=0.5)).train()
     (response,) = model.responses(spectrum)
     repeated = spectrum.distinct.counts.argmax()
     same = response[spectrum.distinct.index == repeated]
@@ -519,7 +519,7 @@ def test_config_holds_every_argument() -> None:
     assert (model.config["sharing"], model.config["norm"], len(model.config)) == (
         "large",
         "layer",
-        27,
+        28,
     )
 
 

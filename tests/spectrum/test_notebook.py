@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from specformer.datasets import grid_graph
@@ -36,4 +37,6 @@ def test_plots_go_where_they_are_told():
 
     assert spectrum.plot(axes, color="red") is axes
     assert sum(bar.get_height() for bar in axes.patches) == 20
-    assert spectrum.plot().get_ylabel() == "eigenvalues in a bin"
+    fresh = spectrum.plot()
+    assert fresh.get_ylabel() == "eigenvalues in a bin"
+    pyplot.close(fresh.figure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib import pyplot
 from tests.reports.example_run import write_run
 
 from specformer.training.runs.folder import RunFolder
@@ -36,3 +37,4 @@ def test_a_runs_losses_are_plotted(tmp_path):
     assert [line.get_label() for line in axes.lines] == ["cora/gcn", "comb/gcn"]
     for line in axes.lines:
         np.testing.assert_allclose(line.get_ydata(), np.arange(2.0, 7))
+    pyplot.close(axes.figure)
