@@ -331,7 +331,7 @@ def test_molecules_by_their_error(tmp_path: Path) -> None:
     assert other["difference"]["mean"] >= 0
     assert "has the best test RMSE" in str(found)
     page = found.report.read_text()
-    assert "Learning from molecules" in page
+    assert "Learning from many graphs" in page
     assert "Which differences hold" in page
     run = RunFolder.open(found.run_dir / "gin")
     assert predict_with(run, smiles=["CCO"]).rows == 1
