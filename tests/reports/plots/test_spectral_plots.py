@@ -187,6 +187,13 @@ def test_png_is_written_whole(tmp_path):
     assert [item.name for item in path.parent.iterdir()] == ["spectrum.png"]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def others_are_closed() -> None:
+    """Figures that examples in the documentation opened are not ours."""
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 def test_no_figure_needs_pyplot():
     # A figure that pyplot knows of is never freed. Others' tests may have imported it.
     if "matplotlib.pyplot" in sys.modules:
