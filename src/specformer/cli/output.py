@@ -153,8 +153,9 @@ class Waiting:
 
 
 def _write_over(text: str) -> None:
-    sys.stderr.write(_CLEAR + text)
-    sys.stderr.flush()
+    stream = sys.__stderr__ or sys.stderr  # not Rich's, which would show the codes as text
+    stream.write(_CLEAR + text)
+    stream.flush()
 
 
 def _is_terminal() -> bool:
