@@ -83,8 +83,7 @@ interruptions: $(STAMP) ## Stop a training at twenty random moments, and check w
 	$(BIN)/python -m benchmarks.interruptions $(ARGS)
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
-	$(BIN)/specformer results tables
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.ledger tables
 
 notebooks: $(STAMP) ## Run the tutorials' notebooks and write their outputs
 	MPLBACKEND=Agg $(BIN)/python -m tools.notebooks $(ARGS)

@@ -1,8 +1,4 @@
-r"""Recorded results of benchmarks as tables, and those shown in README and docs.
-
-``python -m benchmarks.tables`` brings the tables of the docs up to date with ``results/``;
-``--check`` only says which of them differ.
-"""
+r"""Recorded results of benchmarks as tables, for people and for pages."""
 
 from __future__ import annotations
 
@@ -13,18 +9,12 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from specformer.errors import RunError
-from specformer.files import write_text
 from specformer.files.documents import MALFORMED
-from specformer.paper.recorded import markdown_lines, newest_rows
-from specformer.paper.results import documents, entries, results_folder
+from specformer.paper.recorded import entries, newest_rows
 from specformer.paper.table_rows import interval
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, scientific
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 #: What an entry must hold, and of what type.
 _KEYS = {
@@ -199,6 +189,12 @@ def _against(found: Mapping[str, Any], rule: str) -> str:
     return f"{100 * found['difference'][rule]:+.2f}{place}".replace("-", "−")
 
 
+def markdown_lines(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of Markdown."""
+    first, *others = (f"| {' | '.join(line)} |" for line in (header, *cells))
+    return [first, "|" + "---|" * len(header), *others]
+
+
 def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     """Recorded results as Markdown, with a line on how each was measured.
 
@@ -266,7 +262,7 @@ def _times(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}×"
 
 
-def rendered(text: str, folder: Path) -> str:
+def bench_blocks(text: str, folder: Path) -> str:
     """``text`` with each block of benchmarks made anew from its entries."""
 
     def block(match: re.Match[str]) -> str:
@@ -289,30 +285,3 @@ def _check(path: Path, entry: Any) -> None:
     except MALFORMED as error:
         why = f"{type(error).__name__}: {error}"
         raise RunError(f"{path}: no table can be made of it ({why}).") from error
-
-
-def outdated(folder: Path) -> dict[Path, str]:
-    """What the documents should say whose tables differ from the ledger."""
-    found = {}
-    for path in documents(folder):
-        text = path.read_text(encoding="utf-8")
-        if (fresh := rendered(text, folder)) != text:
-            found[path] = fresh
-    return found
-
-
-@app.command()
-def main(
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail if any differ."),
-) -> None:
-    """Bring the tables of benchmarks in README and docs up to date."""
-    found = outdated(results_folder())
-    for path, text in found.items():
-        typer.echo(f"{'differs' if check else 'updated'} {path}")
-        if not check:
-            write_text(path, text)
-    raise typer.Exit(int(check and bool(found)))
-
-
-if __name__ == "__main__":
-    app()

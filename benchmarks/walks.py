@@ -127,7 +127,7 @@ def example_commands() -> Iterator[dict[str, list[str]]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_graph(folder / "graph")
-        smiles = [f"{text},{number}" for number, text in enumerate(_SMILES * 4)]
+        smiles = [f"{text},{len(text) + 0.5}" for text in _SMILES * 4]
         (folder / "molecules.csv").write_text("\n".join(["smiles,target", *smiles]))
         rows, columns = np.mgrid[:8, :8]
         imsave(folder / "image.png", (16 * (rows + columns)).astype(np.uint8), check_contrast=False)

@@ -149,7 +149,6 @@ def test_commands_exist(page: Path) -> None:
     [
         "specformer fly",
         "specformer demo --fast",
-        "specformer results forget",
         "specformer table 2 --runs few",
     ],
 )

@@ -21,7 +21,7 @@ from specformer.datasets.signals import image_signal
 from specformer.errors import SpectrumError
 from specformer.graphs import read_graph, read_graph_set, read_npz
 from specformer.nn.pretrained import Pretrained
-from specformer.paper.results import entries
+from specformer.paper.recorded import entries
 from specformer.spectrum import Spectrum
 from specformer.spectrum.cache import load_many
 from specformer.spectrum.solvers.chebyshev.subspace import StateFile

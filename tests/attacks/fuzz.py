@@ -13,10 +13,10 @@ from tests.attacks.odd_documents import command
 from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
+from benchmarks.ledger import check
 from specformer.files.sealed import sealed
 from specformer.graphs import read_graph
 from specformer.graphs.formats.molecule_table import read_molecules
-from specformer.paper.results import check
 from specformer.spectrum import Spectrum
 from specformer.tasks.nodes.node_predict import load_features
 from specformer.tasks.nodes.node_recipe import node_recipe

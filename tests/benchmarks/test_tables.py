@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,18 +116,9 @@ def test_times_stay_tables_of_their_own() -> None:
 
 
 def test_pages_show_what_is_recorded(tmp_path) -> None:
-    folder, page = tmp_path / "results", tmp_path / "docs" / "speed.md"
-    page.parent.mkdir()
-    page.write_text("<!-- results:bench -->\n<!-- /results -->\n", encoding="utf-8")
-    write_json(folder / "bench" / "same-cora.json", entry("cora"))
-    found = tables.outdated(folder)
-    assert "| cora | validation loss | 70.00 ± 1.25 | 70.50 ± 1.25 |" in found[page]
-    page.write_text(found[page], encoding="utf-8")
-    assert tables.outdated(folder) == {}
-
-
-def test_the_pages_of_this_checkout_are_in_order() -> None:
-    assert tables.outdated(Path(__file__).parents[2] / "results") == {}
+    write_json(tmp_path / "bench" / "same-cora.json", entry("cora"))
+    shown = tables.bench_blocks("<!-- results:bench -->\n<!-- /results -->\n", tmp_path)
+    assert "| cora | validation loss | 70.00 ± 1.25 | 70.50 ± 1.25 |" in shown
 
 
 def test_an_entry_that_no_table_can_be_made_of_is_named(tmp_path) -> None:
@@ -139,7 +129,7 @@ def test_an_entry_that_no_table_can_be_made_of_is_named(tmp_path) -> None:
     ):
         write_json(path, entry("cora", **changes))
         with pytest.raises(RunError, match=why):
-            tables.rendered(text, tmp_path)
+            tables.bench_blocks(text, tmp_path)
 
 
 def test_a_case_measured_again_is_shown_once() -> None:

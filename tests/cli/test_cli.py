@@ -29,7 +29,7 @@ from specformer.datasets import photographs, target_filter
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder
 
-COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report", "results")
+COMMANDS = ("demo", "train", "inspect", "table", "spectrum", "report")
 SPECTRUM_KEYS = {
     "num_nodes", "num_eigenpairs", "solver", "seconds", "max_residual", "max_orthogonality_error",
     "components", "distinct_eigenvalues",
@@ -392,30 +392,6 @@ def test_table_from_data_to_ledger(call, here):
     assert "--data" not in result["command"]
     assert str(here) not in result["command"]
 
-    (here / "results").mkdir()
-    block = "<!-- results:table-1 -->\n<!-- /results -->\n"
-    (here / "README.md").write_text(block)
-    status, out, err = call("results", "add", "run", "--name", "small")
-    assert (status, err) == (0, "")
-    assert json.loads((here / "results/table-1/small.json").read_text())["rows"] == shown["rows"]
-    assert call("results", "check")[0] == 1  # the README shows no table yet
-    assert call("results", "tables")[1] == "updated README.md\n"
-    assert json.loads(call("results", "tables", "--json")[1]) == {"updated": []}
-    status, out, err = call("results", "add", "run", "--name", "small")
-    assert (status, out) == (2, "")
-    assert "small.json: recorded before" in err
-    again = call("results", "add", "run", "--name", "small", "--replace", "--json")
-    recorded = json.loads(again[1])
-    assert recorded == {"recorded": "results/table-1/small.json"}
-    assert call("results", "check") == (0, "1 entries, 0 problems.\n", "")
-    assert only_json(call("results", "check", "--json")) == {"entries": 1, "problems": []}
-    rows = only_json(call("table", 1, "--recorded", "--json"))["rows"]
-    assert sorted(map(str, rows)) == sorted(map(str, shown["rows"]))
-    (here / "results/table-1/small.json").write_text("{}")
-    status, out, err = call("results", "check", "--json")
-    assert status == 1
-    assert json.loads(out)["problems"]
-
 
 # --- errors a user can cause --------------------------------------------------------------------
 
@@ -484,7 +460,6 @@ ERRORS = {
     "picture below a file": (["spectrum", "4x4", "--plot", "text.png/x.png"], "text.png"),
     "report of nothing": (["report", "absent"], "absent: not a run folder"),
     "report of an unfinished run": (["report", "unfinished"], "specformer resume unfinished."),
-    "recording of nothing": (["results", "add", "absent"], "absent: not a run folder"),
     "out is a file": (["train", "mine.png", "--out", "text.png"], "is a file, not a folder"),
     "out below a file": (["train", "mine.png", "--out", "text.png/run"], "is a file"),
     "out is finished": (["train", "mine.png", "--out", "finished"], "holds a finished run"),

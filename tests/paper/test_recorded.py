@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specformer.paper import results as ledger
+from benchmarks import ledger
+from specformer.paper.recorded import recorded_rows
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -21,7 +22,7 @@ def test_the_ledger_and_the_tables_made_from_it_are_in_order():
 
 
 def test_table_1_is_recorded_whole():
-    rows = ledger.recorded_rows(ROOT / "results", 1)
+    rows = recorded_rows(ROOT / "results", 1)
     found = {(row["model"], row["recipe"], row["dataset"], row["metric"]) for row in rows}
     assert len(found) == len(rows) == 8 * 5 * 2
     assert all(row["runs"] == 50 for row in rows)

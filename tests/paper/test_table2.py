@@ -8,12 +8,13 @@ import pytest
 import torch
 from tests.tasks.jobs import run_table
 
+from benchmarks.ledger import add, check, rendered
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, DataNotFoundError
 from specformer.graphs import write_npz
 from specformer.paper import table2 as module
 from specformer.paper.published import TABLE_2
-from specformer.paper.results import add, check, recorded_rows, rendered
+from specformer.paper.recorded import recorded_rows
 from specformer.paper.table2 import DATASETS, table2
 from specformer.paper.table_rows import contestant_name, interval
 from specformer.reports.html import render_report

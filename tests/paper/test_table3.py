@@ -10,11 +10,11 @@ import pytest
 import torch
 from tests.tasks.jobs import run_table
 
+from benchmarks.ledger import add, check, markdown_table
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set
 from specformer.paper.published import TABLE_3
-from specformer.paper.recorded import markdown_table
-from specformer.paper.results import add, check, recorded_rows
+from specformer.paper.recorded import recorded_rows
 from specformer.paper.table3 import DATASETS, _table_rows, table3
 from specformer.paper.table_rows import table_grid, with_cited
 from specformer.training.evaluation.summaries import summary

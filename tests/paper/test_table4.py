@@ -11,11 +11,11 @@ import pytest
 import torch
 from tests.tasks.jobs import run_table
 
+from benchmarks.ledger import add, check, rendered
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set, write_npz
 from specformer.paper.published import TABLE_4
-from specformer.paper.results import add, check, rendered
 from specformer.paper.table2 import table2
 from specformer.paper.table4 import DATASETS, VARIANTS, table4
 from specformer.paper.table_rows import table_grid

@@ -53,7 +53,6 @@ for command in (
     inspecting.verify,
 ):
     app.command()(command)
-app.add_typer(tables.ledger, name="results")
 
 
 def main(program: typer.Typer = app) -> None:

@@ -1,10 +1,9 @@
-"""The paper's tables, and the ledger of recorded results."""
+"""The paper's tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,6 @@ from specformer.errors import ConfigError
 if TYPE_CHECKING:
     from specformer.tasks.job import Kind
 
-ledger = typer.Typer(help="The ledger of recorded results.", no_args_is_help=True)
 #: The options that only some tables have, and what a table's runs are called.
 _OPTIONS = {
     1: ("images", "filters", "models"),
@@ -176,7 +174,7 @@ def _table_number(name: str, given: Mapping[str, Any]) -> int:
 def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shared: Shared) -> None:
     """The recorded rows of a table and the paper's own, those of some models and data sets."""
     from specformer.cli.terminal import show_paper_table
-    from specformer.paper.results import recorded_rows, results_folder
+    from specformer.paper.recorded import recorded_rows, results_folder
     from specformer.paper.table_rows import with_cited
 
     rows = with_cited(number, recorded_rows(results_folder(shared.results), number))
@@ -197,63 +195,3 @@ def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shar
         show_paper_table(number, rows)
     else:
         echo(f"Nothing is recorded of table {number}.")
-
-
-@ledger.command("check")
-@shares("results", "json")
-def results_check(shared: Shared) -> None:
-    """Check every recorded entry, and that the tables shown are made from them."""
-    from specformer.paper.results import check, entries, results_folder
-
-    folder = results_folder(shared.results)
-    problems = check(folder)
-    count = sum(1 for _ in entries(folder))
-    if shared.json:
-        print_json({"entries": count, "problems": problems})
-    else:
-        for problem in problems:
-            echo(problem, err=True)
-        echo(f"{count} entries, {len(problems)} problems.")
-    if problems:
-        raise typer.Exit(1)
-
-
-@ledger.command("tables")
-@shares("results", "json")
-def results_tables(shared: Shared) -> None:
-    """Rewrite the tables of README and docs from the ledger."""
-    from specformer.paper.results import results_folder, write_tables
-
-    updated = [str(path) for path in write_tables(results_folder(shared.results))]
-    if shared.json:
-        print_json({"updated": updated})
-        return
-    for path in updated:
-        echo(f"updated {path}")
-
-
-@ledger.command("add")
-@shares("results", "json")
-def results_add(
-    run: Annotated[Path, typer.Argument(help="A finished run of `specformer table`.")],
-    shared: Shared,
-    name: Annotated[
-        str | None, typer.Option(help="The entry's name. (default: the folder's)")
-    ] = None,
-    recipes: Annotated[
-        str | None, typer.Option(help="Record only these recipes, comma-separated.")
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an entry of the same name.")
-    ] = False,
-) -> None:
-    """Record a run in the ledger."""
-    from specformer.paper.results import add, results_folder
-    from specformer.training.runs.folder import RunFolder
-
-    folder = results_folder(shared.results)
-    entry = add(RunFolder.open(run), folder, name, split_names(recipes), replace=replace)
-    if shared.json:
-        print_json({"recorded": str(entry)})
-    else:
-        echo(f"recorded {entry}")

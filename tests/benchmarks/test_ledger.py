@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import ledger
+from specformer.cli import main
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json
 from specformer.files.sealed import sealed, unsealed
-from specformer.paper import results as ledger
+from specformer.paper.recorded import recorded_rows, results_folder
 from specformer.training.runs.folder import RunFolder
 
 
@@ -171,9 +173,9 @@ def test_an_unfinished_run_is_not_recorded(results, tmp_path):
 
 
 def test_rows_come_in_the_papers_order(results):
-    rows = ledger.recorded_rows(results, 1)
+    rows = recorded_rows(results, 1)
     assert [row["model"] for row in rows] == ["gcn"] * 2 + ["specformer"] * 4
-    assert ledger.recorded_rows(results, 2) == []
+    assert recorded_rows(results, 2) == []
 
 
 def test_what_was_measured_again_is_shown_once(results):
@@ -184,7 +186,7 @@ def test_what_was_measured_again_is_shown_once(results):
     for name, created, row in (("again", "9999", again), ("older", "1999", older)):
         shutil.copy(path, path.with_name(f"{name}.json"))
         rewrite(path.with_name(f"{name}.json"), name=name, created=created, rows=[row])
-    means = [row["mean"] for row in ledger.recorded_rows(results, 1)]
+    means = [row["mean"] for row in recorded_rows(results, 1)]
     # The new sse stands alone: the former r2 is of another run.
     assert means == [50.0, 0.5, 0.123, 0.125, 0.995]
 
@@ -236,7 +238,7 @@ def test_a_number_changed_by_hand_is_refused(results):
     path = entry_path(results)
     path.write_text(path.read_text().replace("0.25", "0.24"))
     for use in (ledger.check, ledger.write_tables):
-        with pytest.raises(RunError, match=r"table-1\.json: .* altered .*`specformer results add`"):
+        with pytest.raises(RunError, match=r"table-1\.json: .* altered .*benchmarks.ledger add`"):
             use(results)
 
 
@@ -268,7 +270,7 @@ def test_every_violation_is_reported(change, message, results):
     problems = ledger.check(results)
     assert any(message in problem and str(path) in problem for problem in problems)
     with pytest.raises(RunError):
-        ledger.recorded_rows(results, 1)
+        recorded_rows(results, 1)
 
 
 def test_no_object_at_all(results):
@@ -297,12 +299,12 @@ def test_text_without_blocks_stays(results):
 
 
 def test_where_the_ledger_is(tmp_path, monkeypatch, results):
-    assert ledger.results_folder(results) == results
+    assert results_folder(results) == results
     monkeypatch.chdir(results.parent)
-    assert ledger.results_folder().resolve() == results
+    assert results_folder().resolve() == results
     # Named but absent: never another one in its place.
     with pytest.raises(RunError, match="nowhere: no such folder"):
-        ledger.results_folder(tmp_path / "nowhere")
+        results_folder(tmp_path / "nowhere")
 
 
 def test_the_summary_has_ours_the_papers_and_the_best_other_model(tmp_path):
@@ -332,3 +334,51 @@ def test_the_summary_has_ours_the_papers_and_the_best_other_model(tmp_path):
         "| cora: accuracy, % | 50.00 | **87.50** | 50.00 | 80.00 GCN |",
         "| zinc: MAE | 0.2500 | – | 0.5000 | **0.0700 ± 0.0020** Spec-GN, cited |",
     ]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The ledger's commands, in this process: status, standard output and standard error."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ledger", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main(ledger.app)
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return run
+
+
+def test_the_commands(command, results, tmp_path, monkeypatch):
+    monkeypatch.chdir(results.parent)
+    run, path = tmp_path / "runs" / "table-1", results / "table-1" / "small.json"
+    assert command("check")[0] == 1  # README and docs show no table yet
+    assert command("tables")[1] == "updated README.md\nupdated docs/page.md\n"
+    assert json.loads(command("tables", "--json")[1]) == {"updated": []}
+    assert command("check") == (0, "1 entries, 0 problems.\n", "")
+    assert json.loads(command("check", "--json")[1]) == {"entries": 1, "problems": []}
+    entry_path(results).unlink()
+    assert command("add", run, "--name", "small") == (
+        0,
+        "recorded results/table-1/small.json\n",
+        "",
+    )
+    status, out, err = command("add", run, "--name", "small")
+    assert (status, out) == (2, "")
+    assert "small.json: recorded before" in err
+    again = command("add", run, "--name", "small", "--replace", "--json")
+    assert json.loads(again[1]) == {"recorded": "results/table-1/small.json"}
+    assert "absent: not a run folder" in command("add", "absent")[2]
+    path.write_text("{}")
+    status, out, err = command("check", "--json")
+    assert status == 1
+    assert json.loads(out)["problems"]
+
+
+def test_tables_of_benchmarks_are_written_too(results):
+    page = results.parent / "docs" / "page.md"
+    page.write_text("<!-- results:reliability -->\nold\n<!-- /results -->\n")
+    (results / "reliability").mkdir()
+    assert page in ledger.write_tables(results)
+    assert page.read_text() == "<!-- results:reliability -->\n<!-- /results -->\n"
