@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,32 +102,19 @@ def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) ->
     aligns to eight bytes, smaller tensors first.
     """
     parts = sorted(state.items(), key=lambda item: (-item[1].itemsize, -item[1].numel(), item[0]))
+    content: dict[str, object] = {"__metadata__": dict(header)}
+    offset = 0
+    for name, tensor in parts:
+        entry = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape)}
+        content[name] = entry | {"data_offsets": [offset, offset + tensor.nbytes]}
+        offset += tensor.nbytes
+    text = json.dumps(content).encode()
+    text = text.ljust(len(text) + -(8 + len(text)) % 64)
     with path.open("wb") as file:
-        file.write(file_header({name: (each.dtype, each.shape) for name, each in parts}, header))
+        file.write(struct.pack("<Q", len(text)) + text)
         for _, tensor in parts:
             if tensor.numel():
                 file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
-
-
-def file_header(
-    tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]],
-    words: Mapping[str, str],
-    length: int | None = None,
-) -> bytes:
-    """The start of a safetensors file: eight bytes of length, then JSON, then spaces.
-
-    By default as many spaces as make its length a multiple of 64.
-    """
-    content: dict[str, object] = {"__metadata__": dict(words)}
-    offset = 0
-    for name, (dtype, shape) in tensors.items():
-        end = offset + math.prod(shape) * dtype.itemsize
-        entry = {"dtype": _TYPES[dtype], "shape": list(shape)}
-        content[name] = entry | {"data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(content).encode()
-    text = text.ljust(len(text) + -(8 + len(text)) % 64 if length is None else length - 8)
-    return struct.pack("<Q", len(text)) + text
 
 
 def _joined(words: Mapping[str, str]) -> str:

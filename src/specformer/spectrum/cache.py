@@ -1,6 +1,6 @@
 r"""Spectra on disk, found by the content of the graphs and the options of the solve.
 
-Of one graph in a file of its own; of a whole data set in one file, filled shard by shard.
+Of one graph in a file of its own; of a whole data set in one file.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,11 +18,10 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 import torch
-from safetensors import safe_open
 
 from specformer.errors import SpectrumError
-from specformer.files import make_folder, replacing, reserve
-from specformer.files.checked_tensors import checksum, file_header, read_tensors
+from specformer.files import make_folder
+from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.graphs.laplacian import Isolated
@@ -31,8 +30,7 @@ from specformer.spectrum.many.spectra import (
     ManyReport,
     ManySpectra,
     Matrix,
-    decompose_many,
-    joined_report,
+    joined,
     spectra_shards,
 )
 from specformer.spectrum.shards import INDEX, emptied
@@ -50,8 +48,6 @@ _VERSION = "specformer.spectrum-cache/2"
 #: 2: the Laplacians are those of single graphs to the last bit.
 MANY_FORMAT = "specformer.many-spectra/2"
 _NAMES = ("eigenvalues", "eigenvectors", "sizes")
-#: Bytes before the arrays: far more than what is written there can take.
-_HEADER = 2048
 
 
 def content(adjacency: sp.csr_array) -> str:
@@ -154,39 +150,33 @@ def fetch_or_solve(
 ) -> ManySpectra:
     """The spectra stored for these graphs and options; solved and stored if there are none.
 
-    A full disk or a read-only folder is warned of, and what is solved then stays in memory.
+    A full disk or a read-only folder is warned of, and what was solved then stays in memory.
     """
     name = key_of_set(graphs, matrix, isolated)
     path = folder / f"{name}.safetensors"
     if (found := undamaged(path, partial(load_many, graphs=name))) is not None:
         return found
-    options: dict[str, Any] = {"matrix": matrix, "isolated": isolated}
-    options |= {"device": device, "solve_in": solve_in}
+    if folder.is_file():
+        make_folder(folder)  # which says so before a long solve
+    shards = spectra_shards(
+        graphs, matrix=matrix, isolated=isolated, device=device, solve_in=solve_in
+    )
+    solved = joined(graphs.num_nodes, shards, torch.device("cpu"))
     try:
-        make_folder(folder)
-        save_many(path, graphs.num_nodes, spectra_shards(graphs, **options), name)
+        save_many(path, solved, name)
     except NotADirectoryError:  # what was named is a file
         raise
-    except OSError as error:  # before anything was solved: all its room is asked for at once
+    except OSError as error:
         logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
-        return decompose_many(graphs, **options)
+        return solved
     return load_many(path, verify=False)
 
 
-def save_many(
-    path: str | Path, sizes: np.ndarray, shards: Iterable[ManySpectra], graphs: str = ""
-) -> None:
-    """Write the spectra of graphs of these sizes, atomically, holding one shard at a time."""
-    nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
-    with replacing(path) as part:
-        with part.open("wb") as file:
-            reserve(file, _HEADER + 8 * len(sizes) + 4 * (nodes + pairs))
-        # The header has its length from the start, so what it says can be filled in last.
-        _write_header(part, len(sizes), nodes, pairs, "", ManyReport(0.0, 0.0, 0.0))
-        report = replace(_fill(part, sizes, nodes, pairs, shards), graphs=graphs)
-        with safe_open(part, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name) for name in _NAMES}
-        _write_header(part, len(sizes), nodes, pairs, checksum(tensors, _text(report)), report)
+def save_many(path: str | Path, spectra: ManySpectra, graphs: str = "") -> None:
+    """Write spectra atomically; ``graphs`` is the :func:`key_of_set` of the graphs."""
+    tensors = {name: getattr(spectra, name) for name in _NAMES}
+    report = json.dumps(asdict(replace(spectra.report, graphs=graphs)))
+    write_tensors(path, tensors, MANY_FORMAT, {"report": report})
 
 
 def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) -> ManySpectra:
@@ -213,42 +203,3 @@ def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) 
     if verify:
         check_finite(path, tensors)
     return ManySpectra(**tensors, report=report)
-
-
-def _fill(
-    path: Path, sizes: np.ndarray, nodes: int, pairs: int, shards: Iterable[ManySpectra]
-) -> ManyReport:
-    np.memmap(path, np.int64, "r+", offset=_HEADER, shape=len(sizes))[:] = sizes
-    begin = _HEADER + 8 * len(sizes)
-    values = np.memmap(path, np.float32, "r+", offset=begin, shape=nodes)
-    vectors = np.memmap(path, np.float32, "r+", offset=begin + 4 * nodes, shape=pairs)
-    node = pair = 0
-    reports = []
-    for shard in shards:
-        upto, until = node + len(shard.eigenvalues), pair + len(shard.eigenvectors)
-        if upto > nodes or until > pairs:
-            break
-        values[node:upto] = shard.eigenvalues.cpu().numpy()
-        vectors[pair:until] = shard.eigenvectors.cpu().numpy()
-        node, pair = upto, until
-        reports.append(shard.report)
-    if (node, pair) != (nodes, pairs):
-        raise SpectrumError(f"{path}: the shards are not those of {len(sizes)} graphs.")
-    return joined_report(reports)
-
-
-def _text(report: ManyReport) -> str:
-    return json.dumps(asdict(report))
-
-
-def _write_header(
-    path: Path, graphs: int, nodes: int, pairs: int, digest: str, report: ManyReport
-) -> None:
-    tensors = {  # the longest type first: every array is then aligned
-        "sizes": (torch.int64, [graphs]),
-        "eigenvalues": (torch.float32, [nodes]),
-        "eigenvectors": (torch.float32, [pairs]),
-    }
-    words = {"format": MANY_FORMAT, "checksum": digest, "report": _text(report)}
-    with path.open("r+b") as file:
-        file.write(file_header(tensors, words, _HEADER))

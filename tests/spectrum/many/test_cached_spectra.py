@@ -1,4 +1,4 @@
-"""One file a data set: found by content, streamed, damaged ones noticed."""
+"""One file a data set: found by content, damaged ones noticed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,7 +15,7 @@ from tests.spectrum.many_graphs import mixed_set
 
 from specformer.errors import SpectrumError
 from specformer.graphs import GraphSet
-from specformer.spectrum import ManySpectra, decompose_many, spectra_shards
+from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import key_of_set, load_many, save_many
 
 GRAPHS = mixed_set(15)
@@ -55,19 +54,13 @@ def test_the_name_follows_the_content_alone() -> None:
     assert len(names) == 5
 
 
-def test_shards_end_up_in_one_plain_safetensors_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "many.safetensors"
-    with monkeypatch.context() as small:
-        small.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 500, "cuda": 500})
-        save_many(path, GRAPHS.num_nodes, spectra_shards(GRAPHS))
-    back = load_many(path)
+def test_spectra_end_up_in_one_plain_safetensors_file(tmp_path: Path) -> None:
+    path, whole = tmp_path / "many.safetensors", decompose_many(GRAPHS)
+    save_many(path, whole)
     tensors = load_file(path)  # by the library itself
-    whole = decompose_many(GRAPHS)
-    assert torch.equal(tensors["sizes"], whole.sizes)
-    torch.testing.assert_close(tensors["eigenvalues"], whole.eigenvalues, rtol=0, atol=1e-7)
-    assert torch.equal(back.eigenvectors, tensors["eigenvectors"])
+    for name in ("sizes", "eigenvalues", "eigenvectors"):
+        assert torch.equal(tensors[name], getattr(whole, name))
+        assert torch.equal(tensors[name], getattr(load_many(path), name))
 
 
 @pytest.mark.parametrize("place", [20, 400, -1, -200, 2048, 2060])
@@ -95,7 +88,7 @@ def test_cut_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, path)
     with pytest.raises(SpectrumError, match="not a file of spectra saved by specformer"):
         load_many(path)
-    save_many(path, GRAPHS.num_nodes, spectra_shards(GRAPHS))
+    save_many(path, decompose_many(GRAPHS))
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SpectrumError, match="damaged file of spectra"):
         load_many(path)
@@ -140,16 +133,13 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_solve_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 500, "cuda": 500})
-
-    def broken() -> Iterator[ManySpectra]:
-        yield next(spectra_shards(GRAPHS))
+    def broken(*_: object, **__: object) -> Iterator[ManySpectra]:
+        yield decompose_many(GRAPHS)
         raise SpectrumError("no convergence")
 
+    monkeypatch.setattr("specformer.spectrum.cache.spectra_shards", broken)
     with pytest.raises(SpectrumError, match="no convergence"):
-        save_many(tmp_path / "many.safetensors", GRAPHS.num_nodes, broken())
-    with pytest.raises(SpectrumError, match="the shards are not those of"):
-        save_many(tmp_path / "many.safetensors", np.append(GRAPHS.num_nodes, 3), iter([]))
+        decompose_many(GRAPHS, cache=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -170,6 +160,6 @@ def test_what_is_not_a_number_is_refused_whatever_its_checksum(tmp_path: Path) -
     path, good = tmp_path / "many.safetensors", decompose_many(GRAPHS)
     vectors = good.eigenvectors.clone()
     vectors[-1] = torch.nan
-    save_many(path, GRAPHS.num_nodes, [replace(good, eigenvectors=vectors)])
+    save_many(path, replace(good, eigenvectors=vectors))
     with pytest.raises(SpectrumError, match="eigenvectors are not all finite"):
         load_many(path)

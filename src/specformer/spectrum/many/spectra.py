@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -134,20 +134,10 @@ def decompose_many(
             Path(cache), graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
         )
         return _moved(found, target)
-    sizes = torch.as_tensor(graphs.num_nodes)
-    values = torch.empty(int(sizes.sum()), device=target)
-    vectors = torch.empty(int((sizes**2).sum()), device=target)
-    reports = []
-    node = pair = 0
-    for shard in spectra_shards(
+    shards = spectra_shards(
         graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
-    ):
-        values[node : node + len(shard.eigenvalues)] = shard.eigenvalues
-        vectors[pair : pair + len(shard.eigenvectors)] = shard.eigenvectors
-        node += len(shard.eigenvalues)
-        pair += len(shard.eigenvectors)
-        reports.append(shard.report)
-    return ManySpectra(sizes.to(target), values, vectors, joined_report(reports))
+    )
+    return joined(graphs.num_nodes, shards, target)
 
 
 def spectra_shards(
@@ -175,12 +165,24 @@ def spectra_shards(
         yield _solve_surely(graphs, range(first, last), matrix, isolated, target, precision)
 
 
-def joined_report(reports: list[ManyReport]) -> ManyReport:
-    """The report of several shards together."""
+def joined(sizes: np.ndarray, shards: Iterable[ManySpectra], device: torch.device) -> ManySpectra:
+    """The spectra of graphs of these sizes on a device, from shards that hold one at a time."""
+    values = torch.empty(int(sizes.sum()), device=device)
+    vectors = torch.empty(int((sizes**2).sum()), device=device)
+    reports = []
+    node = pair = 0
+    for shard in shards:
+        values[node : node + len(shard.eigenvalues)] = shard.eigenvalues
+        vectors[pair : pair + len(shard.eigenvectors)] = shard.eigenvectors
+        node += len(shard.eigenvalues)
+        pair += len(shard.eigenvectors)
+        reports.append(shard.report)
     # NumPy's maximum keeps a NaN, which Python's would lose.
     residual = np.max([report.max_residual for report in reports])
     error = np.max([report.max_orthogonality_error for report in reports])
-    return ManyReport(sum(report.seconds for report in reports), float(residual), float(error))
+    seconds = sum(report.seconds for report in reports)
+    report = ManyReport(seconds, float(residual), float(error))
+    return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
 
 
 def _solve_surely(
