@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import networkx as nx
@@ -145,6 +145,47 @@ def test_ranks_and_hostfile_do_not_change_the_spectrum(
     np.testing.assert_allclose(alone, both, atol=1e-10)
     assert max_residual(laplacian, torch.as_tensor(both), torch.as_tensor(vectors)) < 1e-9
     assert not list(scratch.iterdir())
+
+
+def two_tori() -> tuple[sp.csr_array, Array]:
+    """Every eigenvalue is repeated, at both ends, and some at 0 and 2 are known beforehand."""
+    sides = (30, 40)
+    one, other = (1 - np.cos(2 * np.pi * np.arange(side) / side) for side in sides)
+    torus = nx.grid_2d_graph(*sides, periodic=True)
+    return adjacency(union(torus, torus)), np.sort(np.tile(np.add.outer(one, other).ravel() / 2, 2))
+
+
+def clusters() -> tuple[sp.csr_array, Array]:
+    """Twenty small eigenvalues and then a gap: a filter is not of use for those beyond it."""
+    graph = nx.random_partition_graph([100] * 20, 0.3, 0.0005, seed=0)
+    return adjacency(graph), np.linalg.eigvalsh(normalised_laplacian(adjacency(graph)).toarray())
+
+
+@pytest.mark.parametrize(
+    ("graph", "ends"),
+    [(two_tori, (30, 11)), (clusters, (20, 0)), (clusters, (24, 3))],
+    ids=["repeated", "before the gap", "beyond the gap"],
+)
+def test_filtered_pairs_are_all_there(
+    mpi: slepc.Interpreter,
+    graph: Callable[[], tuple[sp.csr_array, Array]],
+    ends: tuple[int, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    matrix, exact = graph()
+    laplacian = normalised_laplacian(matrix)
+    with caplog.at_level(logging.INFO, "specformer"):
+        values, vectors = slepc.solve(
+            laplacian, *ends, degrees=np.asarray(matrix.sum(axis=1)), ranks=2
+        )
+    assert "products a step" in caplog.text
+    low = int((values < 1.0).sum())
+    assert low >= ends[0]
+    assert len(values) - low >= ends[1]
+    np.testing.assert_allclose(values[:low], exact[:low], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(values[low:], exact[len(exact) - len(values) + low :], atol=1e-10)
+    assert max_residual(laplacian, torch.as_tensor(values), torch.as_tensor(vectors)) < 1e-10
+    assert max_orthogonality_error(torch.as_tensor(vectors)) < 1e-9
 
 
 class TestBadSetups:

@@ -5,7 +5,8 @@ holds a problem and receives its answer. Every rank reads and writes its own row
 input ends, the process that waits for the answer has died: the ranks stop and remove the folders.
 
 A Krylov method started from one vector can miss copies of a repeated eigenvalue. So what was found
-is deflated and the rest searched again, until nothing at or before the cut is left.
+is deflated and the rest searched again, until nothing at or before the cut is left. In a large
+graph the method works on a polynomial of the Laplacian (:mod:`.slepc_filter`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _GLANCE = 1e-6
 _GUARD = 8
 #: Smallest Krylov basis, and the largest that grows between restarts.
 _BASIS, _GROWTH = 40, 500
+#: A graph with fewer nodes is not filtered.
+_FILTERED = 2_000
+#: Restarts without a new pair after which a filter whose pairs are all found is given up.
+_STALLED = 3
 
 
 class RefusedError(Exception):
@@ -100,7 +105,7 @@ def answer(folder: Path) -> None:
     if problem["out"] is None or refused:
         np.save(folder / f"vectors-{rank:05d}.npy", rows)
     else:
-        # Beside this file, which is run and not imported.
+        # Beside this file, which is run and not imported; so is slepc_filter.
         from slepc_rows import checked, write_shards  # type: ignore[import-not-found]
 
         told |= checked(problem["out"], laplacian, values, rows, len(low[0]))
@@ -175,6 +180,7 @@ class End:
         self.generator = np.random.default_rng([0, laplacian.comm.rank])
         self.moved: Moved | None = None
         self.operator = self._operator() if self.num_known else laplacian
+        self.filter: Any = None  #: what makes this end stand out, while it is of use
         #: What was found: values counted from this end, λ or 2 − λ, and vectors.
         self.values: list[float] = []
         self.vectors: list[Any] = []
@@ -207,6 +213,8 @@ class End:
 
     def _search(self, wanted: int) -> None:
         """Find pairs until ``wanted`` and every copy of the last of them are certain."""
+        if self.num_nodes >= _FILTERED:
+            self.filter = self._filtered(wanted + _GUARD)
         self._ask(wanted + _GUARD)
         extra = _GUARD
         while True:
@@ -233,50 +241,77 @@ class End:
             vector.destroy()
         del self.values[count:], self.vectors[count:]
 
+    def _filtered(self, wanted: int) -> Any:
+        """The operator that makes so many pairs stand out, if one would."""
+        from slepc_filter import filter_for  # type: ignore[import-not-found]
+
+        project = self.moved.project if self.moved else lambda _: None
+        found = filter_for(self.laplacian, wanted, self.sign, project, self.generator)
+        if found and self.laplacian.comm.rank == 0:
+            say("note", f"{found.degree} products a step filter pairs within {found.edge:.4f}")
+        return found
+
     def _ask(self, extra: int, edge: float = np.inf) -> None:
         """Find further pairs, orthogonal to those found; pairs beyond the edge are not needed."""
         extra = min(extra, self.num_nodes - self.num_known - len(self.values))
-        solver = self._krylov(extra, ACCURACY, edge)
+        solver, beyond = self._krylov(extra, ACCURACY, edge)
         for place in range(solver.getConverged()):
-            vector = self.laplacian.createVecRight()
-            self.values.append(self._from_end(solver.getEigenpair(place, vector)))
-            self.vectors.append(vector)
+            x, y = self.laplacian.createVecs()
+            if np.isfinite(self._place(solver.getEigenpair(place, x))):
+                self.operator.mult(x, y)
+                value = y.dot(x)
+                self.values.append(value if self.sign > 0 else 2.0 - value)
+                self.vectors.append(x)
+                extra -= 1
+            y.destroy()
         solver.destroy()
         order = np.argsort(self.values, kind="stable")
         self.values, self.vectors = (
             [part[place] for place in order] for part in (self.values, self.vectors)
         )
+        if self.filter and extra > 0 and not beyond:
+            self.filter = None  # too few pairs are within: the others are found without
+            self._ask(extra, edge)
 
     def _best_left(self) -> float:
         """The outermost eigenvalue outside what was found, roughly."""
-        solver = self._krylov(1, _GLANCE)
-        value = self._from_end(solver.getEigenvalue(0))
+        solver, _ = self._krylov(1, _GLANCE)
+        value = self._place(solver.getEigenvalue(0)) if solver.getConverged() else np.inf
         solver.destroy()
+        if self.filter and np.isinf(value):
+            self.filter = None
+            return self._best_left()
         return value
 
-    def _from_end(self, value: complex) -> float:
-        """An eigenvalue counted from this end."""
+    def _place(self, value: complex) -> float:
+        """Where an eigenvalue of the operator is, from this end; inf if a filter cannot tell."""
+        if self.filter:
+            return float(self.filter.place(value.real))
         return float(value.real if self.sign > 0 else 2.0 - value.real)
 
-    def _krylov(self, count: int, accuracy: float, edge: float = np.inf) -> Any:
+    def _krylov(self, count: int, accuracy: float, edge: float = np.inf) -> tuple[Any, list[float]]:
         """Krylov–Schur for ``count`` pairs at this end, orthogonal to those found; it is run.
 
-        It stops sooner once a pair beyond the edge has converged: they come from the end inwards.
+        It stops sooner once a pair beyond the edge has converged, which is in the list returned:
+        they come from the end inwards. With a filter there may be fewer pairs.
         """
         from slepc4py import SLEPc
 
         room = self.num_nodes - len(self.values)
         solver = SLEPc.EPS().create(self.laplacian.comm)
-        solver.setOperators(self.operator)
+        solver.setOperators(self.filter.operator if self.filter else self.operator)
         solver.setProblemType(SLEPc.EPS.ProblemType.HEP)
         solver.setType(SLEPc.EPS.Type.KRYLOVSCHUR)
-        which = SLEPc.EPS.Which
-        solver.setWhichEigenpairs(which.SMALLEST_REAL if self.sign > 0 else which.LARGEST_REAL)
-        solver.setConvergenceTest(SLEPc.EPS.Conv.ABS)
+        which, test = SLEPc.EPS.Which, SLEPc.EPS.Conv
+        lowest = self.sign > 0 and not self.filter
+        solver.setWhichEigenpairs(which.SMALLEST_REAL if lowest else which.LARGEST_REAL)
+        # Relative to p, a residual of the filter is at most a quarter of the Laplacian's.
+        solver.setConvergenceTest(test.REL if self.filter else test.ABS)
         # Where much is deflated at every step, fewer steps are worth a larger basis.
         basis = min(max(2 * count + 1, _BASIS, len(self.values) // 4), count + _GROWTH, room)
         solver.setDimensions(count, basis, min(basis, _GROWTH))
-        solver.setTolerances(accuracy, max(1000, 20 * self.num_nodes // basis))
+        tolerance = accuracy / 4 if self.filter else accuracy
+        solver.setTolerances(tolerance, max(1000, 20 * self.num_nodes // basis))
         # Small problems are solved by one rank and sent round: all take the same decisions,
         # whatever machines they are on.
         solver.getDS().setParallel(SLEPc.DS.ParallelType.SYNCHRONIZED)
@@ -286,30 +321,33 @@ class End:
         beyond = self._watch(solver, edge)
         solver.setFromOptions()
         solver.solve()
-        if solver.getConverged() < count and not beyond:
+        if solver.getConverged() < count and not beyond and not self.filter:
             raise RefusedError(
                 f"SLEPc did not converge: {solver.getConverged():,} of {count:,} eigenpairs "
                 f"after {solver.getIterationNumber():,} restarts"
             )
-        return solver
+        return solver, beyond
 
     def _watch(self, solver: Any, edge: float) -> list[float]:
         """Tell the progress; returns a list that will hold a value beyond the edge, if one came."""
         from slepc4py import SLEPc
 
         found, beyond, reasons = self.num_known + len(self.values), [], SLEPc.EPS.ConvergedReason
+        stalled = [0, 0]  # pairs, and restarts that found no other, nor a Ritz value within
 
         def monitor(_: Any, __: int, done: int, values: Any, *___: Any) -> None:
             if self.laplacian.comm.rank == 0:
                 converged = self.before + min(found + done, self.count)
                 say("progress", f"{converged} {self.wanted}")
-            if done and self._from_end(values[done - 1]) > edge:
-                beyond.append(self._from_end(values[done - 1]))
+            if done and (last := self._place(values[done - 1])) > edge:
+                beyond.append(last)
+            ended = done < len(values) and np.isinf(self._place(values[done]))
+            stalled[:] = done, stalled[1] + 1 if ended and done == stalled[0] else 0
 
         def stopping(_: Any, steps: int, limit: int, done: int, wanted: int) -> int:
             if done >= wanted:
                 return int(reasons.CONVERGED_TOL)
-            if beyond:
+            if beyond or stalled[1] >= _STALLED:
                 return int(reasons.CONVERGED_USER)
             return int(reasons.DIVERGED_ITS if steps >= limit else reasons.CONVERGED_ITERATING)
 
