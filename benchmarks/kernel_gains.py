@@ -44,11 +44,10 @@ from specformer.tasks.graphs.graph_models import cardinalities, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import (
-    fresh_models,
+    NodeWork,
     kept_spectrum,
     node_landmarks,
     node_spectrum,
-    node_task,
 )
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
@@ -109,7 +108,8 @@ def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Ca
     graph = node_graph(dataset, data)
     _, recipe = node_recipe(None, dataset, ["split=random-60-20-20"], model)
     splits = make_splits(graph, recipe.split, 1 if model == "graphormer" else 10, seed=0)
-    task = node_task(graph, splits, recipe, device, model)
+    work = NodeWork(graph, splits, model, recipe, 0)
+    task = work.task(device)
     operator: object = Propagation(graph.adjacency, device=device)
     landmarks = None
     if model == "specformer":
@@ -119,7 +119,7 @@ def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Ca
         landmarks = node_landmarks(spectrum, recipe)
 
     def build() -> Runner:
-        models = fresh_models(model, recipe, graph, len(splits), seed=0)
+        models = work.fresh_models()
 
         def run(epochs: int) -> None:
             schedule = replace(recipe.schedule, epochs=epochs, patience=epochs + 1)

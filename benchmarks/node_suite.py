@@ -30,11 +30,10 @@ from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe, node_recipe
 from specformer.tasks.nodes.node_work import (
-    fresh_models,
+    NodeWork,
     kept_spectrum,
     node_landmarks,
     node_spectrum,
-    node_task,
 )
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.loops.nodes import fit_nodes
@@ -55,9 +54,13 @@ class NodeCase:
     splits: Sequence[Split]
     recipe: NodeRecipe
 
+    def work(self, runs: int = 1) -> NodeWork:
+        """The first runs of ours."""
+        return NodeWork(self.graph, self.splits[:runs], "specformer", self.recipe, 0)
+
     def fresh(self) -> Specformer:
         """An untrained model, always the same."""
-        return cast(Specformer, fresh_models("specformer", self.recipe, self.graph, 1, seed=0)[0])
+        return cast(Specformer, self.work().fresh_models()[0])
 
 
 def node_case(
@@ -98,8 +101,8 @@ def our_epochs(case: NodeCase, device: torch.device, runs: int = 1) -> Candidate
 
     def build() -> Runner:
         spectrum = kept_spectrum(case.spectrum, case.recipe, device)
-        task = node_task(case.graph, case.splits[:runs], case.recipe, device)
-        models = fresh_models("specformer", case.recipe, case.graph, runs, seed=0)
+        work = case.work(runs)
+        task, models = work.task(device), work.fresh_models()
         landmarks = node_landmarks(spectrum, case.recipe)
 
         def run(epochs: int) -> None:
@@ -120,7 +123,8 @@ def peer_epochs(name: str, case: NodeCase, device: torch.device) -> Candidate:
     def build() -> Runner:
         propagation = Propagation(case.graph.adjacency, device=device)
         x = torch.as_tensor(whole_features(case.graph, recipe)).to(device)
-        model = fresh_models(name, recipe, case.graph, 1, seed=0)[0].to(device)
+        work = replace(case.work(), model=name, recipe=recipe)
+        model = work.fresh_models()[0].to(device)
         return plain_epochs(case, device, model, lambda: model(x, propagation))
 
     return Candidate(name, build)

@@ -21,11 +21,11 @@ from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.nodes.node_fit import landmark_error
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import fit_task, fresh_models, node_landmarks, node_task
+from specformer.tasks.nodes.node_work import node_landmarks
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary
-from specformer.training.loops.nodes import NodeFit
+from specformer.training.loops.nodes import NodeFit, fit_nodes
 from specformer.training.runs.progress import Progress, Update
 
 #: What picks the epoch whose test accuracy counts: lowest validation loss, highest accuracy.
@@ -266,19 +266,21 @@ def _fit(
 ) -> NodeFit:
     """All splits of a case in our loop."""
     spectrum, recipe = case.spectrum.to(device, dtype), case.recipe
-    task = node_task(case.graph, case.splits, recipe, device)
+    task = case.work(len(case.splits)).task(device)
     if dtype != torch.float32:
         x = torch.as_tensor(whole_features(case.graph, recipe)).to(device, dtype)
         task, fresh = replace(task, x=x), [model.to(dtype) for model in fresh]
     keys = node_landmarks(spectrum, recipe)
     with matmul_precision(recipe.precision, device):
-        return fit_task(fresh, task, spectrum, recipe, landmarks=keys, on_progress=update)
+        return fit_nodes(
+            fresh, task, spectrum, recipe.schedule, monitor=recipe.monitor, landmarks=keys,
+            on_progress=update,
+        )  # fmt: skip
 
 
 def _fresh(case: NodeCase, runs: int) -> list[Specformer]:
     """The untrained models of the first runs; random numbers go on from the last one's seed."""
-    models = fresh_models("specformer", case.recipe, case.graph, runs, seed=0)
-    return cast(list[Specformer], models)
+    return cast(list[Specformer], case.work(runs).fresh_models())
 
 
 def _loss_epochs(case: NodeCase) -> int:

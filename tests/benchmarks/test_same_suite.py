@@ -24,7 +24,6 @@ from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
 from specformer.spectrum import decompose
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe
-from specformer.tasks.nodes.node_work import fresh_models
 from specformer.training.loops.nodes import NodeTask, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.progress import Silent
@@ -81,7 +80,7 @@ def test_the_plain_loop_trains_on_one_split_after_another(
     values, vectors = case.spectrum.eigenvalues, case.spectrum.eigenvectors
     by_loss, by_accuracy, epochs = [], [], []
     for run, split in enumerate(case.splits):
-        model = PlainSpecformer.of(fresh_models("specformer", RECIPE, GRAPH, run + 1, 0)[run])
+        model = PlainSpecformer.of(case.work(run + 1).fresh_models()[run])
         readings = fit_plainly(
             model,
             lambda model=model: model(x, values, vectors),
@@ -126,7 +125,7 @@ def test_losses_without_dropout_are_the_same(case: NodeCase, row: dict[str, Any]
     rates = ("transformer_dropout", "feature_dropout", "propagation_dropout")
     still = replace(RECIPE, model=replace(RECIPE.model, **dict.fromkeys(rates, 0.0)))
     calm = replace(case, recipe=still)
-    models = fresh_models("specformer", still, GRAPH, 1, 0)
+    models = calm.work().fresh_models()
     task = NodeTask.from_splits(dense_features(GRAPH, "rows"), GRAPH.y, case.splits[:1], CPU)
     schedule = replace(still.schedule, patience=40)
     ours = fit_nodes(models, task, case.spectrum, schedule).curves[:, 0, 0].numpy()

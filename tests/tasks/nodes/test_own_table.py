@@ -21,7 +21,7 @@ from specformer.graphs import Graph, write_npz
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.tasks.nodes.node_predict import load_features
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_recipe
-from specformer.tasks.nodes.node_work import fresh_models, node_task
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.training.engine.stacking import stack
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
@@ -132,9 +132,10 @@ def test_every_model_takes_the_features_of_each_run(folder, model):
     _, recipe = node_recipe("default", "own", model=model)
     graph = node_graph(str(folder))
     splits = make_splits(graph, "auto", 3, 0)
-    task = node_task(graph, splits, recipe, CPU, model)
+    work = NodeWork(graph, splits, model, recipe, 0)
+    task = work.task(CPU)
     assert task.x.shape == (3, NODES, task.in_channels)
-    models = fresh_models(model, recipe, graph, 3, 0, task.in_channels)
+    models = work.fresh_models(task.in_channels)
     operator = decompose(graph) if model == "specformer" else Propagation(graph.adjacency)
     with torch.no_grad():
         together = stack(models, 3).eval()(task.x, operator)

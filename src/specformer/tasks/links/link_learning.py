@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.links.link_predict import predict_links
-from specformer.tasks.links.link_work import LinkRecipe, LinkWork, link_features
+from specformer.tasks.links.link_work import LinkRecipe, LinkWork
 from specformer.tasks.nodes.node_fit import Fitted, check_divergence, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_recipe import refuse_idle_settings
@@ -72,12 +72,11 @@ class LinkLearning(NodeLearning):
         """The work on the links of a graph with features."""
         recipe: LinkRecipe = job.settings
         links = split_links(graph, recipe.split, job.seed)
-        prepared = link_features(links.graph, recipe)
         splits = [links.parts] * (job.runs or _RUNS)
-        return LinkWork(
-            links.graph, splits, job.model, recipe=recipe, seed=job.seed, prepared=prepared,
-            whole=graph, links=links,
-        )  # fmt: skip
+        work = LinkWork(
+            links.graph, splits, job.model, recipe=recipe, seed=job.seed, whole=graph, links=links
+        )
+        return replace(work, prepared=work.features)
 
     def load_beside(self, work: NodeWork, job: Job, place: Workplace) -> LinkWork:  # noqa: ARG002
         assert isinstance(work, LinkWork)

@@ -2,6 +2,7 @@ r"""Settings of learning links, and what it takes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,18 +66,18 @@ class LinkWork(NodeWork):
     def outputs(self) -> int:
         return self.recipe.out_channels
 
+    @property
+    def features(self) -> Sequence[FeaturePreparation]:
+        """How the features of all nodes are prepared, none of which is held out."""
+        every = np.ones(self.graph.num_nodes, dtype=bool)
+        parts = [Split(every, every, every)]
+        return self.prepared or node_features(self.graph, parts, self.recipe)
+
     def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
-        prepared = self.prepared or link_features(self.graph, self.recipe)
-        found = model_input(self.graph, prepared, self.recipe, self.model)
+        found = model_input(self.graph, self.features, self.recipe, self.model)
         x: Tensor | SparseFeatures
         if isinstance(found, np.ndarray):
             x = torch.as_tensor(found, dtype=torch.float32).to(device)
         else:
             x = SparseFeatures.from_scipy(found).to(device)
         return LinkTask(x, self.links, len(self.splits), self.recipe.metric)
-
-
-def link_features(graph: Graph, recipe: LinkRecipe) -> list[FeaturePreparation]:
-    """How the features of all nodes are prepared, none of which is held out."""
-    every = np.ones(graph.num_nodes, dtype=bool)
-    return node_features(graph, [Split(every, every, every)], recipe)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,25 +20,19 @@ from specformer.datasets import FeaturePreparation, Split
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
+from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import TRIED_SPLITS, NodeRecipe
-from specformer.tasks.nodes.node_work import (
-    NodeWork,
-    fit_task,
-    fresh_models,
-    kept_epochs,
-    node_features,
-    node_landmarks,
-    node_operator,
-)
+from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_landmarks
 from specformer.tasks.task import SHOWN, Outcome, target_names
 from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import Loss, Scale, metric_named
 from specformer.training.evaluation.summaries import confusion, summary
-from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask
+from specformer.training.loops.node_batches import check_batches, fit_node_batches
+from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, fit_nodes
 from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
 from specformer.training.runs.checkpoint import Checkpoint, numbered
 from specformer.training.runs.folder import FEATURES, TARGETS
@@ -72,34 +67,46 @@ class Fitted:
         return self.task.share.whole(self.fit.model.eval()(self.task.x, self.operator, *points))
 
 
-def fit_nodes_of(work: NodeWork, place: Workplace, checkpoint: Path | None, label: str) -> Fitted:
-    """Train one model per run, all at once; arguments as of :func:`learn_nodes`."""
-    graph, model, recipe, device = work.graph, work.model, work.recipe, place.device
-    task = work.task(device, place.workers)
-    fresh = fresh_models(model, recipe, graph, task.runs, work.seed, task.in_channels, work.outputs)
-    operator = node_operator(model, graph, work.spectrum, device)
+def fit_nodes_of(
+    work: NodeWork,
+    place: Workplace,
+    checkpoint: Path | None,
+    label: str,
+    inputs: tuple[FullBatchTask, AnySpectrum | Propagation] | None = None,
+) -> Fitted:
+    """Train one model per run, all at once; arguments as of :func:`learn_nodes`.
+
+    ``inputs``: the work's task and operator, where they are known.
+    """
+    recipe, device = work.recipe, place.device
+    task, operator = inputs or (work.task(device, place.workers), work.operator(device))
+    fresh = work.fresh_models(task.in_channels)
     landmarks = node_landmarks(operator, recipe)
     state = None
     if checkpoint:
         # Nothing of this may differ when a run goes on.
-        purpose = [model, asdict(recipe), work.drawn, work.seed, work.fingerprint]
+        purpose = [work.model, asdict(recipe), work.drawn, work.seed, work.fingerprint]
         state = Checkpoint(checkpoint.with_suffix(".safetensors"), json.dumps(purpose))
-    with (
-        matmul_precision(recipe.precision, device),
-        place.progress.stage(
-            f"{graph.name}: {label}", recipe.schedule.epochs, task.metric
-        ) as update,
-    ):
-        fit = fit_task(
-            fresh,
-            task,
-            operator,
-            recipe,
-            landmarks=landmarks,
-            cache=place.cache,
-            checkpoint=state,
-            on_progress=update,
-        )
+    stage = f"{work.graph.name}: {label}", recipe.schedule.epochs, task.metric
+    with matmul_precision(recipe.precision, device), place.progress.stage(*stage) as update:
+        options: dict[str, Any] = {
+            "monitor": recipe.monitor,
+            "checkpoint": state,
+            "on_progress": update,
+        }
+        if recipe.batch_size is None:
+            options["landmarks"] = landmarks
+            fit = fit_nodes(fresh, task, operator, recipe.schedule, **options)
+        else:
+            check_batches(fresh)
+            assert isinstance(operator, ImplicitSpectrum)
+            assert isinstance(task, NodeTask)
+            assert isinstance(task.x, Tensor)
+            size = recipe.batch_size
+            terms = chebyshev_terms(
+                operator, task.x, size, storage=recipe.stored, folder=place.cache
+            )
+            fit = fit_node_batches(fresh, task, terms, recipe.schedule, batch_size=size, **options)
     return Fitted(fit, fresh, task, operator, landmarks)
 
 
@@ -118,7 +125,7 @@ def learn_nodes(
     """
     started, label = time.perf_counter(), label or work.model
     graph, splits, recipe = work.graph, work.splits, work.recipe
-    prepared = work.prepared or node_features(graph, splits, recipe)
+    prepared = work.features
     fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
     fit, fresh, task = fitted.fit, fitted.fresh, fitted.task
     operator, landmarks = fitted.operator, fitted.landmarks

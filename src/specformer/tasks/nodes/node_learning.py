@@ -20,7 +20,7 @@ from specformer.spectrum import AnySpectrum, Spectrum
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Kind, Request, Workplace
-from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
+from specformer.tasks.nodes.node_fit import fit_nodes_of, learn_nodes, with_best_form
 from specformer.tasks.nodes.node_predict import predict_nodes, quantiles
 from specformer.tasks.nodes.node_recipe import (
     NODE_MODELS,
@@ -29,23 +29,14 @@ from specformer.tasks.nodes.node_recipe import (
     node_recipe,
     refuse_idle_settings,
 )
-from specformer.tasks.nodes.node_work import (
-    NodeWork,
-    fit_task,
-    fresh_models,
-    kept_epochs,
-    node_features,
-    node_landmarks,
-    node_operator,
-    node_spectrum,
-)
+from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_spectrum
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.loops.nodes import FullBatchTask
 from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.progress import Silent
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +169,8 @@ class NodeLearning(Task[NodeWork]):
 def _checked(job: Job, graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> NodeWork:
     """The work, all of it found good before a long decomposition."""
     check_parts(graph.name, graph.y, recipe.metric, splits, "nodes")
-    prepared = node_features(graph, splits, recipe)
-    return NodeWork(graph, splits, job.model, recipe, job.seed, prepared=prepared)
+    work = NodeWork(graph, splits, job.model, recipe, job.seed)
+    return replace(work, prepared=work.features)
 
 
 def warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
@@ -242,34 +233,28 @@ class NodeTrials(Trials):
         return sum(parameter.numel() for parameter in fresh.parameters())
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
-        task, operator = self._task(recipe, splits), self._operator(recipe)
-        models = fresh_models(
-            self.model, recipe, self.work.graph, splits, self.seed, task.in_channels,
-            self.work.outputs,
-        )  # fmt: skip
-        landmarks = node_landmarks(operator, recipe)
-        with matmul_precision(recipe.precision, self.place.device):
-            fit = fit_task(
-                models, task, operator, recipe, landmarks=landmarks, cache=self.place.cache
-            )
+        inputs = self._task(recipe, splits), self._operator(recipe)
+        work = self._with(recipe, splits)
+        fit = fit_nodes_of(work, replace(self.place, progress=Silent()), None, "", inputs).fit
         _, loss, figure = fit.curves.unbind(dim=-1)
         counted = figure.where(~loss.isnan(), torch.nan)  # else that of a constant guess
         return self.judged(counted, fit.epochs, kept_epochs(fit, recipe).val.tolist())
 
+    def _with(self, recipe: NodeRecipe, splits: int) -> NodeWork:
+        parts = self._learning.resplit(self.work, splits)
+        return replace(self.work, recipe=recipe, splits=parts, prepared=None)
+
     def _task(self, recipe: NodeRecipe, splits: int) -> FullBatchTask:
         key = recipe.features, splits
         if key not in self._tasks:
-            parts = self._learning.resplit(self.work, splits)
-            own = replace(self.work, recipe=recipe, splits=parts, prepared=None)
-            self._tasks[key] = own.task(self.place.device)
+            self._tasks[key] = self._with(recipe, splits).task(self.place.device)
         return self._tasks[key]
 
     def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
         """Made once for all trials: distances and Ritz pairs take longer than some trials do."""
-        ours, device, spectrum = self.model == "specformer", self.place.device, None
-        key = recipe.spectrum_key if ours else "propagation"
+        key = recipe.spectrum_key if self.model == "specformer" else "propagation"
         if key not in self._operators:
-            if ours:
-                spectrum = node_spectrum(self.work.graph, recipe, device, self.place.cache)
-            self._operators[key] = node_operator(self.model, self.work.graph, spectrum, device)
+            place = replace(self.place, progress=Silent())
+            work = self._learning.with_spectra(replace(self.work, recipe=recipe), place)
+            self._operators[key] = work.operator(place.device)
         return self._operators[key]

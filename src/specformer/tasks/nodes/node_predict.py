@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines import BASELINES
+from specformer.baselines import BASELINES, Propagation
 from specformer.datasets import FeaturePreparation, node_graph
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
@@ -25,7 +25,7 @@ from specformer.spectrum import AnySpectrum, Spectrum
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import each_prediction
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import node_operator, node_spectrum
+from specformer.tasks.nodes.node_work import node_spectrum
 from specformer.tasks.predictions import (
     PredictionRequest,
     Predictions,
@@ -138,16 +138,18 @@ class NodePredictor:
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
         recipe = self._prediction_recipe(request)
-        name, spectrum, workers = self.result["model"], None, place.workers
-        if name != "specformer" and workers.size > 1:
-            raise ConfigError(f"{name} predicts in one process only.")
-        if name == "specformer":
+        name, workers = self.result["model"], place.workers
+        operator: AnySpectrum | Propagation
+        if name != "specformer":
+            if workers.size > 1:
+                raise ConfigError(f"{name} predicts in one process only.")
+            operator = Propagation(graph.adjacency, device=place.device)
+        else:
             alone = recipe.spectrum != "density"  # which all compute together
             with workers.first_before_others() if alone else nullcontext():
-                spectrum = node_spectrum(graph, recipe, place.device, place.cache, workers)
+                operator = node_spectrum(graph, recipe, place.device, place.cache, workers)
             if "quantiles" in self.result:
-                say_distance(self.result["quantiles"], spectrum, source)
-        operator = node_operator(name, graph, spectrum, place.device)
+                say_distance(self.result["quantiles"], operator, source)
         return each_prediction(
             self.models,
             graph,

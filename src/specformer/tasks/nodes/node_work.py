@@ -1,4 +1,4 @@
-r"""What training on the nodes of one graph takes, as a recipe says: spectrum, task, models, fit."""
+r"""What training on the nodes of one graph takes, as a recipe says: spectrum, task, models."""
 
 from __future__ import annotations
 
@@ -6,41 +6,29 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split, prepare_features, sparse_features
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
-from specformer.spectrum import (
-    AnySpectrum,
-    ImplicitSpectrum,
-    Keys,
-    Spectrum,
-    approximate,
-    decompose,
-)
+from specformer.spectrum import AnySpectrum, Keys, Spectrum, approximate, decompose
 from specformer.spectrum.decompose import (
     decompose_rows,
     decompose_streamed,
     vector_bytes,
     vectors_fit,
 )
-from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.tasks.job import run_seed
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
 from specformer.training.engine.distributed import ALONE, Share, Workers
-from specformer.training.loops.node_batches import check_batches, fit_node_batches
-from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, Selection, fit_nodes
-from specformer.training.runs.checkpoint import Checkpoint
-from specformer.training.runs.progress import Update
+from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, Selection
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +69,45 @@ class NodeWork:
         """How many numbers a model puts out for each node."""
         return num_outputs(self.graph)
 
+    @property
+    def features(self) -> Sequence[FeaturePreparation]:
+        """How the recipe prepares the features, one for each split."""
+        return self.prepared or node_features(self.graph, self.splits, self.recipe)
+
     def task(self, device: torch.device, workers: Workers = ALONE) -> FullBatchTask:
-        """Features, labels and splits on a device, those of this worker's nodes."""
-        return node_task(
-            self.graph, self.splits, self.recipe, device, self.model, self.prepared, workers
+        """Features, labels and splits on a device, those of this worker's nodes.
+
+        Specformer takes features as sparse where at most a tenth of them are not zero, unless it
+        filters them. Where splits prepare features in different ways, each run has its own.
+        """
+        assert self.graph.y is not None
+        return NodeTask.from_splits(
+            model_input(self.graph, self.features, self.recipe, self.model),
+            self.graph.y,
+            self.splits,
+            device,
+            self.recipe.loss or "ce",
+            self.recipe.metric or "accuracy",
+            Share(workers, self.graph.num_nodes),
         )
+
+    def operator(self, device: torch.device) -> AnySpectrum | Propagation:
+        """What the models take beside the features."""
+        if self.spectrum is None or self.model != "specformer":
+            return Propagation(self.graph.adjacency, device=device)
+        return self.spectrum
+
+    def fresh_models(self, in_channels: int | None = None) -> list[nn.Module]:
+        """Untrained models, each run's from a seed of its own.
+
+        ``in_channels``: features of a node as they are prepared, if not as many as the graph has.
+        """
+        width = self.graph.num_features if in_channels is None else in_channels
+        models = []
+        for run in range(len(self.splits)):
+            torch.manual_seed(run_seed(self.seed, run))
+            models.append(node_model(self.model, self.recipe, width, self.outputs))
+        return models
 
 
 def node_spectrum(
@@ -157,15 +179,6 @@ def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) 
     return spectrum.to(device, storage=torch.bfloat16 if brief else recipe.stored)
 
 
-def node_operator(
-    model: str, graph: Graph, spectrum: AnySpectrum | None, device: torch.device
-) -> AnySpectrum | Propagation:
-    """What a model of that name takes beside the features."""
-    if spectrum is not None and model == "specformer":
-        return spectrum
-    return Propagation(graph.adjacency, device=device)
-
-
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
     """What attention looks at while training, where that is less than all tokens."""
     if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
@@ -185,36 +198,6 @@ def node_features(
     return prepare_features(graph, splits, recipe.features, recipe.columns)
 
 
-def node_task(
-    graph: Graph,
-    splits: Sequence[Split],
-    recipe: NodeRecipe,
-    device: torch.device,
-    model: str = "specformer",
-    prepared: Sequence[FeaturePreparation] | None = None,
-    workers: Workers = ALONE,
-) -> NodeTask:
-    """Features as a recipe and a model want them, labels and splits, on a device.
-
-    Specformer takes features as sparse where at most a tenth of them are not zero, unless it
-    filters them. Where splits prepare features in different ways, each run has its own.
-
-    ``prepared``: what :func:`node_features` gives, if it is known. Of several workers, each has
-    its own nodes.
-    """
-    assert graph.y is not None
-    prepared = prepared or node_features(graph, splits, recipe)
-    return NodeTask.from_splits(
-        model_input(graph, prepared, recipe, model),
-        graph.y,
-        splits,
-        device,
-        recipe.loss or "ce",
-        recipe.metric or "accuracy",
-        Share(workers, graph.num_nodes),
-    )
-
-
 def model_input(
     graph: Graph, prepared: Sequence[FeaturePreparation], recipe: NodeRecipe, model: str
 ) -> np.ndarray | sp.csr_array:
@@ -232,57 +215,3 @@ def model_input(
 def kept_epochs(fit: NodeFit, recipe: NodeRecipe) -> Selection:
     """The epochs whose models a recipe keeps."""
     return fit.by_loss if recipe.monitor == "loss" else fit.by_metric
-
-
-def fresh_models(
-    model: str,
-    recipe: NodeRecipe,
-    graph: Graph,
-    runs: int,
-    seed: int,
-    in_channels: int | None = None,
-    out_channels: int | None = None,
-) -> list[nn.Module]:
-    """Untrained models, each run's from a seed of its own.
-
-    ``in_channels``: features of a node as they are prepared, if not as many as the graph has;
-    ``out_channels``: outputs of a node, if not one for each class or target.
-    """
-    width = graph.num_features if in_channels is None else in_channels
-    outputs = num_outputs(graph) if out_channels is None else out_channels
-    models = []
-    for run in range(runs):
-        torch.manual_seed(run_seed(seed, run))
-        models.append(node_model(model, recipe, width, outputs))
-    return models
-
-
-def fit_task(
-    models: Sequence[nn.Module],
-    task: FullBatchTask,
-    operator: AnySpectrum | Propagation,
-    recipe: NodeRecipe,
-    *,
-    landmarks: Keys | None = None,
-    cache: str | Path | None = None,
-    checkpoint: Checkpoint | None = None,
-    on_progress: Update | None = None,
-) -> NodeFit:
-    """Train as a recipe says, with all nodes in a step or in batches of them."""
-    options: dict[str, Any] = {
-        "monitor": recipe.monitor,
-        "checkpoint": checkpoint,
-        "on_progress": on_progress,
-    }
-    if recipe.batch_size is None:
-        return fit_nodes(models, task, operator, recipe.schedule, landmarks=landmarks, **options)
-    check_batches(models)
-    assert isinstance(operator, ImplicitSpectrum)
-    assert isinstance(task, NodeTask)
-    assert isinstance(task.x, Tensor)
-    terms = chebyshev_terms(
-        operator, task.x, recipe.batch_size, storage=recipe.stored, folder=cache
-    )
-    return fit_node_batches(
-        models, task, terms, recipe.schedule, batch_size=recipe.batch_size, **options
-    )
