@@ -45,6 +45,16 @@ def test_seeds_repeat_and_differ() -> None:
     assert prints[0] == prints[1] != prints[2]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_of_several_targets_the_one_known_of_most_is_in_every_part(seed: int) -> None:
+    y = np.full((40, 2), np.nan)
+    y[:3, 0], y[2:, 1] = 1.0, np.arange(38) % 10 == 0
+    split = random_80_10_10(atoms(40, y=y), seed)
+    assert (split.train.astype(int) + split.val + split.test == 1).all()
+    for part in (split.train, split.val, split.test):
+        assert set(y[part, 1]) >= {0.0, 1.0}
+
+
 def test_graphs_without_any_target_are_in_no_part() -> None:
     y = np.full((20, 2), np.nan)
     y[5:, 0] = 1.0

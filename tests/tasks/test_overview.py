@@ -92,6 +92,24 @@ def test_a_test_part_that_tells_little_is_warned_of(targets: str, why: str, tmp_
     assert f"  warning: {told}" in in_words(found).splitlines()
 
 
+def test_copies_of_molecules_are_warned_of(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "mine.csv"
+    rows = [f"{'C' * n},{n / 7}\n" for n in range(1, 231)]
+    file.write_text("smiles,logS\n" + "".join(rows) + "OC,1\nCO,1\nCO,2\nOC,\nCO,1\n")
+    assert inspect_source(str(file))["warnings"] == [
+        "mine: 4 of 235 molecules were there before, 1 with other targets; what is tested may have "
+        "been learned. --set split=scaffold keeps copies together."
+    ]
+
+
+def test_large_targets_are_written_out(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    file = tmp_path / "mine.csv"
+    file.write_text("smiles,y\n" + "".join(f"{'C' * n},{n * 1000}.5\n" for n in range(1, 31)))
+    assert "from 1000 to 30,000, mean 15,500" in in_words(inspect_source(str(file)))
+
+
 @pytest.mark.parametrize(("atoms", "share"), [(1500, 99), (299, None)])
 def test_a_giant_is_warned_of(atoms: int, share: int | None) -> None:
     sizes = np.append(np.full(200, 10), atoms)  # 200 · 10² pairs of nodes beside atoms²

@@ -67,9 +67,9 @@ def train(
         str,
         typer.Argument(
             help="A graph: a data set's name, a folder with edges.csv, nodes.csv, or an .npz, "
-            ".graphml, .gml, .gexf or .pt file. Molecules: zinc, molhiv, …, a .csv, .smi or .sdf "
-            "file, an .npz or .pt file of many graphs. Signals: photographs, grid-images or an "
-            "image file."
+            ".graphml, .gml, .gexf, .json or .pt file. Molecules: zinc, molhiv, …, a .csv, .smi or "
+            ".sdf file, an .npz or .pt file of many graphs. Signals: photographs, grid-images or "
+            "an image file."
         ),
     ],
     shared: Shared,

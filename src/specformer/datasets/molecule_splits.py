@@ -31,8 +31,8 @@ _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     """A random split; graphs without any target are in no part.
 
-    Where the only target is two classes, or not more than the test part has graphs, each class is
-    split by itself, and every part has one of each class that three graphs have.
+    Where the target that most graphs have is two classes, or not more than the test part has
+    graphs, each class is split by itself, and every part has one of each that three graphs have.
     """
     generator, known = np.random.default_rng(seed), _labelled(graphs)
     groups = _classes(graphs, known)
@@ -49,14 +49,19 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
 
 
 def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
-    """Those graphs of every class of the only target; all together where it is no class."""
-    if graphs.y is None or graphs.y.shape[1] != 1:
+    """Those graphs of every class of a target; all together where it is no class.
+
+    Of several targets it is the one that most graphs have; graphs without it are a class too.
+    """
+    if graphs.y is None or not graphs.y.shape[1]:
         return [known]
-    values = graphs.y[known, 0]
-    classes = np.unique(values)
+    most = int((~np.isnan(graphs.y[known])).sum(axis=0).argmax())
+    values = graphs.y[known, most]
+    classes, missing = np.unique(values[~np.isnan(values)]), known[np.isnan(values)]
     if len(classes) > max(2, round(0.1 * len(known))) or (classes != np.round(classes)).any():
         return [known]
-    return [known[values == label] for label in classes]
+    groups = [known[values == label] for label in classes]
+    return [*groups, missing] if len(missing) else groups
 
 
 def scaffold_split(graphs: GraphSet) -> Split:

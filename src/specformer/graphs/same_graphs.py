@@ -1,4 +1,4 @@
-r"""Find the graphs that two sets have in common, however their nodes are ordered."""
+r"""Find graphs that two sets, or one, hold twice, however their nodes are ordered."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
     always found; different graphs with the same colours count as equal too. Targets do not count.
     """
     return np.isin(_hashes(graphs), _hashes(others))
+
+
+def copies(graphs: GraphSet) -> tuple[int, int]:
+    """How many graphs were there before, as :func:`shared_with` tells, and with other targets."""
+    _, first, place = np.unique(_hashes(graphs), return_index=True, return_inverse=True)
+    again = np.delete(np.arange(len(graphs)), first)
+    if graphs.y is None or not len(again):
+        return len(again), 0
+    ours, theirs = graphs.y[again], graphs.y[first[place[again]]]
+    differ = (ours != theirs) & ~np.isnan(ours) & ~np.isnan(theirs)
+    return len(again), int(differ.any(axis=1).sum())
 
 
 def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:

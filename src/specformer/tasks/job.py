@@ -174,7 +174,7 @@ _NETWORKX = "networkx.write_graphml writes what NetworkX can read of it; "
 #: How some files that are not read become others that are.
 _CONVERT = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "export each sheet as CSV, as edges and nodes; "),
-    **dict.fromkeys((".json", ".net", ".adjlist", ".graph6", ".gpickle"), _NETWORKX),
+    **dict.fromkeys((".net", ".adjlist", ".graph6", ".gpickle"), _NETWORKX),
     ".npy": "scipy.sparse.save_npz writes a matrix that is; ",
 }
 _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)

@@ -11,6 +11,7 @@ import numpy as np
 
 from specformer.datasets import SignalSet, Split
 from specformer.graphs import Graph, GraphSet
+from specformer.graphs.same_graphs import copies
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
@@ -26,6 +27,8 @@ _FEW = 20
 _FEW_VALUES = 5
 #: A class with this share of all labels is nearly all there is.
 _MOST = 0.9
+#: In sets of more nodes in all, copies of graphs are not looked for.
+_LOOKED_AT = 5_000_000
 #: A graph is a giant with this share of all pairs of nodes, and this many nodes.
 _GIANT, _GIANT_NODES = 0.25, 300
 
@@ -90,6 +93,8 @@ def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) ->
             name: _of_target(column[~np.isnan(column)], graphs.class_names, recipe.task)
             for name, column in columns
         }
+    if graphs.smiles is not None and found["nodes"] <= _LOOKED_AT:
+        found["copies"], found["conflicting"] = copies(graphs)
     return found | _parts(splits, recipe.split)
 
 
@@ -140,6 +145,14 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
             f"{name}: the largest graph has {found['largest']:,} nodes and takes about "
             f"{100 * found['largest_share']:.0f}% of the time of an epoch, as time grows with the "
             "square of a graph's nodes; leave it out if you can."
+        )
+    if found.get("copies"):
+        differ = found["conflicting"]
+        told.append(
+            f"{name}: {found['copies']:,} of {_counted(found['graphs'], 'molecule')} "
+            f"{'was' if found['copies'] == 1 else 'were'} there before"
+            + (f", {differ:,} with other targets" if differ else "")
+            + "; what is tested may have been learned. --set split=scaffold keeps copies together."
         )
     return told
 
@@ -252,13 +265,18 @@ def _targets_in_words(targets: Mapping[str, Any], thing: str) -> list[str]:
             text += f": {_classes_in_words(target['classes'])}"
         elif target["known"]:
             low, mean, high = (target[key] for key in ("lowest", "mean", "highest"))
-            text += f", from {low:.4g} to {high:.4g}, mean {mean:.4g}"
+            text += f", from {_figure(low)} to {_figure(high)}, mean {_figure(mean)}"
         alone = len(targets) == 1 and name == "target 0"  # of a file that gives it no name
         called = "target" if alone else name if name.startswith("target ") else f"target {name}"
         lines.append(f"  {called}: {text}")
     if len(targets) > _NAMED:
         lines.append(f"  and {len(targets) - _NAMED:,} more targets")
     return lines
+
+
+def _figure(number: float) -> str:
+    """A number of four digits or more, as people write it."""
+    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
 def _signals_in_words(found: Mapping[str, Any]) -> list[str]:

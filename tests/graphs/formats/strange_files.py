@@ -168,6 +168,14 @@ EDGE_FILES = [
           "edges.csv: row 2 has 1 cell where the header has 2"),
     edges("an empty end", "source,target\nann,\n",
           "edges.csv: column 'target', row 2: the id is empty"),
+    edges("weights of words", "source,target,weight\nann,bob,strong\n",
+          "edges.csv: column 'weight', row 2: 'strong' is not a number; --weight none leaves all "
+          "weights out"),
+    edges("a missing weight", "source,target,weight\nann,bob,\n",
+          "edges.csv: column 'weight', row 2: '' is not a number; --weight none leaves all weights "
+          "out"),
+    edges("a matrix", ",ann,bob,cy,di\nann,0,1,0,1\nbob,1,0,1,0\ncy,0,1,0,1\ndi,1,0,1,0\n",
+          f"edges.csv: looks like an adjacency matrix; {TO_SAVE.partition(', ')[2]}"),
     edges("a negative weight", "source,target,weight\nann,bob,-1\n",
           "edges.csv: column 'weight', row 2: the weight -1.0 is negative"),
     edges("a spreadsheet", b"PK\x03\x04\x14\x00", "edges.csv: is no text; export it as CSV"),
@@ -227,9 +235,18 @@ TEXT_FILES = [
     alone("counts.txt", "3 2\n1 2\n2 3\n",
           "counts.txt: row 1, '3 2', looks like counts, as 2 edges follow; remove it, or put the "
           "header 'source target' above it if it is an edge"),
-    alone("sif.txt", "ann pp bob\nbob pp cy\n", f"sif.txt: column '3', row 1: 'bob' is not a "
+    alone("sif.txt", "ann pp bob\nbob pd cy\n", f"sif.txt: column '3', row 1: 'bob' is not a "
           f"weight; {SAY}"),
     alone("sif.txt", "ann pp bob\nbob pp cy\n", Meant(), source="1", target="3"),
+    alone("arrows.txt", "1 -> 2\n2 -> 3\n",
+          "arrows.txt: column 2 does not look like nodes; say which are the ends of an edge, such "
+          "as --source 1 --target 3"),
+    alone("arrows.txt", "1 -> 2\n2 -> 3\n", NUMBERED, source="1", target="3"),
+    alone("dimacs.txt", "e 1 2\ne 2 3\n",
+          "dimacs.txt: column 1 does not look like nodes; say which are the ends of an edge, such "
+          "as --source 2 --target 3"),
+    alone("sif.txt", "1 pp 2\n2 pd 3\n", "sif.txt: column 2 does not look like nodes; say which "
+          "are the ends of an edge, such as --source 1 --target 3"),
     alone("times.txt", "1 2 1082040961\n2 3 1082155839\n",
           f"times.txt: column 3 holds times rather than weights; {SAY}"),
     alone("times.txt", "1 2 1082040961\n2 3 1082155839\n", NUMBERED, source="1", target="2",
@@ -247,6 +264,6 @@ TEXT_FILES = [
     alone("k.csv", "0,1\n5,7\n", Meant(("0", "1", "5", "7"), {("0", "1"): 1.0, ("5", "7"): 1.0}),
           source="1", target="2"),
     alone("k.graph", "1 2\n", "k.graph: cannot read a graph from a '.graph' file; pass a folder "
-          "with edges.csv, a table of edges, or one of .graphml, .gml, .gexf, .edges, .edgelist, "
-          ".el, .txt, .npz, .pt, .mtx"),
+          "with edges.csv, a table of edges, or one of .graphml, .gml, .gexf, .json, .edges, "
+          ".edgelist, .el, .txt, .npz, .pt, .mtx"),
 ]  # fmt: skip

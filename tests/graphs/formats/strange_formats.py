@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,21 @@ def parquet(**columns: Any) -> Callable[[Path], None]:
     return write
 
 
+def node_link(links: str = "links") -> dict[str, Any]:
+    """As NetworkX's ``node_link_data`` has it, whose name for links differs between versions."""
+    nodes = [{"id": name, **told} for name, told in people().nodes(data=True)]
+    ends = [{"source": one, "target": other} for one, other in CHAIN]
+    return {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, links: ends}
+
+
+GRAPHML = """<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="d0" for="node" attr.name="age" attr.type="int"><default>18</default></key>
+<key id="d1" for="node" attr.name="paid" attr.type="boolean"/>
+<key id="d2" for="edge" attr.name="weight" attr.type="double"><default>0.5</default></key>
+<graph edgedefault="undirected"><node id="ann"><data key="d0">30</data><data key="d1">true</data>
+</node><node id="bob"/><node id="cy"><data key="d1">false</data></node>
+<edge source="ann" target="bob"><data key="d2">2</data></edge><edge source="bob" target="cy"/>
+</graph></graphml>"""
 GML = """Creator "Mark Newman"
 graph [ directed 0
   node [ id 1 label "Ann" value "dog" ] node [ id 2 label "Bob" value "cat" ]
@@ -97,6 +113,20 @@ FORMATS = [
           "found: line 1, column 16"),
     alone("f.graphml", lambda path: nx.write_graphml(people(), path),
           "f.graphml: says itself what its nodes are; leave --id out", id="age"),
+    alone("usual.graphml", GRAPHML, Meant(edges={("ann", "bob"): 2.0, ("bob", "cy"): 0.5},
+                                          features={"age": [30, 18, 18], "paid": [1, None, 0]})),
+    alone("a.json", lambda path: path.write_text(json.dumps(node_link())), LABELLED, label="pet"),
+    alone("b.json", lambda path: path.write_text(json.dumps(node_link("edges"))), LABELLED,
+          label="pet"),
+    alone("d3.json", '{"nodes": [{"name": "A", "group": 1}, {"name": "B", "group": 2}], "links": '
+          '[{"source": 0, "target": 1, "weight": 3}]}',
+          Meant(("0", "1"), {("0", "1"): 3.0}, {}, ("1", "2")), label="group"),
+    alone("names.json", '{"nodes": [{"name": "A"}, {"name": "B"}], "links": [{"source": "A", '
+          '"target": "B"}]}', "names.json: column 'source', edge 1: there is no node 'A' in "
+          "names.json; add it there, or remove the edges"),
+    alone("list.json", "[1, 2]", "list.json: has no lists of objects called 'nodes' and 'links'"),
+    alone("cut.json", '{"nodes": [', "cut.json: cannot be read as JSON: Expecting value: line 1 "
+          "column 12 (char 11)"),
     alone("a.gexf", lambda path: nx.write_gexf(people("class"), path), LABELLED),
     alone("a.gml", lambda path: nx.write_gml(people(), path),
           Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0}, AGES, PETS), label="pet"),
@@ -224,6 +254,15 @@ MOLECULES = [
     alone("u.csv", "smiles,vendor_id,logS\nCCO,17,1.5\nN,18,2\n", TWO),
     alone("v.csv", "smiles,mol no.,y\n" + "".join(f"{'C' * n},{n},{n % 3}\n" for n in range(1, 25)),
           Molecules(tuple("C" * n for n in range(1, 25)), {"y": [n % 3 for n in range(1, 25)]})),
+    alone("x.csv", "smi,logS\nCCO,1.5\nN,2\n", TWO),
+    alone("y.csv", "smiles,ic50\nCCO,>1.5\nN,2\n", "y.csv: column 'ic50', row 2: '>1.5' has a sign "
+          "before the number; write it without, or leave the cell empty if it is only a bound"),
+    alone("z.csv", 'smiles,price\nCCO,"1,200"\nN,"2,000"\n', "z.csv: column 'price', row 2: "
+          "'1,200' has a sign between thousands; write numbers without it"),
+    alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", "half.csv: column 'is_train' may "
+          "tell a split; write a column 'split' of train, valid and test, or name what to learn "
+          "with --targets"),
+    alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", TWO, targets=("logS",)),
     alone("w.csv", "smiles,logS,Set\nCCO,1.5,Training\nN,2,Test\n",
           Molecules(("CCO", "N"), TARGETS, parts=("train", "test"))),
     alone("a.smi", "CCO ethanol\nN ammonia water\n",

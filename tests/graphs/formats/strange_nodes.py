@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tests.graphs.formats.strange_files import (
     AGES,
     CHAIN,
@@ -49,8 +50,13 @@ NODE_FILES = [
     nodes("labels that a spreadsheet lost", "id,label\nann,dog\nbob,#N/A\ncy,cat\n",
           Meant(labels=("dog", None, "cat"))),
     nodes("labels that differ in case", "id,label\nann,Dog\nbob,dog\ncy,cat\n",
-          "nodes.csv: column 'label': the classes 'Dog' and 'dog' differ only in case or blanks; "
-          "write one of them"),
+          "nodes.csv: column 'label': the classes 'Dog' and 'dog' differ only in case, blanks or "
+          "hyphens; write one of them"),
+    nodes("labels that differ in hyphens", "id,label\nann,not-fit\nbob,not_fit\ncy,fit\n",
+          "nodes.csv: column 'label': the classes 'not-fit' and 'not_fit' differ only in case, "
+          "blanks or hyphens; write one of them"),
+    nodes("labels that are marks", "id,label\nann,A\nbob,A-\ncy,A+\n",
+          Meant(labels=("A", "A-", "A+"))),
     nodes("commas in the header", "id\tsize, cm\nann\t3\nbob\t4\ncy\t5\n",
           Meant(features={"size, cm": [3, 4, 5]})),
     nodes("labels with none", "id,label\nann,dog\nbob,none\ncy,cat\n",
@@ -110,6 +116,27 @@ NODE_FILES = [
     nodes("thousands", 'id,pay\nann,"1,200"\nbob,"3,400"\ncy,"1,200"\n',
           "nodes.csv: column 'pay', row 2: '1,200' has a sign between thousands; write numbers "
           "without it"),
+    nodes("thousands with narrow blanks", "id,pay\nann,1\u202f200\nbob,3\u202f400\ncy,7\n",
+          "nodes.csv: column 'pay', row 2: '1\\u202f200' has a sign between thousands; write "
+          "numbers without it"),
+    nodes("percentages with three digits", "id,share\nann,1.125%\nbob,2.5%\ncy,\n",
+          Meant(features={"share": [1.125, 2.5, None]})),
+    nodes("another minus sign", "id,size\nann,−1.5\nbob,2\ncy,−3\n",
+          Meant(features={"size": [-1.5, 2, -3]})),
+    nodes("bounds", "id,size\nann,<5\nbob,7.5\ncy,8\n",
+          "nodes.csv: column 'size', row 2: '<5' has a sign before the number; write it without, "
+          "or leave the cell empty if it is only a bound"),
+    nodes("bounds as words", "id,size\nann,<5\nbob,>5\ncy,<5\ndi,>5\n",
+          Meant((*PEOPLE, "di"), features={"size": ["<5", ">5", "<5", ">5"]})),
+    nodes("errors of measurement", "id,size\nann,5.1±0.2\nbob,7.5 ± 0.1\ncy,8\n",
+          "nodes.csv: column 'size', row 2: '5.1±0.2' is two numbers; write one, and the other "
+          "into a column of its own"),
+    nodes("accountants' numbers", "id,gain\nann,(5.10)\nbob,7.5\ncy,8\n",
+          "nodes.csv: column 'gain', row 2: '(5.10)' may be a negative number; write it with a "
+          "minus sign"),
+    nodes("lists in cells", 'id,vector\nann,"[1.5, 2]"\nbob,"[0, 1]"\ncy,"[1, 1]"\n',
+          "nodes.csv: column 'vector', row 2: '[1.5, 2]' is several values; write one column for "
+          "each"),
     nodes("decimal commas", "id;size\nann;1,5\nbob;2\ncy;0,25\n",
           Meant(features={"size": [1.5, 2, 0.25]})),
     nodes("columns called 0 and 1", "id,0,1\nann,1,2\nbob,3,4\ncy,5,6\n",
@@ -120,6 +147,13 @@ NODE_FILES = [
           Meant(parts=("train", "val", "test"))),
     nodes("a split as said", "id,half,label\nann,train,dog\nbob,valid,cat\ncy,test,\n",
           Meant(labels=PETS, parts=("train", "val", "test")), split="half"),
+    nodes("a split by other words", "id,set\nann,TRN\nbob,validate\ncy,TST\n",
+          Meant(parts=("train", "val", "test"))),
+    nodes("a split with a part that may be two", "id,set\nann,train\nbob,valid\ncy,eval\n",
+          "nodes.csv: column 'set', row 4: 'eval' is no part of a split; write train, valid or "
+          "test, or give the column another name"),
+    nodes("ways to travel", "id,by\nann,train\nbob,bus\ncy,car\n",
+          Meant(features={"by": ["train", "bus", "car"]})),
     nodes("a set that is none", "id,set\nann,7\nbob,8\ncy,9\n", Meant(features={"set": [7, 8, 9]})),
     nodes("no header", "ann,30,dog\nbob,41,cat\ncy,29,\n",
           "nodes.csv: the first row must name the columns, and '30' looks like a value"),
@@ -138,6 +172,18 @@ NODE_FILES = [
                                    "nodes.csv": "id\n007\n008\n"},
             "edges.csv: column 'source', row 2: there is no node '7' in nodes.csv; write it as "
             "'007', as there"),
+    Strange("ids that a spreadsheet rounded", {"edges.csv": "source,target\n1.23E+11,1.24E+11\n"},
+            "edges.csv: the id '1.23E+11' is a number that a spreadsheet has rounded; format the "
+            "ids as text before you export them"),
+    Strange("ends in another language", {"edges.csv": "Quelle;Ziel;Gewicht\nann;bob;2\nbob;cy;1\n",
+                                         "nodes.csv": NODES}, LABELLED),
+    Strange("ends that may be others", {"edges.csv": "a,b,c\n1,2,3\n2,3,1\n",
+                                        "nodes.csv": "id\n1\n2\n3\n"},
+            "edges.csv: needs the columns 'source' and 'target', but has 'a', 'b', 'c'; say which "
+            "they are with --source and --target (1 and 2 if the first row is an edge)"),
+    Strange("edges without a header", {"edges.csv": EDGES.partition("\n")[2], "nodes.csv": NODES},
+            "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; say which "
+            "they are with --source and --target (1 and 2 if the first row is an edge)"),
     Strange("ids as fractions", {"edges.csv": "source,target\n1.0,2.0\n",
                                  "nodes.csv": "id\n1\n2\n"},
             "edges.csv: column 'source', row 2: there is no node '1.0' in nodes.csv; write it as "
@@ -152,8 +198,8 @@ NODE_FILES = [
     nodes("labels as numbers in two ways", "id,label\nann,1\nbob,1.0\ncy,2\n",
           "nodes.csv: column 'label': the classes '1' and '1.0' mean the same; write one of them"),
     nodes("labels with more blanks", "id,label\nann,big dog\nbob,big  dog\ncy,cat\n",
-          "nodes.csv: column 'label': the classes 'big  dog' and 'big dog' differ only in case or "
-          "blanks; write one of them"),
+          "nodes.csv: column 'label': the classes 'big  dog' and 'big dog' differ only in case, "
+          "blanks or hyphens; write one of them"),
     nodes("labels with blanks at their ends", "id,label\nann,dog \nbob, cat\ncy,dog\u00a0\n",
           Meant(labels=("dog", "cat", "dog"))),
     nodes("labels of yes and true", "id,label\nann,yes\nbob,True\ncy,0\n",
@@ -167,6 +213,26 @@ NODE_FILES = [
           Meant(features={"born": [2, None, 30]})),
     nodes("dates as in America with words", 'id,born\nann,"January 3, 1970"\nbob,\ncy,\n',
           Meant(features={"born": [2, None, None]})),
+    nodes("dates in two ways", "id,born\nann,1970-01-03\nbob,\ncy,31.1.1970\n",
+          "nodes.csv: column 'born', row 4: dates are written as '1970-01-03' and as '31.1.1970'; "
+          "write all as 2024-12-31"),
+    nodes("dates with short years", "id,born\nann,3.1.70\nbob,\ncy,31.01.70\n",
+          Meant(features={"born": [2, None, 30]})),
+    nodes("dates with short years that may be others", "id,born\nann,05/06/70\nbob,\ncy,\n",
+          "nodes.csv: column 'born', row 2: '05/06/70' may have the day first, or the month; write "
+          "it as 2024-12-31"),
+    nodes("dates and times as in America", "id,at\nann,1/3/1970 6:00 PM\nbob,\ncy,1/31/1970 12:00 "
+          "AM\n", Meant(features={"at": [2.75, None, 30]})),
+    nodes("dates and times as in Germany", "id,at\nann,3.1.1970 18:00\nbob,\ncy,31.1.1970 00:00\n",
+          Meant(features={"at": [2.75, None, 30]})),
+    nodes("dates without strokes", "id,at\nann,19700103\nbob,\ncy,19700131\n",
+          Meant(features={"at": [2, None, 30]})),
+    nodes("numbers that are no dates", "id,at\nann,19700103\nbob,\ncy,19709931\n",
+          Meant(features={"at": [np.float32(19700103), None, np.float32(19709931)]})),
+    nodes("times of a day", "id,at\nann,6:30\nbob,\ncy,18:00\n",
+          Meant(features={"at": [6.5, None, 18]})),
+    nodes("ratios are no times", "id,size\nann,16:9\nbob,4:3\ncy,4:3\n",
+          Meant(features={"size": ["16:9", "4:3", "4:3"]})),
     nodes("months", "id,born\nann,1970-02\nbob,\ncy,1970-01\n",
           Meant(features={"born": [31, None, 0]})),
     nodes("dates with strokes", "id,born\nann,3-1-1970\nbob,31-1-1970\ncy,01-01-1970\n",

@@ -73,6 +73,22 @@ SAID = {
         {"nodes.csv": "id,name,fold\nann,A,0\nbob,B,1\ncy,C,0\n"},
         "columns left out, as they say nothing of a node: 'name', 'fold'; --features takes them",
     ),
+    "codes": (
+        {"nodes.csv": "id,zip\nann,01234\nbob,20095\ncy,\n"},
+        "column 'zip': 01234 is read as the number 1234; --set columns.NAME=category takes codes",
+    ),
+    "several labels in a cell": (
+        {"nodes.csv": "id,label\nann,dog\nbob,dog|cat\ncy,cat\n"},
+        "'dog|cat' in column 'label' is a class of its own; several labels of a node are y [n, ",
+    ),
+    "ends in another language": (
+        {"edges.csv": "von,nach\nann,bob\n", "nodes.csv": "id\nann\nbob\n"},
+        "columns 'von', 'nach' hold the ends of the edges",
+    ),
+    "thousands with a sign": (
+        {"nodes.csv": "id;pay\nann;1.200 €\nbob;34.500 €\ncy;7 €\n"},
+        "column 'pay': 1.200 is read as a number with a fraction; if thousands are meant, write it",
+    ),
     "a unit": ({"nodes.csv": "id,size\nann,3 cm\nbob,4 cm\ncy,\n"}, "without its unit, cm"),
 }  # fmt: skip
 
@@ -83,6 +99,25 @@ def test_what_is_guessed_is_said(
 ) -> None:
     caplog.set_level("INFO")
     read_graph(Strange("said", {"edges.csv": EDGES, **files}, "").write(tmp_path))
+    assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (
+            "smiles,relation,y\nCCO,'=',1\nN,'>',2\n",
+            "column 'relation' holds '=', '>': some numbers",
+        ),
+        ("smiles,y,units\nCCO,1,nM\nN,2,uM\n", "column 'units' holds 'nM', 'uM': numbers have"),
+    ],
+)
+def test_what_columns_say_of_targets_is_said(
+    table: str, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("rdkit", reason="the extra 'chem' is not installed")
+    (tmp_path / "own.csv").write_text(table)
+    read_molecules(tmp_path / "own.csv")
     assert told in caplog.text
 
 

@@ -253,7 +253,12 @@ def _ends(table: Table) -> Columns:
     table.refuse_matrix()
     if len(table.columns) > 3:
         raise GraphError(f"{table.path}: has {len(table.columns)} columns without names; {_SAY}")
-    third = table.columns["3"]
+    first, second, third = table.columns.values()
+    alone = {name for name in ("1", "2") if len(set(table.columns[name])) == 1 < len(third)}
+    if alone or (all(map(is_number, first)) and not any(map(is_number, second))):
+        strange = min(alone, default="2")
+        told = f"column {strange} does not look like nodes; say which are the ends of an edge, such"
+        raise GraphError(f"{table.path}: {told} as --source {3 - int(strange)} --target 3")
     for row, cell in enumerate(third):
         if not is_number(cell):
             raise table.error("3", row, f"{cell!r} is not a weight; {_SAY}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -25,38 +25,60 @@ logger = logging.getLogger(__name__)
 #: What may stand before or after all numbers of a column; other units stand after them.
 _SIGNS = "%$€£¥"
 _LONGEST_UNIT = 8
-_THOUSANDS = re.compile(r"\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
+_THOUSANDS = re.compile(r"\d{1,3}([,.'’\s]\d{3})+([.,]\d+)?")
+_PLAIN = r"[+-−]?\d+([.,]\d+)?"
+#: Cells among numbers that are not read as some number, and why.
+_NO_NUMBERS = {
+    re.compile(rf"([<>≤≥~≈]=?|==?) *{_PLAIN}"): "has a sign before the number; write it without, "
+    "or leave the cell empty if it is only a bound",
+    re.compile(rf"{_PLAIN} *(±|\+/-) *{_PLAIN}"): "is two numbers; write one, and the other into a "
+    "column of its own",
+    re.compile(rf"\({_PLAIN}\)"): "may be a negative number; write it with a minus sign",
+    re.compile(r"[\[{].*[\]}]", re.DOTALL): "is several values; write one column for each",
+}
+#: Codes rather than numbers: 01234.
+_CODE = re.compile(r"0\d+")
+#: As 20241231.
+_COMPACT_DATE = re.compile(r"(19|20)\d{6}")
 #: Numbers that often stand for a missing one.
 _STAND_INS = (-99, -999, -9999, -99999, 999, 9999, 99999)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86400.0
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?( [AaPp][Mm])?")
+_DAYS = (
+    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y",
+    "%d/%m/%y", "%m/%d/%y", "%y/%m/%d", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y",
+    "%B %d, %Y",
+)  # fmt: skip
 #: Ways to write a date beside ISO 8601, which is None; those with numbers alone may be ambiguous.
 _DATES = (
-    None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y-%m",
-    "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y",
+    None, *_DAYS, *(f"{day} {clock}" for day in _DAYS for clock in _CLOCKS),
+    "%Y-%m", "%b %Y", "%B %Y",
 )  # fmt: skip
 
 
 def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
     """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
 
-    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970.
-    Numbers that all have one unit are read without it. Words are numbered in their order. A word
-    among numbers is refused, and so are dates that may have the day first, or the month.
+    ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970,
+    and times of a day hours. Numbers that all have one unit are read without it. Words are numbered
+    in their order. A word among numbers is refused, and so are dates that may have the day first,
+    or the month, or that are written in several ways.
     """
     cells = table.columns[name]
     written = [cell for cell in cells if not is_missing(cell)]
     numbers = sum(reads(table.number, cell) for cell in written)
-    if numbers < len(written):
+    if numbers < len(written) or (written and all(map(_COMPACT_DATE.fullmatch, written))):
         if all(cell.casefold() in TRUTHS for cell in written):
             return _each(cells, lambda cell: TRUTHS[cell.casefold()]), None
         if days := _days_of(table, name, written):
             logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
             return _each(cells, days), None
-        for cell in written:
-            if _THOUSANDS.fullmatch(cell.strip(_SIGNS)):
-                problem = f"{cell!r} has a sign between thousands; write numbers without it"
-                raise table.error(name, cells.index(cell), problem)
+        if all(map(_TIME.fullmatch, written)) and (times := _ways(_CLOCKS, written)):
+            logger.info("%s: column %r holds times of a day, read as hours", table.path, name)
+            return _each(cells, lambda cell: times[0](cell) * 24 % 24), None
+        refuse_signs(table, name)
         if unit := unit_of(table, written):
             logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
             return _each(cells, lambda cell: table.number(bare(cell, unit))), None
@@ -66,12 +88,37 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
             return _each(cells, place.__getitem__), words
     hint = ", as others of its column are; correct it, or leave the cell empty"
     values = table.numbers(name, np.float32, missing=True, hint=hint)
+    if code := next(filter(_CODE.fullmatch, written), None):
+        told = "%s: column %r: %s is read as the number %d; --set columns.NAME=category takes codes"
+        logger.warning(told, table.path, name, code, int(code))
     _warn_of_stand_ins(table, name, values)
     return values, None
 
 
 def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float64]:
     return np.array([np.nan if is_missing(cell) else read(cell) for cell in cells])
+
+
+def refuse_signs(table: Table, name: str) -> None:
+    """Refuse numbers that may mean others, as 1,200, >5 and (5) do, and several in a cell.
+
+    Where few cells differ and none is a plain number, they may be words.
+    """
+    cells = table.columns[name]
+    written = [cell for cell in cells if not is_missing(cell)]
+    strange: list[tuple[str, str]] = []
+    for cell in written:
+        number = cell.strip(_SIGNS + " ")
+        if _THOUSANDS.fullmatch(number) and not reads(table.number, number):
+            problem = f"{cell!r} has a sign between thousands; write numbers without it"
+            raise table.error(name, cells.index(cell), problem)
+        if not reads(table.number, cell):
+            why = (told for form, told in _NO_NUMBERS.items() if form.fullmatch(cell))
+            strange.append((cell, next(why, "")))
+    are_numbers = len(strange) < len(written) or 2 * len(set(written)) > len(written)
+    if strange and are_numbers and all(told for _, told in strange):
+        cell, told = strange[0]
+        raise table.error(name, cells.index(cell), f"{cell!r} {told}")
 
 
 def _warn_of_stand_ins(table: Table, name: str, values: NDArray[np.float64]) -> None:
@@ -110,13 +157,27 @@ def bare(cell: str, unit: str) -> str:
 
 def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
     """What reads all cells as dates, if they are; refuses those that two ways read otherwise."""
-    ways = [partial(_days, way) for way in _DATES]
-    found = [days for days in ways if all(reads(days, cell) for cell in written)]
+    found = _ways(_DATES, written)
     for cell in written:
         if len({days(cell) for days in found}) > 1:
             problem = f"{cell!r} may have the day first, or the month; write it as 2024-12-31"
             raise table.error(name, table.columns[name].index(cell), problem)
+    if not found and all(map(is_date, written)):
+        first = next(days for days in map(_reader, _DATES) if reads(days, written[0]))
+        other = next(cell for cell in written if not reads(first, cell))
+        problem = f"dates are written as {written[0]!r} and as {other!r}; write all as 2024-12-31"
+        raise table.error(name, table.columns[name].index(other), problem)
     return found[0] if found else None
+
+
+def _ways(ways: Sequence[str | None], written: list[str]) -> list[Callable[[str], float]]:
+    """What reads all cells, of some ways to write dates."""
+    readers = map(_reader, ways)
+    return [days for days in readers if written and all(reads(days, cell) for cell in written)]
+
+
+def _reader(way: str | None) -> Callable[[str], float]:
+    return partial(_days, way)
 
 
 def _days(way: str | None, cell: str) -> float:

@@ -25,7 +25,7 @@ from specformer.graphs.columns import (
     plain_name,
     quoted,
 )
-from specformer.graphs.formats.feature_column import bare, unit_of
+from specformer.graphs.formats.feature_column import bare, refuse_signs, unit_of
 from specformer.graphs.formats.smiles import (
     BadMolecule,
     Molecules,
@@ -44,7 +44,9 @@ _SDF = (".sdf", ".sdf.gz")
 MOLECULE_FILES = (".smi", ".smi.gz", ".smiles", *_SDF)
 _SMILES, _ID = "smiles", "id"
 #: Names of a column of molecules that do not say what it holds.
-_MOLECULES = ("mol", "molecule", "structure")
+_MOLECULES = ("smi", "mol", "molecule", "structure")
+#: What may stand in a column beside numbers, of which some are bounds.
+_RELATIONS = {"=", "<", ">", "<=", ">=", "<<", ">>", "~", "≤", "≥"}
 #: Classes as other programs write them.
 _CLASSES = {"true": 1.0, "false": 0.0}
 #: Numbers of so few rows may be in order by chance.
@@ -214,6 +216,8 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
         for name in columns
         if plain_name(name) not in (*UNNAMED, *MOLECULE_IDS) and _SMILES not in plain_name(name)
     ]
+    for name in own:
+        table.refuse_half_a_split(name, "name what to learn with --targets")
     table = _without_units(table, own)
     found = [name for name in own if _has_number(table, name) and not _only_counts(table, name)]
     if not found:
@@ -224,13 +228,29 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
     if left := [name for name in own if name not in found]:
         told = "%s: columns left out: %s; --targets takes columns to learn"
         logger.info(told, table.path, quoted(left))
+        _warn_of_left_out(table, left)
     return table, found
+
+
+def _warn_of_left_out(table: Table, names: Sequence[str]) -> None:
+    """Warn of columns that say of the numbers beside them that they are bounds, or in what unit."""
+    for name in names:
+        words = {cell.strip("'\"") for cell in table.columns[name] if not is_missing(cell)}
+        told = ""
+        if words <= _RELATIONS and words - {"="}:
+            told = "some numbers are bounds"
+        elif plain_name(name).endswith(("unit", "units")) and len(words) > 1:
+            told = "numbers have several units"
+        if told:
+            said = "%s: column %r holds %s: %s, and are learned as they are"
+            logger.warning(said, table.path, name, quoted(sorted(words)), told)
 
 
 def _without_units(table: Table, names: Sequence[str]) -> Table:
     """The table with numbers alone in those of the columns whose numbers all have one unit."""
     columns = dict(table.columns)
     for name in names:
+        refuse_signs(table, name)
         written = [cell for cell in columns[name] if not is_missing(cell)]
         if written and not _has_number(table, name) and (unit := unit_of(table, written)):
             logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array, load_npz
 
 from specformer.errors import GraphError
 from specformer.files.atomic import is_special
+from specformer.files.documents import parse_json
 from specformer.files.npz_archive import DAMAGE, naming
 from specformer.graphs.columns import Columns
 from specformer.graphs.edges import symmetrised
@@ -29,15 +30,18 @@ from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
 logger = logging.getLogger(__name__)
+_DIRECTED = "%s: is directed; each edge joins its ends both ways here"
 
 #: Formats that NetworkX reads, by their endings.
 NETWORKX = {".graphml": "GraphML", ".gml": "GML", ".gexf": "GEXF"}
+#: Node-link data, as NetworkX and D3 write them.
+_JSON = ".json"
 #: Endings of text files that hold a list of edges.
 EDGE_TEXT = (".edges", ".edgelist", ".el", ".txt")
 #: Endings of files that have no columns to name.
 _ARRAYS = (".npz", ".pt", ".mtx")
 #: Endings of all files that hold one graph, but tables.
-GRAPH_FILES = (*NETWORKX, *EDGE_TEXT, *_ARRAYS)
+GRAPH_FILES = (*NETWORKX, _JSON, *EDGE_TEXT, *_ARRAYS)
 
 
 def file_ending(path: Path) -> str:
@@ -56,8 +60,9 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
     r"""Read a graph: a folder with ``edges.csv``, or a file in one of many formats.
 
     Files are ``.npz`` (ours, or SciPy's sparse matrices), tables of edges (CSV, Parquet), lists of
-    edges without a header (``.edges``, ``.txt``), ``.graphml``, ``.gml``, ``.gexf``, ``.mtx``, and
-    ``.pt`` with a PyG ``Data``. Text may be compressed as ``.gz``.
+    edges without a header (``.edges``, ``.txt``), ``.graphml``, ``.gml``, ``.gexf``, ``.json`` with
+    lists of nodes and links, ``.mtx``, and ``.pt`` with a PyG ``Data``. Text may be compressed as
+    ``.gz``.
 
     Args:
         path: the file or folder.
@@ -84,10 +89,12 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
             told = f"has no columns with names; leave --{columns.options[0]} out"
             raise GraphError(f"{path}: {told}")
         return _read_arrays(path, ending)
-    if ending in NETWORKX:
+    if ending in (*NETWORKX, _JSON):
         for said in ("id", "source", "target"):
             if getattr(columns, said) is not None:
                 raise GraphError(f"{path}: says itself what its nodes are; leave --{said} out")
+        if ending == _JSON:
+            return _read_json(path, columns, labels=labels)
         return graph_from_networkx(_read_networkx(path, ending), path, columns, labels=labels)
     if ending in EDGE_TEXT or is_table(path):
         return read_edge_list(path, columns, labels=labels)
@@ -104,16 +111,44 @@ def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: boo
     different on every node is its name, not its class.
     """
     if found.is_directed():
-        logger.info("%s: is directed; each edge joins its ends both ways here", path)
-    nodes = _table(path, (data for _, data in found.nodes(data=True)), "node")
-    edges = _table(path, (data for *_, data in found.edges(data=True)), "edge")
+        logger.info(_DIRECTED, path)
+    usual = {kind: found.graph.get(f"{kind}_default", {}) for kind in ("node", "edge")}
+    nodes = _table(path, (usual["node"] | data for _, data in found.nodes(data=True)), "node")
+    edges = _table(path, (usual["edge"] | data for *_, data in found.edges(data=True)), "edge")
     nodes.columns["id"] = [str(node) for node in found]
     edges.columns["source"] = [str(end) for end, *_ in found.edges(data=True)]
     edges.columns["target"] = [str(end) for _, end, *_ in found.edges(data=True)]
+    return _joined(edges, nodes, columns, labels)
+
+
+def _read_json(path: Path, columns: Columns, *, labels: bool) -> Graph:
+    """Read ``{"nodes": [{"id": …}, …], "links": [{"source": …, "target": …}, …]}``.
+
+    The links may be called edges. Nodes without ids are numbered from 0.
+    """
+    try:
+        with opened(path) as file:
+            found = parse_json(file.read().decode("utf-8-sig"))
+    except (ValueError, *DAMAGE) as error:
+        raise _unreadable(path, "JSON", error) from None
+    parts: dict[str, Any] = found if isinstance(found, dict) else {}
+    links = "edges" if "edges" in parts else "links"
+    for rows in (parts.get("nodes"), parts.get(links)):
+        if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
+            raise GraphError(f"{path}: has no lists of objects called 'nodes' and 'links'")
+    nodes, edges = _table(path, parts["nodes"], "node"), _table(path, parts[links], "edge")
+    nodes.columns.setdefault("id", [str(place) for place in range(len(nodes.lines))])
+    if parts.get("directed"):
+        logger.info(_DIRECTED, path)
+    return _joined(edges, nodes, columns, labels)
+
+
+def _joined(edges: Table, nodes: Table, columns: Columns, labels: bool) -> Graph:
+    """The graph of nodes and edges in columns called ``id``, ``source`` and ``target``."""
     if "weight" in edges.columns:  # 1 where only some edges have one
         edges.columns["weight"] = [cell or "1" for cell in edges.columns["weight"]]
     told = Columns(id="id", source="source", target="target").over(columns)
-    return graph_of_tables(edges, nodes, told, bare_name(path), labels=labels)
+    return graph_of_tables(edges, nodes, told, bare_name(nodes.path), labels=labels)
 
 
 def _table(path: Path, rows: Iterable[dict[str, Any]], row: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.columns import ENDS, SPLIT, plain_name, quoted
+from specformer.graphs.columns import ENDS, PARTS, SPLIT, plain_name, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +29,14 @@ MATRIX = "save it with scipy.sparse.save_npz('graph.npz', scipy.sparse.csr_array
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 #: The words for the parts of a split, in any case.
 _PARTS = {
-    **dict.fromkeys(("train", "training"), 0),
-    **dict.fromkeys(("valid", "val", "validation", "dev"), 1),
-    **dict.fromkeys(("test", "testing"), 2),
+    **dict.fromkeys(("train", "training", "trn"), 0),
+    **dict.fromkeys(("valid", "val", "validation", "validate", "dev", "development"), 1),
+    **dict.fromkeys(("test", "testing", "tst"), 2),
 }
+#: Words for parts that may be the second or the third.
+_HELD_OUT = ("holdout", "hold-out", "heldout", "held-out", "eval", "evaluation")
+#: What stands between words that others write with a blank.
+_JOINED = re.compile(r"(?<=[^\W_])[-_]+(?=[^\W_])")
 
 
 def is_missing(cell: str) -> bool:
@@ -115,10 +120,22 @@ class Table:
         return told[0] if told else None
 
     def _tells_parts(self, name: str) -> bool:
-        """Whether every cell of a column is the name of a part, and some train."""
-        parts = {_PARTS.get(cell.casefold(), None if is_missing(cell) else -1)
-                 for cell in self.columns[name]}  # fmt: skip
-        return 0 in parts and -1 not in parts
+        """Whether every cell of a column is the name of a part, and some train.
+
+        A word that is none among names of several parts is left for :meth:`parts` to refuse.
+        """
+        words = {cell.casefold() for cell in self.columns[name] if not is_missing(cell)}
+        parts = {_PARTS[word] for word in words if word in _PARTS}
+        others = words - _PARTS.keys() - {*_HELD_OUT}
+        return 0 in parts and (not others or (len(parts) > 1 and len(others) == 1))
+
+    def refuse_half_a_split(self, name: str, other: str) -> None:
+        """Refuse truth values under a name such as ``is_train``; ``other`` is another way out."""
+        if plain_name(name) in PARTS and all(c.casefold() in TRUTHS for c in self.columns[name]):
+            raise GraphError(
+                f"{self.path}: column {name!r} may tell a split; write a column 'split' of "
+                f"train, valid and test, or {other}"
+            )
 
     def error(self, column: str, row: int, problem: str) -> GraphError:
         where = f"column {column!r}, {self.row} {self.lines[row]}"
@@ -128,6 +145,7 @@ class Table:
         """Return the number in a cell; a ValueError if there is none."""
         if "_" in cell:  # Python would read 1_2 as 12
             raise ValueError(cell)
+        cell = cell.replace("−", "-")
         return float(cell.replace(",", ".") if self.decimal_commas else cell)
 
     def numbers(
@@ -152,7 +170,7 @@ class Table:
                 found = known.get(cell.casefold())
                 values[row] = self.number(cell) if found is None else found
             except ValueError:
-                problem = f"{cell!r} is not a number{hint if cell else ''}"
+                problem = f"{cell!r} is not a number{hint}"
                 raise self.error(name, row, problem) from None
         with np.errstate(over="ignore"):  # what overflows is refused below
             numbers: NDArray[Any] = values.astype(within)
@@ -164,7 +182,7 @@ class Table:
         return values
 
     def weights(self, name: str) -> NDArray[np.float64]:
-        weights = self.numbers(name)
+        weights = self.numbers(name, hint="; --weight none leaves all weights out")
         negative = weights < 0
         if negative.any():
             row = int(negative.argmax())
@@ -250,7 +268,7 @@ class Table:
             key = TRUTHS[word.casefold()] if truths else _plain(word)
             if (other := first.setdefault(key, word)) != word:
                 same = isinstance(key, str) or (truths and other.casefold() == word.casefold())
-                how = "differ only in case or blanks" if same else "mean the same"
+                how = "differ only in case, blanks or hyphens" if same else "mean the same"
                 alike = f"the classes {other!r} and {word!r} {how}; write one of them"
                 raise GraphError(f"{self.path}: column {name!r}: {alike}")
         number = {each: i for i, each in enumerate(names)}
@@ -275,7 +293,7 @@ def _plain(word: str) -> str | float:
     """What words in two spellings have in common, as 7, 007 and 7.0 have, or Ann and ann."""
     if is_number(word):
         return float(word)
-    return " ".join(normalize("NFKC", word).casefold().split())
+    return " ".join(_JOINED.sub(" ", normalize("NFKC", word)).casefold().split())
 
 
 def is_number(cell: str) -> bool:

@@ -198,7 +198,7 @@ def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
 def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]]) -> None:
     """Warn of numbers that all look like 1.234, which may be thousands in a European file."""
     for name, cells in columns.items():
-        points = [cell for cell in cells if "." in cell]
+        points = [cell.strip("%$€£¥ ") for cell in cells if "." in cell]
         if len(points) > 1 and all(map(_WITH_THOUSANDS.fullmatch, points)):
             told = "%s: column %r: %s is read as a number with a fraction; if thousands are meant, "
             logger.warning(told + "write it without the point", path, name, points[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from specformer.graphs.columns import (
     LABEL,
     NAMES,
     OTHER_LABELS,
-    PARTS,
     SPLIT,
     UNNAMED,
     WEIGHTS,
@@ -26,11 +26,15 @@ from specformer.graphs.columns import (
 )
 from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.formats.feature_column import feature_column
-from specformer.graphs.formats.table import TRUTHS, Table, in_order, is_missing
+from specformer.graphs.formats.table import Table, in_order, is_missing
 from specformer.graphs.graph import MASKS, Graph
 
 logger = logging.getLogger(__name__)
 
+#: Ids as spreadsheets write long ones: 1.23E+11.
+_ROUNDED = re.compile(r"\d[.,]\d+E\+\d\d")
+#: What may part several labels in a cell.
+_PARTED = re.compile(r" *[|;,/] *")
 #: Labels that may say that there is none.
 _NOT_KNOWN = {"unknown", "missing", "unlabeled", "unlabelled", "undefined", "not available"}
 
@@ -42,16 +46,19 @@ def graph_of_tables(
 
     ``labels``: whether labels and a split that ``columns`` names have to be there.
     """
-    source, target = _ends(edges, columns)
+    fields = {} if nodes is None else _of_nodes(nodes, columns, labels)
+    source, target = _ends(edges, columns, fields.get("node_ids", ()))
     if nodes is None:
         _refuse_without_nodes(edges, columns, labels)
         named = {*edges.columns[source], *edges.columns[target]} - {""}
-        fields: dict[str, Any] = {"node_ids": tuple(in_order(named))}
-    else:
-        fields = _of_nodes(nodes, columns, labels)
+        fields = {"node_ids": tuple(in_order(named))}
     index = {node: i for i, node in enumerate(fields["node_ids"])}
     if not index:
         raise GraphError(f"{(nodes or edges).path}: the graph has no nodes")
+    if rounded := next(filter(_ROUNDED.fullmatch, index), None):
+        fix = "format the ids as text before you export them"
+        told = f"the id {rounded!r} is a number that a spreadsheet has rounded; {fix}"
+        raise GraphError(f"{(nodes or edges).path}: {told}")
     among = "the file" if nodes is None else nodes.path.name
     ends = [edges.positions(end, index, among) for end in (source, target)]
     weight = _weight(edges, columns, (source, target))
@@ -61,13 +68,21 @@ def graph_of_tables(
     return Graph(adjacency, **fields, name=name)
 
 
-def _ends(edges: Table, columns: Columns) -> tuple[str, str]:
+def _ends(edges: Table, columns: Columns, known: Sequence[str]) -> tuple[str, str]:
+    """Return the columns of an edge's ends; without usual names, the two that hold nodes alone."""
     if columns.source is not None and columns.target is not None:
         return edges.said(columns.source), edges.said(columns.target)
     if columns.source is not None or columns.target is not None:
         raise GraphError(f"{edges.path}: --source and --target go together; name both columns")
     ends = edges.endpoints()
+    nodes = set(known)
+    if ends is None and not nodes & edges.columns.keys():
+        held = [name for name, cells in edges.columns.items() if cells and nodes.issuperset(cells)]
+        if len(held) == 2:
+            logger.info("%s: columns %s hold the ends of the edges", edges.path, quoted(held))
+            return held[0], held[1]
     if ends is None:
+        edges.refuse_matrix()
         is_short = len(edges.columns) <= 3  # as rows without a header are
         first = " (1 and 2 if the first row is an edge)" if is_short else ""
         raise GraphError(
@@ -127,6 +142,10 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
             if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in nodes["class_names"]):
                 told = "%s: %s in column %r is a class; leave cells empty where there is no label"
                 logger.warning(told, table.path, word, label)
+            parts = _PARTED.split(word)
+            if len(parts) > 1 and {*parts} <= {*nodes["class_names"]}:
+                told = "%s: %r in column %r is a class of its own; several labels of a node are y "
+                logger.warning(told + "[n, labels] of an npz file", table.path, word, label)
     nodes |= _features(table, features)
     if split is not None and split not in features:
         if masks:
@@ -147,11 +166,8 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
         plain, cells = plain_name(column), table.columns[column]
         if plain in UNNAMED:
             continue
-        if labels and plain in PARTS and all(cell.casefold() in TRUTHS for cell in cells):
-            raise GraphError(
-                f"{table.path}: column {column!r} may tell a split; write a column 'split' of "
-                "train, valid and test, or name the features with --features"
-            )
+        if labels:
+            table.refuse_half_a_split(column, "name the features with --features")
         differs = len(set(cells)) == len(cells) > 1
         useless = plain in FOLDS or (differs and (is_id(column) or plain in NAMES))
         (left if useless else features).append(column)
