@@ -13,6 +13,7 @@ from torch_geometric.utils import to_undirected
 
 import specformer as sf
 from specformer.errors import ConfigError
+from specformer.graphs import find_rings, graph_set_from_pyg
 
 SIZES = (5, 23, 60)
 
@@ -79,6 +80,17 @@ def test_other_options_of_graphs(options: dict[str, Any]) -> None:
     for size in SIZES:
         data = molecule(size)
         torch.testing.assert_close(program(**graph_inputs(data)), model(data))
+
+
+def test_pair_states_and_rings() -> None:
+    torch.manual_seed(0)
+    model = sf.GraphSpecformer([9], [3], 8, 2, 2, 2, form="pairs", max_ring=5).eval()
+    program = sf.export(model).module()
+    for size in SIZES[:2]:
+        data = molecule(size)
+        rings = torch.from_numpy(find_rings(graph_set_from_pyg([data]), 5).rows).long()
+        out = program(**graph_inputs(data), rings=rings)
+        torch.testing.assert_close(out, model(data), rtol=1e-5, atol=1e-5)
 
 
 def test_numbers_of_nodes_and_edges() -> None:

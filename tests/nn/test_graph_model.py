@@ -25,6 +25,8 @@ from torch_geometric.data import Batch, Data
 from specformer import GraphSpecformer, reference
 from specformer.errors import ConfigError, SpecformerError
 from specformer.reference import Molecule
+from specformer.tasks.graphs.graph_models import graph_model
+from specformer.tasks.graphs.graph_recipe import graph_recipe
 
 SHARINGS = ["small", "medium", "large"]
 COLUMNS = (NODE_CARDINALITIES, EDGE_CARDINALITIES)
@@ -35,7 +37,9 @@ EVERYTHING = {
     "normalise_bases": "softmax",
     "sharing": "large",
 }
-PADDING = {"spare_nodes": 5, "spare_pairs": 40, "max_nodes": 9}
+#: Pair states as the recipe for ZINC has them.
+PAIRS = {"form": "pairs", "max_ring": 6, "bases_activation": "gelu", "pooling": "sum"}
+PADDING = {"spare_nodes": 5, "spare_pairs": 40, "spare_rings": 3, "max_nodes": 9}
 
 
 def model_of(**options: Any) -> GraphSpecformer:
@@ -81,7 +85,21 @@ def test_options_are_the_papers(options) -> None:
     assert_is_the_papers(**options)
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_ring": 6},
+        {"max_ring": 6, "normalise_bases": "softmax", "bases_norm": "batch"},
+        {**PAIRS, "num_layers": 3, "fingerprint": 6},
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_pair_states_are_their_equations(options, training: bool) -> None:
+    assert_is_the_papers(training, **{"form": "pairs", **options})
+
+
+@pytest.mark.parametrize("options", [{}, EVERYTHING, PAIRS])
 def test_the_sums_of_a_gpu_are_those_of_a_cpu(options, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(**options).eval()
     assert_sums_of_a_gpu(model, pack(MOLECULES, **PADDING), monkeypatch)
@@ -92,11 +110,11 @@ def test_the_sums_of_a_gpu_are_those_of_a_cpu(options, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("decoder", ["joint", "heads"])
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-@pytest.mark.parametrize("options", [{}, EVERYTHING, {"fingerprint": 6}])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"fingerprint": 6}, PAIRS])
 def test_padding_changes_nothing(options, pooling, decoder) -> None:
     results = []
     for padding in ({}, PADDING, {**PADDING, "spare_graphs": 2}):
-        model = model_of(pooling=pooling, decoder=decoder, **options)
+        model = model_of(**{**options, "pooling": pooling, "decoder": decoder})
         out = model(pack(MOLECULES, **padding))[: len(MOLECULES)]
         gradients = torch.autograd.grad((out**3).sum(), list(model.parameters()))
         results.append([out, *gradients, *model.buffers()])
@@ -105,7 +123,7 @@ def test_padding_changes_nothing(options, pooling, decoder) -> None:
             torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, PAIRS])
 def test_much_padding_stays_finite(options) -> None:
     torch.manual_seed(0)
     model = GraphSpecformer(*COLUMNS, 8, 3, num_layers=8, num_heads=2, **options)
@@ -139,7 +157,8 @@ def shuffled(one: Molecule, seed: int) -> Molecule:
 
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
 @pytest.mark.parametrize(
-    "options", [{}, EVERYTHING, {"sharing": "medium", "decoder": "heads"}, {"fingerprint": 6}]
+    "options",
+    [{}, EVERYTHING, {"sharing": "medium", "decoder": "heads"}, {"fingerprint": 6}, PAIRS],
 )
 @pytest.mark.parametrize("change", [rotated, shuffled])
 def test_blind_to_labels_and_to_the_eigenbasis(change, options, dtype: torch.dtype) -> None:
@@ -165,7 +184,7 @@ def test_numbers_of_ones_and_zeros_are_categories() -> None:
             same(replace(numbers, x=None))
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, PAIRS])
 def test_order_of_the_graphs_in_a_batch(options) -> None:
     order = [3, 5, 0, 2, 4, 1]
     model = model_of(**options)
@@ -174,8 +193,9 @@ def test_order_of_the_graphs_in_a_batch(options) -> None:
     torch.testing.assert_close(after, before[order], rtol=0, atol=1e-9)
 
 
-def test_graphs_do_not_see_each_other_in_evaluation() -> None:
-    model = model_of(**EVERYTHING).eval()
+@pytest.mark.parametrize("options", [EVERYTHING, PAIRS])
+def test_graphs_do_not_see_each_other_in_evaluation(options) -> None:
+    model = model_of(**options).eval()
     together = model(pack(MOLECULES))
     for number, one in enumerate(MOLECULES):
         torch.testing.assert_close(model(pack([one]))[0], together[number], rtol=0, atol=1e-10)
@@ -192,7 +212,7 @@ def test_bonds_matter() -> None:
 # --- cost ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, PAIRS])
 def test_no_wait_for_the_host_and_nothing_larger_than_pairs_by_channels(options) -> None:
     torch.manual_seed(0)
     model = GraphSpecformer(*COLUMNS, 32, 3, num_heads=2, **options)
@@ -201,15 +221,16 @@ def test_no_wait_for_the_host_and_nothing_larger_than_pairs_by_channels(options)
     with Watch() as watch:
         model(batch).square().sum().backward()
     assert not watch.names & WAITS
-    # P·d is 23,200 here; B·n·n·d would be 86,400, and P·d·d 742,400.
-    assert watch.largest == len(batch.target) * 32 == 23_200
+    # P·d is 23,200 here; B·n·n·d would be 86,400, and P·d·d 742,400. A state is mapped to two.
+    most = 2 if options is PAIRS else 1
+    assert watch.largest == most * len(batch.target) * 32 == most * 23_200
 
 
 # --- precision ----------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
-@pytest.mark.parametrize("options", [{}, {**EVERYTHING, "decoder": "heads"}])
+@pytest.mark.parametrize("options", [{}, {**EVERYTHING, "decoder": "heads"}, PAIRS])
 def test_bfloat16_by_autocast(options) -> None:
     torch.manual_seed(0)
     model = GraphSpecformer(*COLUMNS, 16, 3, num_layers=2, num_heads=2, **options)
@@ -256,6 +277,12 @@ def test_the_papers_other_counts(channels, tasks, heads, sharing, paper: int) ->
     assert parameters(OGB_ATOMS, OGB_BONDS, channels, tasks, 8, heads, sharing, **OGB) == paper
 
 
+def test_pair_states_on_zinc_have_as_many_as_the_paper_allows() -> None:
+    _, recipe = graph_recipe("best", "zinc")
+    model = graph_model("specformer", recipe, [28], [4], 1)
+    assert sum(p.numel() for p in model.parameters()) <= 530_000
+
+
 # --- options, saving ----------------------------------------------------------------------------
 
 
@@ -269,8 +296,9 @@ def test_responses_are_those_of_the_filter_alone() -> None:
 
 
 @pytest.mark.parametrize("which", ["transformer", "feature", "propagation"])
-def test_dropout_only_in_training(which: str) -> None:
-    model = GraphSpecformer(*COLUMNS, 8, 3, num_heads=2, **{f"{which}_dropout": 0.5})
+@pytest.mark.parametrize("options", [{}, PAIRS])
+def test_dropout_only_in_training(options, which: str) -> None:
+    model = GraphSpecformer(*COLUMNS, 8, 3, num_heads=2, **{**options, f"{which}_dropout": 0.5})
     batch = pack(MOLECULES, dtype=torch.float32)
     assert not torch.equal(model(batch), model(batch))
     model.eval()
@@ -286,7 +314,7 @@ def test_training_after_evaluation_in_inference_mode() -> None:
 
 def test_initial_weights_of_a_given_deviation() -> None:
     torch.manual_seed(0)
-    model = GraphSpecformer([28], [4], 64, 1, init_std=0.02)
+    model = GraphSpecformer([28], [4], 64, 1, init_std=0.02, form="pairs")
     for weight in (
         model.atoms.weight,
         model.convs[0].message.weight,
@@ -300,9 +328,10 @@ def test_initial_weights_of_a_given_deviation() -> None:
     assert bool((model.convs[0].first_norm.weight == 1).all())
 
 
+@pytest.mark.parametrize("options", [EVERYTHING, PAIRS])
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
-def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
-    model = GraphSpecformer(tuple(NODE_CARDINALITIES), (3, 2), 8, 3, 2, 2, **EVERYTHING).to(dtype)
+def test_round_trip(tmp_path: Path, dtype: torch.dtype, options) -> None:
+    model = GraphSpecformer(tuple(NODE_CARDINALITIES), (3, 2), 8, 3, 2, 2, **options).to(dtype)
     batch = pack(MOLECULES, dtype=dtype)
     model(batch)  # moves the running statistics
     model.eval().save_pretrained(tmp_path)
@@ -334,6 +363,10 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
         ({"edge_cardinalities": [0]}, r"edge_cardinalities=\[0\]"),
         ({"feature_dropout": 1.5}, "feature_dropout=1.5 must lie between 0 and 1"),
         ({"init_std": -0.02}, "init_std=-0.02 must be positive"),
+        ({"form": "odd"}, "form='odd': choose paper or pairs"),
+        ({"max_ring": 6}, "max_ring=6 does not apply to form='paper'"),
+        ({"form": "pairs", "max_ring": 2}, "max_ring=2: the smallest ring has 3 atoms"),
+        ({"form": "pairs", "sharing": "large"}, "sharing='large' does not apply to form='pairs'"),
     ],
 )
 def test_bad_options_are_named(options, message: str) -> None:

@@ -65,6 +65,12 @@ def test_fingerprints_of_a_batch() -> None:
         model_of(fingerprint=7)(batch_of(graphs))
 
 
+def test_rings_of_a_batch_are_found() -> None:
+    model = model_of(form="pairs", max_ring=6)
+    expected = graph_specformer(model.state_dict(), model.config, MOLECULES)
+    torch.testing.assert_close(model(batch_of(GRAPHS)), expected, rtol=0, atol=1e-10)
+
+
 def test_no_eigenproblem_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = batch_of(GRAPHS), model_of()
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import GraphSet, RingSet, find_rings, graph_set_from_pyg
+from specformer.graphs import GraphSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import starts
 from specformer.graphs.formats.smiles import morgan_counts
@@ -116,7 +116,8 @@ class GraphStore:
             arrays["fingerprints"] = _fingerprints(graphs, fingerprint)
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
-            arrays |= _ring_arrays(found)
+            arrays |= {"rings": found.rows, "ring_counts": found.counts}
+            arrays["ring_start"] = starts(found.counts)
             host_cells = np.column_stack([graphs.num_edges, found.counts])
         tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
         return cls(
@@ -324,12 +325,6 @@ def _each_bond(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
         graphs.edge_start[:-1], graphs.num_edges
     )
     return number, np.pad(graphs.edge_feat.astype(np.int64) + 1, ((1, 0), (0, 0)))
-
-
-def _ring_arrays(found: RingSet) -> dict[str, np.ndarray]:
-    # A row at least: something must be read where batches have padding.
-    atoms = found.atoms if len(found.atoms) else np.full((1, found.atoms.shape[1]), -1, np.int32)
-    return {"rings": atoms, "ring_counts": found.counts, "ring_start": starts(found.counts)}
 
 
 def _bond_of_pairs(graphs: GraphSet, kind: np.ndarray) -> np.ndarray:

@@ -30,6 +30,11 @@ class RingSet:
     counts: NDArray[np.int64]
     atoms: NDArray[np.int32]
 
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """The atoms, or a row of −1: something must be read where batches have padding."""
+        return self.atoms if len(self.atoms) else np.full((1, self.atoms.shape[1]), -1, np.int32)
+
 
 def find_rings(graphs: GraphSet, max_length: int) -> RingSet:
     """All chordless cycles of at most ``max_length`` atoms.

@@ -117,6 +117,14 @@ def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
     return _SegmentSoftmax.apply(rows, segments)
 
 
+def spread(values: Tensor, segments: Segments) -> Tensor:
+    """Each row's own of the values ``[S, channels]``, zeros for a row of no segment.
+
+    Gradients are summed segment by segment, in the same order each time.
+    """
+    return _Spread.apply(values, segments)
+
+
 class _SegmentSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, segments: Segments) -> Tensor:
@@ -147,6 +155,18 @@ class _SegmentSoftmax(torch.autograd.Function):
         weighted = gradients[0] * shares
         mean = ctx.segments.spread(ctx.segments.sum(weighted))
         return weighted.sub_(mean.mul_(shares)), None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, segments: Segments) -> Tensor:
+        ctx.segments = segments
+        return segments.spread(values)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.segments.sum(gradients[0]).to(gradients[0].dtype), None
 
 
 def cut(

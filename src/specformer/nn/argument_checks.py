@@ -146,9 +146,10 @@ def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any
         check_positive(config, "init_std")
 
 
-#: What each form of the node model has no use for, and the only value it then may have.
+#: What each form of a model has no use for, and the only value it then may have.
 _IDLE: dict[str, dict[str, Any]] = {
-    "paper": {"local": True, "skip": True, "linear_last": False},
+    "paper": {"local": True, "skip": True, "linear_last": False, "max_ring": 0},
+    "pairs": {"sharing": "small"},
     "deep": {
         "space": "output",
         "feature_layers": 2,
@@ -174,21 +175,33 @@ def check_node_model(config: Mapping[str, Any]) -> None:
         feature_layers=(1, 2),
         second_dropout=("inside", "after"),
     )
-    if (idle := idle_argument(config)) is not None:
-        raise ConfigError(f"{idle}={config[idle]!r} does not apply to form={config['form']!r}.")
+    _refuse_idle(config)
 
 
 def idle_argument(config: Mapping[str, Any]) -> str | None:
-    """An argument of the node model that its form has no use for, or None."""
+    """An argument of a model that its form has no use for, or None."""
     known = ((name, only) for name, only in _IDLE[config["form"]].items() if name in config)
     return next((name for name, only in known if config[name] != only), None)
 
 
 def check_graph_model(config: Mapping[str, Any]) -> None:
     """The same for :class:`specformer.GraphSpecformer`."""
-    _check_model(config, pooling=("mean", "sum", "max"), bases_activation=tuple(ACTIVATIONS))
-    check_counts(config, "fingerprint", least=0)
+    _check_model(
+        config,
+        pooling=("mean", "sum", "max"),
+        bases_activation=tuple(ACTIVATIONS),
+        form=("paper", "pairs"),
+    )
+    check_counts(config, "fingerprint", "max_ring", least=0)
+    if 0 < config["max_ring"] < 3:
+        raise ConfigError(f"max_ring={config['max_ring']}: the smallest ring has 3 atoms.")
     check_rates(config, "fingerprint_dropout")
+    _refuse_idle(config)
+
+
+def _refuse_idle(config: Mapping[str, Any]) -> None:
+    if (idle := idle_argument(config)) is not None:
+        raise ConfigError(f"{idle}={config[idle]!r} does not apply to form={config['form']!r}.")
 
 
 def check_call(

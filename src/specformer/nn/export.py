@@ -25,9 +25,10 @@ def export(model: Specformer | GraphSpecformer) -> ExportedProgram:
       ``eigenvectors`` ``[n, q]``; its output is ``[n, out_channels]``;
     - of a :class:`specformer.GraphSpecformer`: ``nodes`` ``[n, columns]`` and ``edges``
       ``[E, columns]``, categories; ``edge_index`` ``[2, E]``, each edge in both directions;
-      ``eigenvalues``, ``eigenvectors``; and ``x``, ``edge_x`` or ``fingerprints``
-      ``[1, fingerprint]`` if it has ``in_channels``, ``edge_dim`` or ``fingerprint``. Its output is
-      ``[1, out_channels]``.
+      ``eigenvalues``, ``eigenvectors``; ``x``, ``edge_x`` or ``fingerprints``
+      ``[1, fingerprint]`` if it has ``in_channels``, ``edge_dim`` or ``fingerprint``; and with
+      ``max_ring`` the rings ``[R, max_ring]`` of :func:`specformer.graphs.find_rings`, of which a
+      row may be −1 throughout. Its output is ``[1, out_channels]``.
 
     ``torch.onnx.export(export(model), f="model.onnx")`` makes an ONNX file of it.
 
@@ -97,6 +98,7 @@ class _OfGraph(nn.Module):
         x: Tensor | None = None,
         edge_x: Tensor | None = None,
         fingerprints: Tensor | None = None,
+        rings: Tensor | None = None,
     ) -> Tensor:
         n, count = nodes.shape[0], edges.shape[0]
         source, target = edge_index
@@ -113,6 +115,8 @@ class _OfGraph(nn.Module):
             x=x,
             bond_x=None if edge_x is None else nn.functional.pad(edge_x, (0, 0, 1, 0)),
             fingerprints=fingerprints,
+            rings=rings,
+            ring_counts=None if rings is None else nodes.new_full((1,), rings.shape[0]),
         )
         return self.model(graph)
 
@@ -142,6 +146,10 @@ class _OfGraph(nn.Module):
         if config["fingerprint"]:
             inputs["fingerprints"] = weight.new_ones(1, config["fingerprint"])
             shapes["fingerprints"] = {}
+        if config["max_ring"]:
+            places = torch.arange(config["max_ring"], **whole).expand(4, -1)
+            inputs["rings"] = places.masked_fill(places > 4, -1)
+            shapes["rings"] = {0: Dim("r")}
         return inputs, shapes
 
 

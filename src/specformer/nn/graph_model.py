@@ -3,11 +3,12 @@ r"""Specformer for many small graphs with features of nodes and bonds: molecules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_graph_model
 from specformer.nn.conv.embedding import (
     EdgeEmbedding,
@@ -25,8 +26,10 @@ from specformer.nn.conv.graph_conv import (
     basis_entries,
     pool,
 )
+from specformer.nn.conv.pair_states import PairUpdate, beside, of_nodes, of_pairs
+from specformer.nn.conv.ring_places import shared_rings
 from specformer.nn.filter import DecoderKind
-from specformer.nn.layers.batch_norm import Activation
+from specformer.nn.layers.batch_norm import Activation, BatchNorm
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import given
 from specformer.nn.spectral_model import SpectralModel
@@ -48,6 +51,10 @@ class GraphSpecformer(SpectralModel):
         num_heads: bases M per filter.
         sharing: ``"small"``: one filter and one network over the bases for all layers;
             ``"medium"``: one filter, a network per layer; ``"large"``: both per layer.
+        form: ``"paper"``, or ``"pairs"``: pairs of nodes have states, which start as the bases and
+            are updated before every convolution (:class:`PairUpdate`); ``sharing`` is ``"small"``.
+        max_ring: atoms of the largest rings that those states know
+            (:func:`~specformer.nn.conv.ring_places.shared_rings`); 0 for none.
         pooling: ``"mean"``, ``"sum"`` or ``"max"`` over a graph's nodes.
         num_blocks: Transformer depth.
         decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
@@ -80,6 +87,8 @@ class GraphSpecformer(SpectralModel):
         num_heads: int = 8,
         sharing: Sharing = "small",
         *,
+        form: Literal["paper", "pairs"] = "paper",
+        max_ring: int = 0,
         pooling: Pooling = "mean",
         num_blocks: int = 1,
         decoder: DecoderKind = "joint",
@@ -104,23 +113,34 @@ class GraphSpecformer(SpectralModel):
         self.config = given(locals())
         check_graph_model(self.config)
         self.pooling, self.fingerprint = pooling, fingerprint
+        #: Batches must hold rings of up to so many atoms; None if none are needed.
+        self.max_ring = max_ring or None
+        has_states, num_features = form == "pairs", max(0, max_ring - 2)
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
         self.bonds = EdgeEmbedding(edge_cardinalities, hidden_channels, edge_dim)
         self.filters = self.new_filters()
         self.bases = nn.ModuleList(
             GraphBases(
-                num_heads,
+                num_heads + num_features,
                 hidden_channels,
                 norm=bases_norm,
                 activation=bases_activation,
-                normalise=normalise_bases,
-                dropout=propagation_dropout,
+                normalise=None if has_states else normalise_bases,
+                dropout=0.0 if has_states else propagation_dropout,
             )
             for _ in range(1 if sharing == "small" else num_layers)
         )
         self.convs = nn.ModuleList(
-            GraphConv(hidden_channels, dropout=feature_dropout) for _ in range(num_layers)
+            GraphConv(hidden_channels, dropout=feature_dropout, norm=has_states)
+            for _ in range(num_layers)
         )
+        if has_states:
+            self.places = nn.Linear(num_heads + 1 + num_features, hidden_channels)
+            self.updates = nn.ModuleList(
+                PairUpdate(hidden_channels, dropout=propagation_dropout, normalise=normalise_bases)
+                for _ in range(num_layers)
+            )
+            self.last_norm = BatchNorm(hidden_channels)
         width = hidden_channels
         if fingerprint:
             self.parts = FingerprintEmbedding(fingerprint, hidden_channels, fingerprint_dropout)
@@ -133,15 +153,39 @@ class GraphSpecformer(SpectralModel):
         pairs = GraphPairs(batch, self.readout.weight.dtype)
         entries = [basis_entries(response, pairs) for response in self.decoded(pairs.spectra)]
         nodes, bonds = self.atoms(batch), self.bonds(batch)
-        for layer, conv in enumerate(self.convs):
-            if layer < len(self.bases):
-                bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
-            nodes = conv(nodes, bonds, bases, pairs)
+        if self.config["form"] == "pairs":
+            nodes = self._with_states(nodes, bonds, entries[0], pairs)
+        else:
+            for layer, conv in enumerate(self.convs):
+                if layer < len(self.bases):
+                    bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
+                nodes = conv(nodes, bonds, bases, pairs)
         with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
             pooled = pool(nodes, pairs.by_graph, self.pooling)
             if self.fingerprint:
                 pooled = torch.cat([pooled, self.parts(batch)], dim=1)
             return self.readout(pooled)
+
+    def _with_states(
+        self, nodes: Tensor, bonds: Tensor, entries: Tensor, pairs: GraphPairs
+    ) -> Tensor:
+        r"""The nodes after all layers of the form ``"pairs"``.
+
+        With bases and shared rings :math:`f_{ij} = [I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M
+        \,\Vert\, r]_{ij}`, nodes start as :math:`h_i = a_i + W f_{ii} + b` and states as
+        :math:`p_{ij} = \mathrm{FFN}(f_{ij}) + e_{ij}`. At the end nodes are batch-normalised.
+        """
+        rings = None
+        if self.max_ring:
+            rings = shared_rings(pairs.batch, self.max_ring, pairs.dtype)
+        features = beside(entries, rings)
+        nodes = nodes + widened(self.places(of_nodes(features, pairs)))
+        states = widened(self.bases[0](features, pairs)) + of_pairs(bonds, pairs)
+        for layer, conv in enumerate(self.convs):
+            update = cast(PairUpdate, self.updates[layer])
+            states = update(states, nodes, pairs)
+            nodes = conv(nodes, bonds, update.weights(states, pairs), pairs)
+        return cast(Tensor, self.last_norm(widened(nodes), pairs.nodes))
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.

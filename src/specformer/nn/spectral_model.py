@@ -81,7 +81,8 @@ class SpectralModel(Pretrained):
                 module.reset_parameters(std)
             elif isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=std)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
 
 
 def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) -> Tensor:

@@ -7,22 +7,21 @@ fixed shape instead, so that a step can be captured; a molecule has few enough p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
     Segments,
     filtered_sum,
     scattered_segments,
     segment_sum,
+    spread,
     widened,
 )
-from specformer.kernels.tracing import first_order
 from specformer.nn.conv.graph_conv import GraphPairs
+from specformer.nn.conv.ring_places import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -35,14 +34,12 @@ class Bonds:
         weight: ``[P, 1]`` one for a bond, zero for any other pair.
         degree: ``[N, 1]`` bonds of each node.
         counted: which pairs are bonds, for normalisation.
-        by_source: pairs by the node that they come from.
     """
 
     layout: GraphPairs
     weight: Tensor
     degree: Tensor
     counted: CountedRows
-    by_source: Segments
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
@@ -55,7 +52,6 @@ class Bonds:
             weight=weight,
             degree=layout.by_target.sum(weight),
             counted=CountedRows.of(joined, dtype),
-            by_source=scattered_segments(batch.source, len(batch.graph)),
         )
 
     @property
@@ -80,7 +76,7 @@ class Bonds:
         bonds (None: one for each of them); output as messages.
         """
         gates = self.weight if gates is None else widened(gates)
-        return filtered_sum(widened(messages), gates, self.by_source, self.layout.by_target)
+        return filtered_sum(widened(messages), gates, self.layout.by_source, self.layout.by_target)
 
     def sum_by_kind(self, messages: Tensor, gates: Tensor | None = None) -> Tensor:
         r"""The same of messages that differ by kind of bond, ``[N, kinds, channels]``."""
@@ -123,26 +119,6 @@ class Bonds:
         """The way back from :meth:`dense`, zeros for padding."""
         flat = nn.functional.pad(dense.flatten(0, 1), (0, 0, 0, 1))
         return flat.index_select(0, self.layout.node_slot)
-
-
-def spread(values: Tensor, segments: Segments) -> Tensor:
-    """Each row's own of the values ``[S, channels]``, zeros for a row of no segment.
-
-    Gradients are summed segment by segment, in the same order each time.
-    """
-    return _Spread.apply(values, segments)
-
-
-class _Spread(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, segments: Segments) -> Tensor:
-        ctx.segments = segments
-        return segments.spread(values)
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.segments.sum(gradients[0]).to(gradients[0].dtype), None
 
 
 def return_probabilities(bonds: Bonds, steps: int) -> Tensor:
@@ -301,22 +277,11 @@ class Rings:
     @classmethod
     def of(cls, batch: PackedGraphs, max_ring: int, dtype: torch.dtype) -> Rings:
         """The rings of a batch that was packed with those of up to ``max_ring`` atoms."""
-        rings, counts = batch.rings, batch.ring_counts
-        if rings is None or counts is None or rings.shape[1] != max_ring:
-            held = "no rings" if rings is None else f"rings of up to {rings.shape[1]} atoms"
-            raise ConfigError(
-                f"the batch has {held}, the model needs those of up to {max_ring}: pack graphs "
-                f"with max_ring={max_ring}."
-            )
+        places = RingPlaces.of(batch, max_ring)
+        own, used, length = places.atoms, places.used, places.length
+        first = batch.starts.index_select(0, places.graph).unsqueeze(1)
         bonds = BondList.of(batch, dtype)
-        used = rings >= 0
-        length = used.sum(dim=1)
-        starts = nn.functional.pad(counts.cumsum(0), (1, 0))
-        number = torch.arange(len(rings), device=rings.device)
-        graph = torch.searchsorted(starts[1:], number, right=True)
-        first = batch.starts.index_select(0, graph).unsqueeze(1)
-        own = rings.clamp_min(0)
-        last = torch.arange(max_ring, device=rings.device) == length.unsqueeze(1) - 1
+        last = torch.arange(max_ring, device=own.device) == length.unsqueeze(1) - 1
         following = torch.where(last, own[:, :1], own.roll(-1, dims=1))
         low, high = torch.minimum(own, following), torch.maximum(own, following)
         # Padding may point past the last pair.
@@ -328,7 +293,7 @@ class Rings:
             used=used.to(dtype).unsqueeze(-1),
             length=length,
             counted=CountedRows.of(length > 0, dtype),
-            by_graph=Segments(graph, starts),
+            by_graph=places.by_graph,
             by_atom=scattered_segments(atom.flatten(), len(batch.nodes)),
             by_bond=scattered_segments(bond.flatten(), batch.num_bonds),
         )

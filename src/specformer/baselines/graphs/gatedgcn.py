@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds, return_probabilities, spread
+from specformer.baselines.graphs.bonds import Bonds, return_probabilities
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
-from specformer.kernels.segments import segment_sum, widened
+from specformer.kernels.segments import segment_sum, spread, widened
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -55,7 +55,7 @@ class GatedGCNLayer(nn.Module):
         mixed = widened(
             self.bond(states)
             + spread(self.target(nodes), by_target)
-            + spread(self.source(nodes), bonds.by_source)
+            + spread(self.source(nodes), bonds.layout.by_source)
         )
         gates = mixed.sigmoid() * bonds.weight
         total = segment_sum(gates, by_target) + _EPS

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths, spread
+from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import segment_sum, widened
+from specformer.kernels.segments import segment_sum, spread, widened
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -195,7 +195,7 @@ class GINAKLayer(nn.Module):
             segment_sum(states * layout.identity.unsqueeze(-1), layout.by_target),
             segment_sum(states * self.within(around.distance).sigmoid(), layout.by_target)
             / around.size,
-            segment_sum(states * self.among(around.distance).sigmoid(), bonds.by_source)
+            segment_sum(states * self.among(around.distance).sigmoid(), bonds.layout.by_source)
             / around.size,
         )
         return self.fuse(torch.cat(readings, dim=-1))
@@ -205,7 +205,7 @@ class GINAKLayer(nn.Module):
         messages = (nodes.unsqueeze(1) + kinds).relu().flatten(0, 1)
         sent = bonds.square(spread(messages, bonds.layout.by_message) * bonds.weight)
         summed = bonds.pairs(around.square @ widened(sent).mT)
-        own = (1.0 + self.update.epsilon) * spread(nodes, bonds.by_source)
+        own = (1.0 + self.update.epsilon) * spread(nodes, bonds.layout.by_source)
         return widened(self.update(own + summed, around.counted)) * around.counted.share
 
 

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds, spread
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import spread, widened
 from specformer.nn.argument_checks import check_positive, check_split
 
 #: Variances up to this one count as zero: the square root has no slope there.

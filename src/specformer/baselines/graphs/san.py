@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds, spread
+from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
@@ -15,7 +15,7 @@ from specformer.baselines.graphs.graph_baseline import (
     two_maps,
 )
 from specformer.errors import ConfigError
-from specformer.kernels.segments import segment_softmax, widened
+from specformer.kernels.segments import segment_softmax, spread, widened
 from specformer.nn.argument_checks import check_not_negative, check_split
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs

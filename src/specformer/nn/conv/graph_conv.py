@@ -139,6 +139,11 @@ class GraphPairs:
         return Segments(index, self.batch.offsets)
 
     @lazy_property
+    def by_source(self) -> Segments:
+        """Pairs by the node that they come from."""
+        return scattered_segments(self.batch.source, len(self.batch.graph))
+
+    @lazy_property
     def by_message(self) -> Segments:
         """Pairs by what they send, source and kind of bond."""
         index = self.batch.source * self.kinds + self.batch.bond
@@ -341,15 +346,17 @@ class GraphConv(nn.Module):
         h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
 
     with j over all nodes of the graph, and two layers of linear map, batch normalisation and ReLU
-    for FFN. Dropout is on the sum of messages, and on the output of FFN.
+    for FFN. Dropout is on the sum of messages, and on the output of FFN. With ``norm`` the sum also
+    goes through batch normalisation and GELU: many layers of plain sums grow without bound.
 
     Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
     nodes.
     """
 
-    def __init__(self, channels: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, channels: int, *, dropout: float = 0.0, norm: bool = False) -> None:
         super().__init__()
         self.message = nn.Linear(channels, channels)
+        self.norm = BatchNorm(channels) if norm else None
         self.first = nn.Linear(channels, channels)
         self.first_norm = BatchNorm(channels)
         self.second = nn.Linear(channels, channels)
@@ -359,7 +366,10 @@ class GraphConv(nn.Module):
     def forward(
         self, nodes: Tensor, bonds: Tensor, bases: Tensor | Logits, pairs: GraphPairs
     ) -> Tensor:
-        nodes = nodes + self.dropout(message_sum(nodes, bonds, self.message, bases, pairs))
+        summed = message_sum(nodes, bonds, self.message, bases, pairs)
+        if self.norm is not None:
+            summed = self.norm.gelu(summed, pairs.nodes)
+        nodes = nodes + self.dropout(summed)
         hidden = self.first_norm.activated(self.first, nodes, pairs.nodes)
         update = self.second_norm.activated(self.second, hidden, pairs.nodes)
         return nodes + cast(Tensor, self.dropout(update))

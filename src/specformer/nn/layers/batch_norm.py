@@ -90,20 +90,26 @@ class BatchNorm(nn.Module):
     ) -> Tensor:
         """``activation(self(linear(x), rows))``, on a GPU by fused kernels after the product."""
         if self.is_fused and usable("batch_norm", x, linear.weight):
-            from specformer.kernels.triton.normalise import normalised
-
-            return normalised(
-                nn.functional.linear(x, linear.weight),
-                rows.share,
-                rows.number,
-                self.weight,
-                self.bias,
-                self._averages(linear.bias),
-                self.eps,
-                activation,
+            return self._fused(
+                nn.functional.linear(x, linear.weight), rows, linear.bias, activation
             )
         out = cast(Tensor, self(widened(linear(x)), rows))
         return out.relu() if activation == "relu" else nn.functional.gelu(out)
+
+    def gelu(self, x: Tensor, rows: CountedRows) -> Tensor:
+        """``GELU(self(x, rows))``, by the same kernels."""
+        if self.is_fused and usable("batch_norm", x):
+            return self._fused(x, rows, torch.zeros_like(self.bias), "gelu")
+        return nn.functional.gelu(self(widened(x), rows))
+
+    def _fused(
+        self, x: Tensor, rows: CountedRows, shift: Tensor, activation: Literal["relu", "gelu"]
+    ) -> Tensor:
+        from specformer.kernels.triton.normalise import normalised
+
+        averages = self._averages(shift)
+        counted = (rows.share, rows.number)
+        return normalised(x, *counted, self.weight, self.bias, averages, self.eps, activation)
 
     def moments(self, x: Tensor, rows: CountedRows) -> Moments:
         """Mean and covariance of the rows that count, of all workers."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError, SpectrumError
+from specformer.graphs import GraphSet, find_rings
 from specformer.graphs.convert import is_pyg
 from specformer.kernels.segments import stretches
 from specformer.kernels.tracing import kept_property
@@ -157,7 +158,7 @@ def as_packed(batch: Any, config: Mapping[str, Any] | None = None) -> PackedGrap
     Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, ``z``
     and ``edge_type`` may hold categories, and ``fingerprints`` ``[1, size]`` a graph's counts. An
     edge given in one direction counts in both; given in both, each direction keeps its own
-    features.
+    features. Rings are looked for if the model asks for them.
 
     Example:
         >>> from torch_geometric.data import Batch, Data
@@ -221,6 +222,8 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
     )
     check_categories(config, packed.nodes, packed.bond_table)
     packed.bond.copy_(_bonds(packed, batch.edge_index, kinds))
+    if config.get("max_ring"):
+        packed = _with_rings(packed, config["max_ring"])
     return packed if entries == cells else _filled(packed, pairs)
 
 
@@ -292,6 +295,25 @@ def _bonds(packed: PackedGraphs, edge_index: Tensor, kinds: Tensor) -> Tensor:
 
     given = placed(target, source)
     return torch.where(given > 0, given, placed(source, target))
+
+
+def _with_rings(packed: PackedGraphs, max_ring: int) -> PackedGraphs:
+    """The batch with its rings, looked for on the host."""
+    pair = ((packed.bond > 0) & (packed.source < packed.target)).nonzero().squeeze(1)
+    ends = torch.stack([packed.target[pair], packed.source[pair]])
+    bonds = torch.bincount(packed.graph[ends[0]], minlength=packed.num_graphs)
+    graphs = GraphSet(
+        num_nodes=packed.sizes.cpu().numpy(),
+        num_edges=bonds.cpu().numpy(),
+        edge_index=packed.position[ends].int().cpu().numpy(),
+    )
+    found = find_rings(graphs, max_ring)
+    return replace(
+        packed,
+        rings=torch.from_numpy(found.rows).long().to(pair.device),
+        ring_counts=torch.from_numpy(found.counts).to(pair.device),
+        num_bonds=max(len(pair), 1),
+    )
 
 
 def _filled(packed: PackedGraphs, pairs: Tensor) -> PackedGraphs:

@@ -143,7 +143,7 @@ def same_columns(graphs: GraphSet, model: Pretrained) -> None:
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
     """Atoms of the largest rings that a model asks for; None where it asks for none."""
     if name not in GRAPH_BASELINES:
-        return None
+        return getattr(recipe.model, "max_ring", None) or None
     known = inspect.signature(GRAPH_BASELINES[name]).parameters
     if "max_ring" not in known:
         return None

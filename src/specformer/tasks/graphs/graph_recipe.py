@@ -51,6 +51,8 @@ class GraphModel:
     num_layers: int = 4
     num_heads: int = 4
     sharing: Literal["small", "medium", "large"] = "small"
+    form: Literal["paper", "pairs"] = "paper"
+    max_ring: int = 0
     pooling: Literal["mean", "sum", "max"] = "mean"
     num_blocks: int = 1
     decoder: Literal["joint", "heads"] = "joint"

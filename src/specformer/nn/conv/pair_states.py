@@ -1,0 +1,85 @@
+r"""States of pairs of nodes, which start as the paper's bases and are updated layer by layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specformer.kernels.segments import Logits, spread, widened
+from specformer.nn.conv.embedding import summed_rows
+from specformer.nn.conv.graph_conv import GraphPairs, Normalisation, softmax_over_sources
+from specformer.nn.layers.batch_norm import BatchNorm
+
+
+class PairUpdate(nn.Module):
+    r"""The new state of every pair from its own and its two nodes, and its weights.
+
+    .. math::
+        p_{ij}' = p_{ij} + W_o\, \mathrm{GELU}\bigl(\mathrm{BN}\bigl((W_q h_i + W_k h_j) \odot
+        W_g p_{ij} + W_b p_{ij}\bigr)\bigr), \qquad \hat S_{ij} = W_s p_{ij}'
+
+    Dropout is on the weights :math:`\hat S`, before any softmax (``normalise``) over the sources of
+    each target, as in :class:`~specformer.nn.conv.graph_conv.GraphBases`.
+
+    Shapes: nodes ``[N, channels]`` (h), states ``[P, channels]`` (p), weights as states.
+    """
+
+    def __init__(
+        self, channels: int, *, dropout: float = 0.0, normalise: Normalisation = None
+    ) -> None:
+        super().__init__()
+        self.ends = nn.Linear(channels, 2 * channels)
+        self.own = nn.Linear(channels, 2 * channels, bias=False)  # the norm takes out any bias
+        self.norm = BatchNorm(channels)
+        self.out = nn.Linear(channels, channels)
+        self.weigh = nn.Linear(channels, channels)
+        self.dropout = nn.Dropout(dropout)
+        self.normalise = normalise
+
+    def forward(self, states: Tensor, nodes: Tensor, pairs: GraphPairs) -> Tensor:
+        mixed = gated(self.ends(nodes), self.own(states), pairs)
+        return states + widened(self.out(self.norm.gelu(mixed, pairs.pairs)))
+
+    def weights(self, states: Tensor, pairs: GraphPairs) -> Tensor | Logits:
+        """The weights of every pair and channel; perhaps before their softmax."""
+        out: Tensor = self.dropout(self.weigh(states))
+        return softmax_over_sources(out, pairs) if self.normalise else out
+
+    def extra_repr(self) -> str:
+        return f"normalise={self.normalise!r}"
+
+
+def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
+    r"""What two nodes and their pair make together, :math:`(q_i + k_j) \odot g_{ij} + b_{ij}`.
+
+    Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
+    ``[P, channels]``.
+    """
+    to, of = widened(ends).chunk(2, dim=1)
+    gate, shift = widened(own).chunk(2, dim=1)
+    return (spread(to, pairs.by_target) + spread(of, pairs.by_source)) * gate + shift
+
+
+def of_pairs(kinds: Tensor, pairs: GraphPairs) -> Tensor:
+    """Every pair's own of values by kind of bond, ``[kinds, channels]`` to ``[P, channels]``.
+
+    Gradients are summed in the same order each time: of measured bonds, none has more than two
+    pairs.
+    """
+    bond = pairs.batch.bond
+    if not pairs.batch.is_measured:
+        return summed_rows(bond.unsqueeze(1), kinds)
+    bonded = (bond > 0).to(kinds.dtype).unsqueeze(1)
+    return kinds[:1] + (kinds - kinds[:1]).index_select(0, bond) * bonded
+
+
+def of_nodes(features: Tensor, pairs: GraphPairs) -> Tensor:
+    """The rows of the pairs (i, i), ``[P, columns]`` to ``[N, columns]``; any for padding."""
+    batch = pairs.batch
+    place = (batch.offsets[:-1] + batch.position).clamp_max(len(features) - 1)
+    return features.index_select(0, place)
+
+
+def beside(entries: Tensor, features: Tensor | None) -> Tensor:
+    """Entries of the bases ``[P, heads + 1]`` and other features of pairs side by side."""
+    return entries if features is None else torch.cat([entries, features.to(entries.dtype)], dim=1)
