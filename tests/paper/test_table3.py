@@ -147,6 +147,7 @@ def test_a_part_of_it_runs_and_is_recorded(tmp_path: Path, data: Path) -> None:
         table3,
         datasets=["zinc"],
         models=["specformer"],
+        recipes=["paper"],
         runs=2,
         assignments=FAST,
         data=data,
@@ -177,6 +178,7 @@ def test_a_stopped_table_goes_on(tmp_path: Path, data: Path) -> None:
     common = {
         "datasets": ["zinc"],
         "models": ["specformer"],
+        "recipes": ["paper"],
         "runs": 2,
         "assignments": FAST,
         "data": data,
