@@ -20,7 +20,7 @@ from specformer.baselines import Propagation
 from specformer.cli.terminal import show_links
 from specformer.datasets import FeaturePreparation, csbm
 from specformer.datasets.features import with_structural_features
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, RunError
 from specformer.files.documents import read_json
 from specformer.files.sealed import unsealed
 from specformer.graphs import Graph, as_graph, write_npz
@@ -54,6 +54,13 @@ def file(tmp_path) -> Path:
 def work_on(graph: Graph, model: str = "gcn", changes=QUICK, runs: int = 2):
     job = resolve(Request("groups", model, changes=tuple(changes)), runs, "links")
     return LinkLearning().with_spectra(LinkLearning().links_of(job, graph), PLACE)
+
+
+@pytest.mark.parametrize("model", ["gcn", "specformer"])
+def test_a_diverged_training_names_run_epoch_and_layer(model) -> None:
+    work = work_on(communities(), model, ("schedule.learning_rate=1e30", "schedule.epochs=3"))
+    with pytest.raises(RunError, match=r"runs 1, 2 of 2 have .* from epoch 1 on, first in \w"):
+        LinkLearning().fit(work, PLACE, None)
 
 
 @pytest.mark.parametrize("model", NODE_MODELS)

@@ -346,7 +346,7 @@ def test_a_diverged_training_is_not_a_success(model, folder, call, here):
     words = ["--model", model, "--runs", 1, *(f"--set={change}" for change in changes), "-q"]
     status, out, err = call("train", folder, *words, "--out", "far")
     assert (status, out) == (2, "")
-    assert err.startswith("Error: training diverged: run 1 of 1 has no model, as its loss was not")
+    assert err.startswith("Error: training diverged: run 1 of 1 has no model, as the loss was not")
     assert err.endswith("start a new run with a lower schedule.learning_rate.\n")
     assert not (here / "far").exists()
 

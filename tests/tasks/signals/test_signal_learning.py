@@ -61,7 +61,8 @@ def test_a_baseline(image):
 def test_a_training_that_diverges_says_so(image, caplog):
     train(image, assignments=["schedule.epochs=5", "schedule.learning_rate=1e30"])
     (said,) = caplog.messages
-    assert said.endswith("run 1 of 1 diverged in epoch 2; the best model before is kept.")
+    assert "run 1 of 1 diverged in epoch 2, first in " in said
+    assert said.endswith("; the best model before is kept.")
 
 
 def test_photographs():

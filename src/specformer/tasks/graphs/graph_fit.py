@@ -58,7 +58,8 @@ def learn_graphs(
     check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
     stage = f"{graphs.name}: {label}"
     fits, before = _fits(work, place, checkpoint, stage)
-    warn_of_divergence(stage, [fit.curves[: fit.epochs, 0] for fit in fits])
+    losses = [fit.curves[: fit.epochs, 0] for fit in fits]
+    warn_of_divergence(stage, losses, [fit.layer for fit in fits])
     first = work.start.seconds if work.start else 0.0
     row = {
         "dataset": graphs.name,

@@ -116,6 +116,7 @@ class GraphWork:
             workers=workers,
             checkpoint=state,
             on_epoch=on_epoch,
+            which=f"run {run + 1} of {len(self.splits)}",
         )
 
     def _purpose(self, split: Split, seed: int) -> str:

@@ -182,9 +182,9 @@ def _names(graph: Graph) -> dict[str, list[str]]:
 def check_divergence(fit: NodeFit, what: str) -> None:
     """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
     losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
-    refuse_lost(losses, fit.is_lost.cpu().numpy())
+    refuse_lost(losses, fit.is_lost.cpu().numpy(), fit.layers)
     epochs = fit.epochs.tolist()
-    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)])
+    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)], fit.layers)
 
 
 def _tested(task: NodeTask, outputs: Tensor) -> dict[str, np.ndarray]:

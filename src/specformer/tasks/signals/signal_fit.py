@@ -217,7 +217,7 @@ def _fit(
             )
         losses, epochs = fits[-1].curves.numpy(), fits[-1].epochs.tolist()
         curves = [losses[:upto, run] for run, upto in enumerate(epochs)]
-        warn_of_divergence(contestant.label + share, curves)
+        warn_of_divergence(contestant.label + share, curves, fits[-1].layers)
     return fits
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,16 +33,14 @@ class Repeated:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        if self._aside is None:
+        if self._aside is None or _uncaptured.get():
             self._epoch()
         elif self._graph is not None:
             self._graph.replay()
         elif self._calls < self._EAGER_CALLS:
             self._aside(self._epoch)  # warm-up epochs are real epochs
         else:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, stream=self._aside.stream):
-                self._epoch()
+            self._graph = self._aside.captured(self._epoch)
             self._graph.replay()
         self._calls += 1
 
@@ -65,7 +64,7 @@ class RepeatedByShape(Generic[Shape]):
         self._graphs: dict[Shape, tuple[Tensor, torch.cuda.CUDAGraph]] = {}
 
     def __call__(self, index: Tensor, shape: Shape) -> None:
-        if self._aside is None:
+        if self._aside is None or _uncaptured.get():
             self._step(index, shape)
         elif shape not in self._seen:
             self._seen.add(shape)
@@ -79,10 +78,21 @@ class RepeatedByShape(Generic[Shape]):
 
     def _captured(self, index: Tensor, shape: Shape) -> tuple[Tensor, torch.cuda.CUDAGraph]:
         assert self._aside is not None
-        buffer, graph = index.clone(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._aside.stream):
-            self._step(buffer, shape)
-        return buffer, graph
+        buffer = index.clone()
+        return buffer, self._aside.captured(lambda: self._step(buffer, shape), self._pool)
+
+
+_uncaptured = ContextVar("uncaptured", default=False)
+
+
+@contextmanager
+def uncaptured() -> Iterator[None]:
+    """Within it, repeated work is called as it is: nothing is captured and nothing replayed."""
+    token = _uncaptured.set(True)
+    try:
+        yield
+    finally:
+        _uncaptured.reset(token)
 
 
 def differentiate(output: Tensor, gradient: Tensor | None = None) -> None:
@@ -136,6 +146,19 @@ class _Aside:
         with torch.cuda.stream(side):
             work()
         current.wait_stream(side)
+
+    def captured(self, work: Callable[[], None], pool: Any = None) -> torch.cuda.CUDAGraph:
+        """Record ``work`` as a graph.
+
+        All graphs read the random generator's offset from one place. Capture sets it to 0 on its
+        own stream, a replay sets it to the present one on another: the second must wait for
+        the first, or an epoch draws what another has drawn.
+        """
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+            work()
+        torch.cuda.current_stream(self._device).wait_stream(self.stream)
+        return graph
 
 
 @cache

@@ -14,9 +14,9 @@ from specformer.datasets.packed import GraphStore
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.training.engine.capture import Repeated
 from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.engine.rewind import NOT_SOUGHT
 from specformer.training.engine.stacking import trained_state
 from specformer.training.evaluation.graph_metrics import Metric
-from specformer.training.optim.early_stopping import diverged
 
 #: float32; products in TF32; that and the layers' work in bfloat16. Only on a GPU.
 GraphPrecision = Literal["highest", "high", "bf16"]
@@ -101,6 +101,8 @@ class History:
         self.epochs = torch.zeros((), dtype=torch.long)
         self.curves = torch.full((epochs, 3), float("nan"), dtype=torch.float64)
         self.seconds = torch.zeros((), dtype=torch.float64)
+        #: The first layer that was not finite, by number.
+        self.layer = torch.tensor(NOT_SOUGHT)
         self.best: dict[GraphMonitor, Best] = {"loss": Best(model), "metric": Best(model)}
 
     @property
@@ -112,6 +114,22 @@ class History:
             return True
         lost = done > 0 and not math.isfinite(float(self.curves[done - 1, 0]))
         return lost or done == len(self.curves)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the last epoch's losses are."""
+        return bool(self.curves[int(self.epochs) - 1, :2].isfinite().all())
+
+    @property
+    def first_lost(self) -> int:
+        """The first epoch with a loss that is not finite."""
+        finite = self.curves[:, :2].isfinite().all(dim=1)
+        return int(finite.byte().argmin())
+
+    def has_model(self, monitor: GraphMonitor) -> bool:
+        """Whether every rule found an epoch to keep, and this one too."""
+        found = all(int(kept.epoch) >= 0 for kept in self.best.values())
+        return found and (monitor != "last" or self.is_finite)
 
     def add(self, reading: list[float], metric: Metric, seconds: float) -> None:
         """One epoch's training loss, validation loss and validation figure."""
@@ -139,7 +157,8 @@ class History:
             for rule, kept in self.best.items()
             for name, tensor in kept.state().items()
         }
-        return {"epochs": self.epochs, "curves": self.curves, "seconds": self.seconds, **best}
+        plain = {"epochs": self.epochs, "curves": self.curves, "seconds": self.seconds}
+        return {**plain, "layer": self.layer, **best}
 
 
 class Best:
@@ -164,8 +183,6 @@ class Best:
     @torch.no_grad()
     def restore(self) -> None:
         """Put the best model back."""
-        if int(self.epoch) < 0:
-            raise diverged("no epoch had a finite validation loss", REMEDY)
         for name, tensor in self._trained.items():
             tensor.copy_(self._kept[name])
 

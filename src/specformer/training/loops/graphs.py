@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
@@ -27,6 +27,7 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs, check_categorie
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
+from specformer.training.engine.rewind import Rewind, layer_name
 from specformer.training.engine.stacking import WeightAverage, trained_state
 from specformer.training.evaluation.graph_metrics import (
     Loss,
@@ -99,9 +100,10 @@ class GraphFit:
 
     The curves ``[most epochs, 3]`` are training loss, validation loss and validation metric, of
     ``epochs`` epochs: patience may run out, or a training loss not be a number. ``chosen`` has the
-    last epoch only if its loss is finite. ``seconds_before`` went into the epochs that a checkpoint
-    held already. ``predicted`` and ``measured`` ``[n, tasks]`` are the model's outputs for the test
-    graphs, in the targets' units, and those targets.
+    last epoch only if its loss is finite; if not, ``layer`` names the first that was not.
+    ``seconds_before`` went into the epochs that a checkpoint held already. ``predicted`` and
+    ``measured`` ``[n, tasks]`` are the model's outputs for the test graphs, in the targets' units,
+    and those targets.
     """
 
     model: nn.Module
@@ -112,6 +114,7 @@ class GraphFit:
     seconds_before: float
     predicted: np.ndarray
     measured: np.ndarray
+    layer: str = ""
 
 
 def fit_graphs(
@@ -128,6 +131,7 @@ def fit_graphs(
     save_every: float = SAVE_EVERY,
     capture: bool = True,
     on_epoch: Callable[[int, float], None] | None = None,
+    which: str = "run 1 of 1",
 ) -> GraphFit:
     """Train until a schedule's epochs or patience are over, or it diverges, and keep the best.
 
@@ -148,6 +152,7 @@ def fit_graphs(
         save_every: seconds; 0 for every epoch.
         capture: False to replay nothing on a GPU.
         on_epoch: called with the epochs done and the validation metric of the last.
+        which: what an error calls this run.
     """
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
@@ -166,7 +171,15 @@ def fit_graphs(
         checkpoint.restore(state, epochs=schedule.epochs)
     workers.copy_from_first(state.values())
     settle_moments(training.optimiser)
+    rewind = Rewind([model, judged.model], state, training.optimiser)
     before = float(history.seconds)
+
+    def again(last: int) -> Iterator[Tensor]:
+        """Take epochs up to this one once more; says whether a loss is not finite."""
+        for epoch in range(int(history.epochs), last + 1):
+            for _ in training.steps_of(epoch):
+                yield ~training.totals[:1].isfinite()
+        yield ~validation.outputs().isfinite().all().view(1)
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
@@ -176,7 +189,8 @@ def fit_graphs(
                 epoch = int(history.epochs)
                 began = time.perf_counter()
                 interruption.begin_epoch()
-                training.epoch(epoch)
+                for _ in training.steps_of(epoch):
+                    pass
                 outputs = validation.outputs()
                 loss = mean_error(task.loss, outputs, validation.targets)
                 figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
@@ -184,11 +198,19 @@ def fit_graphs(
                 history.add([training.mean_loss(), loss, figure], metric, took)
                 if on_epoch:
                     on_epoch(epoch + 1, figure)
+                if history.is_over and not history.is_finite:
+                    history.layer.copy_(rewind.layers(again(epoch))[0])
                 due = time.perf_counter() - saved >= save_every or history.is_over
                 if checkpoint and workers.is_first and (due or interruption.asked):
                     checkpoint.save(state)
+                if due:
                     saved = time.perf_counter()
+                    if workers.size == 1:
+                        rewind.keep()
                 interruption.let_through()
+        layer = layer_name(model, int(history.layer))
+        if not history.has_model(monitor):
+            raise diverged(f"{which} has", history.first_lost + 1, layer, REMEDY)
         testing = GraphEvaluation(judged, task.store, task.test, schedule.batch_size)
         chosen, tested = _tested(testing, history, monitor, metric, scale)
     if training.average:
@@ -196,7 +218,7 @@ def fit_graphs(
     scale.fold_into(cast(nn.Linear, model.readout))
     epochs, curves = int(history.epochs), history.curves.numpy()
     seconds = float(history.seconds) / epochs
-    return GraphFit(model.eval(), chosen, curves, epochs, seconds, before, *tested)
+    return GraphFit(model.eval(), chosen, curves, epochs, seconds, before, *tested, layer)
 
 
 def _check(model: nn.Module, task: GraphTask, metric: Metric) -> None:
@@ -261,10 +283,7 @@ def _tested(
 
     The model is left as it was then.
     """
-    picked = history.picked(testing.work.model)
-    if monitor not in picked:
-        raise diverged("the last epoch has no finite validation loss", REMEDY)
-    chosen = {}
+    picked, chosen = history.picked(testing.work.model), {}
     for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
         best = picked[rule]
         best.restore()
@@ -311,8 +330,8 @@ class _Training:
     def _batches(self, number: int) -> list[Batch]:
         return self.work.workers.shares(self.batches.epoch(number), self.ladder)
 
-    def epoch(self, number: int) -> None:
-        """One pass over all graphs."""
+    def steps_of(self, number: int) -> Iterator[None]:
+        """One pass over all graphs: an epoch, step by step."""
         # Seeded anew each epoch: so a run can go on from any of them, and workers differ.
         entropy = np.random.SeedSequence([self.seed, number, self.work.workers.rank])
         torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
@@ -322,10 +341,12 @@ class _Training:
         if self.store.device.type == self.work.device.type:
             for batch in batches:
                 self.repeated(batch.index, batch.shape)
+                yield
         else:
             for graphs, targets in batch_stream(self.store, batches, self.work.device):
                 assert targets is not None
                 self.step(graphs, targets)
+                yield
 
     def _assemble(self, index: Tensor, shape: BatchShape) -> None:
         self.step(Batch(index, shape).of(self.store), self.store.labels(index))

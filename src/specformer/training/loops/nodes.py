@@ -3,7 +3,7 @@ r"""Full-batch learning on nodes: every split a run of its own, all trained as o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -20,6 +20,7 @@ from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
 from specformer.training.engine.distributed import WHOLE, Share
+from specformer.training.engine.rewind import NOT_SOUGHT, Rewind, first_lost, layer_name
 from specformer.training.engine.stacking import stack, trained_state
 from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.evaluation.link_objectives import LinkTask
@@ -134,8 +135,9 @@ class NodeFit:
 
     The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
     of training loss, validation loss and validation figure. ``is_lost`` ``[runs]`` says which
-    runs have no model: no epoch had a finite validation loss. ``seconds_before`` went into the
-    epochs that a checkpoint held already.
+    runs have no model: no epoch had a finite validation loss. ``layers`` name the first layer of
+    each run that was not finite, if one was. ``seconds_before`` went into the epochs that a
+    checkpoint held already.
     """
 
     model: nn.Module
@@ -144,6 +146,7 @@ class NodeFit:
     epochs: Tensor
     curves: Tensor
     is_lost: Tensor
+    layers: Sequence[str]
     seconds_before: float
 
 
@@ -170,6 +173,9 @@ class NodeRuns:
         trained = [each for each in self.model.parameters() if each not in idle]
         self.optimiser = schedule.optimiser(trained, device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
+        self.is_evaluated = True  # what the last epoch ended with, if any
+        #: The first layer of each run that was not finite, by number.
+        self.layer = torch.full((task.runs,), NOT_SOUGHT)
         self.seconds = torch.zeros((), dtype=torch.float64)
         self._rule = 0 if monitor == "loss" else 1
         sign = metric_named(task.metric).score(1.0)
@@ -209,12 +215,11 @@ class NodeRuns:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, by name, for a checkpoint: all after a whole epoch."""
-        state = {"epoch": self.epoch, "seconds": self.seconds, "curves": self.curves}
+        names = ("epoch", "seconds", "curves", "layer")
+        state = {name: getattr(self, name) for name in names}
         state |= moments(self.optimiser) | self.best.state()
-        for prefix, part in (
-            ("model", trained_state(self.model)),
-            ("stopping", self.stopping.state()),
-        ):
+        parts = {"model": trained_state(self.model), "stopping": self.stopping.state()}
+        for prefix, part in parts.items():
             state |= {f"{prefix}.{name}": tensor for name, tensor in part.items()}
         return state
 
@@ -240,6 +245,7 @@ class NodeRuns:
         self.workers.copy_from_first(state.values())
         done = int(self.epoch)
         settle_moments(self.optimiser)
+        rewind = Rewind([self.model], state, self.optimiser, len(self.layer))
         before, began = float(self.seconds), time.perf_counter()
         alone = self.workers.size == 1  # or all have to do the same after every epoch
         # On another device than the CPU, readings wait for work.
@@ -254,9 +260,13 @@ class NodeRuns:
                 tells = reads or (is_free and time.perf_counter() - told > _TELL_EVERY)
                 if evaluate and (tells or saves):
                     evaluate()
+                if reads or saves:
+                    self._seek_layers(rewind, lambda last: self._again(one_epoch, evaluate, last))
                 if checkpoint and saves:
                     self.seconds.fill_(before + time.perf_counter() - began)
                     checkpoint.save(state)
+                    if alone:
+                        rewind.keep()
                 interruption.let_through()
                 if tells:
                     self._tell(done, on_progress)
@@ -271,6 +281,7 @@ class NodeRuns:
             self.stopping.epochs,
             self.curves[:done],
             self.stopping.is_lost,
+            [layer_name(self.model, number) for number in self.layer.tolist()],
             before,
         )
 
@@ -288,9 +299,28 @@ class NodeRuns:
         alive = self.curves[done - 1, :, 0].isfinite()
         return not bool((self.stopping.active & alive).any())
 
+    def _seek_layers(self, rewind: Rewind, again: Callable[[int], Iterator[Tensor]]) -> None:
+        """Find the layers of runs that have diverged since the state that ``rewind`` kept."""
+        first = first_lost(self.curves[: int(self.epoch), :, :2], self.stopping.epochs)
+        sought = (first >= int(rewind.kept["epoch"])) & (self.layer == NOT_SOUGHT)
+        if sought.any():
+            self.layer[sought] = rewind.layers(again(int(first[sought].max())))[sought]
+
+    def _again(
+        self, one_epoch: Callable[[], None], evaluate: Callable[[], None] | None, last: int
+    ) -> Iterator[Tensor]:
+        """Take epochs up to this one; says who has had a loss that is not finite."""
+        self.is_evaluated = True
+        for done in range(int(self.epoch) + 1, last + 2):
+            one_epoch()
+            yield ~self.curves[:done, :, 0].isfinite().all(dim=0)
+        if evaluate:
+            evaluate()
+        yield ~self.curves[: last + 1, :, :2].isfinite().all(dim=-1).all(dim=0)
+
     def _selection(self, rule: int) -> Selection:
-        val, test = self.best.figure[rule]
-        return Selection(val, test, self.best.epoch[rule])
+        figure = self.best.figure[rule]
+        return Selection(figure[0], figure[1], self.best.epoch[rule])
 
 
 def fit_nodes(
@@ -353,13 +383,14 @@ def fit_nodes(
     def one_epoch() -> None:
         """An update, and meanwhile the evaluation of the weights that the last one made."""
         workers.seed_epoch(seed, runs.epoch, runs.alike)
-        if weights is None:  # nothing to evaluate yet, or restored and evaluated before
+        if runs.is_evaluated:  # or there is nothing to evaluate yet
             take_gradients()
         else:
             with beside(evaluate, device, apart=apart):
                 take_gradients()
         optimiser.step()
         runs.end_epoch()
+        runs.is_evaluated = False
 
     # What comes from the host anew every time cannot be captured.
     streamed = isinstance(operator, Spectrum) and operator.is_streamed

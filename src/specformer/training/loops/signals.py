@@ -2,7 +2,7 @@ r"""Learning filters from signals: every image and filter a model of its own, al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +16,10 @@ from specformer.nn.layers.linear import Linear
 from specformer.nn.tokens import encoded
 from specformer.spectrum import Keys, Spectrum, Tokens
 from specformer.training.engine.capture import Repeated, differentiate
+from specformer.training.engine.rewind import Rewind, first_lost, layer_name
 from specformer.training.engine.stacking import stack
 from specformer.training.optim.early_stopping import EarlyStopping, refuse_lost
-from specformer.training.optim.schedule import Schedule
+from specformer.training.optim.schedule import Schedule, moments
 
 #: Losses are read back, and stopped runs noticed, once in this many epochs.
 _READ_EVERY = 100
@@ -74,7 +75,7 @@ class SignalFit:
     """The outcome of all runs of one model.
 
     Outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN once a run has stopped), the rest
-    ``[runs]``.
+    ``[runs]``; ``layers`` name the first layer of each run that was not finite, if one was.
     """
 
     model: nn.Module
@@ -84,6 +85,7 @@ class SignalFit:
     best_epoch: Tensor
     epochs: Tensor
     curves: Tensor
+    layers: Sequence[str]
 
 
 def fit_signals(
@@ -115,6 +117,9 @@ def fit_signals(
     optimiser = schedule.optimiser(parameters, device)
     epoch = torch.zeros((), dtype=torch.long, device=device)
     curves = task.signals.new_full((schedule.epochs, task.runs), float("nan"))
+    state = {"epoch": epoch, "curves": curves, **moments(optimiser), **stopping.state()}
+    state |= {f"model.{name}": tensor for name, tensor in model.named_parameters()}
+    rewind = Rewind([model], state, optimiser, task.runs)
 
     def one_epoch() -> None:
         schedule.set_rate(optimiser, epoch)
@@ -138,15 +143,23 @@ def fit_signals(
                 on_progress(done, float(stopping.best.mean()))
             if not stopping.active.any():
                 break
+
+    def again() -> Iterator[Tensor]:
+        while int(epoch) <= int(ended.max()):
+            one_epoch()
+            yield ~curves[: int(epoch)].isfinite().all(dim=0)
+
+    ended = first_lost(curves[:done].unsqueeze(-1), stopping.epochs)
+    found = rewind.layers(again()) if (ended >= 0).any() else ended
+    layers = [layer_name(model, number) for number in found.tolist()]
     largest = float(task.signals.abs().max())
     remedy = f"a lower schedule.learning_rate, or with signals smaller than {largest:.0e}"
-    refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), remedy)
+    refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), layers, remedy)
     stopping.restore()
     output = _outputs(model.eval(), task, operator)
     sse, r2 = _measure(output, task)
-    return SignalFit(
-        model, output, sse, r2, stopping.best_epoch, stopping.epochs, curves[:done].cpu()
-    )
+    best, epochs = stopping.best_epoch, stopping.epochs
+    return SignalFit(model, output, sse, r2, best, epochs, curves[:done].cpu(), layers)
 
 
 def _make_loss(

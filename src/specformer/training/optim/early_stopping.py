@@ -114,38 +114,44 @@ logger = logging.getLogger(__name__)
 REMEDY = "a lower schedule.learning_rate"
 
 
-def diverged(what: str, remedy: str = REMEDY) -> RunError:
-    """The error of a training that cannot go on because ``what`` is not finite."""
+def diverged(which: str, epoch: int, layer: str, remedy: str = REMEDY) -> RunError:
+    """The error of runs without a model, as their loss was not finite from an epoch on."""
+    where = layer and f", first in {layer}"
     return RunError(
-        f"training diverged: {what}. To go on would not help: start a new run with {remedy}."
+        f"training diverged: {which} no model, as the loss was not finite from epoch {epoch} on"
+        f"{where}. To go on would not help: start a new run with {remedy}."
     )
 
 
-def refuse_lost(losses: np.ndarray, lost: np.ndarray, remedy: str = REMEDY) -> None:
+def refuse_lost(
+    losses: np.ndarray, lost: np.ndarray, layers: Sequence[str], remedy: str = REMEDY
+) -> None:
     """Refuse the outcome of several runs if some of them are ``lost`` ``[runs]``: have no model.
 
-    Losses ``[epochs, runs]`` are not finite from the epoch on in which a run diverged; ``remedy``
-    is what to start a new run with.
+    Losses ``[epochs, runs]`` are not finite from the epoch on in which a run diverged, ``layers``
+    say where it did; ``remedy`` is what to start a new run with.
     """
     if not lost.any():
         return
     numbers = [str(run + 1) for run in np.flatnonzero(lost)]
     several = len(numbers) > 1
     which = f"runs {', '.join(numbers)}" if several else f"run {numbers[0]}"
-    why = "have no model, as their loss" if several else "has no model, as its loss"
-    first = int((~np.isfinite(losses[:, lost])).any(axis=1).argmax()) + 1
-    raise diverged(f"{which} of {len(lost)} {why} was not finite from epoch {first} on", remedy)
+    ended = (~np.isfinite(losses[:, lost])).argmax(axis=0)
+    layer = layers[np.flatnonzero(lost)[ended.argmin()]]
+    has = f"{which} of {len(lost)} {'have' if several else 'has'}"
+    raise diverged(has, int(ended.min()) + 1, layer, remedy)
 
 
-def warn_of_divergence(what: str, losses: Sequence[np.ndarray]) -> None:
-    """Say which runs diverged late; the losses are those of the epochs each run took."""
-    for number, curve in enumerate(losses, start=1):
+def warn_of_divergence(what: str, losses: Sequence[np.ndarray], layers: Sequence[str]) -> None:
+    """Say which runs diverged late, and where; the losses are those of the epochs each run took."""
+    for number, (curve, layer) in enumerate(zip(losses, layers, strict=True), start=1):
         lost = ~np.isfinite(curve)
         if lost.any():
             logger.warning(
-                "%s: run %d of %d diverged in epoch %d; the best model before is kept.",
+                "%s: run %d of %d diverged in epoch %d%s; the best model before is kept.",
                 what,
                 number,
                 len(losses),
                 lost.argmax() + 1,
+                layer and f", first in {layer}",
             )

@@ -42,7 +42,7 @@ class Checkpoint:
     def save(self, tensors: Mapping[str, Tensor]) -> None:
         """Write everything, atomically and with a checksum."""
         on_gpu = any(tensor.is_cuda for tensor in tensors.values())
-        state = {**tensors, **_random_state(on_gpu)}
+        state = {**tensors, **random_state(on_gpu)}
         write_tensors(self.path, state, _FORMAT, {"purpose": self.purpose})
 
     @torch.no_grad()
@@ -65,7 +65,7 @@ class Checkpoint:
                 f"{self.path}: belongs to another run, other data or other settings"
             )
         random = {name: saved.pop(name) for name in list(saved) if name.startswith(_RANDOM)}
-        expected = _random_state(f"{_RANDOM}cuda" in random and torch.cuda.is_available())
+        expected = random_state(f"{_RANDOM}cuda" in random and torch.cuda.is_available())
         if _described(saved) != _described(tensors) or _described(random) != _described(expected):
             raise self._refused(f"{self.path}: holds another model's state")
         for name, limit in most.items():
@@ -79,18 +79,24 @@ class Checkpoint:
             tensor.copy_(saved[name])
         for name, limit in most.items():
             logger.info("%s: goes on after epoch %d of %d", self.path, int(saved[name]), limit)
-        torch.set_rng_state(random[f"{_RANDOM}cpu"])
-        if f"{_RANDOM}cuda" in random:
-            torch.cuda.set_rng_state(random[f"{_RANDOM}cuda"])
+        set_random_state(random)
         return True
 
     def _refused(self, why: str) -> RunError:
         return RunError(f"{why}; remove it to start over, or resume with --from-scratch.")
 
 
-def _random_state(on_gpu: bool) -> dict[str, Tensor]:
+def random_state(on_gpu: bool) -> dict[str, Tensor]:
+    """The states of the random generators, by name."""
     state = {f"{_RANDOM}cpu": torch.get_rng_state()}
     return state | ({f"{_RANDOM}cuda": torch.cuda.get_rng_state()} if on_gpu else {})
+
+
+def set_random_state(state: Mapping[str, Tensor]) -> None:
+    """Let the generators go on from what :func:`random_state` gave."""
+    torch.set_rng_state(state[f"{_RANDOM}cpu"])
+    if f"{_RANDOM}cuda" in state:
+        torch.cuda.set_rng_state(state[f"{_RANDOM}cuda"])
 
 
 def _described(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
