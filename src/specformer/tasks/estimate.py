@@ -17,7 +17,7 @@ from specformer.graphs import Graph, GraphSet
 from specformer.spectrum.decompose import vector_bytes
 from specformer.spectrum.solvers import dense
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
-from specformer.tasks.nodes.node_recipe import TRIED_SPLITS, NodeRecipe
+from specformer.tasks.nodes.node_recipe import NodeRecipe
 
 #: Of Python, PyTorch and what they load.
 _PROCESS = 2**29
@@ -67,7 +67,8 @@ def of_nodes(
         held = dense.required_bytes(n, device) if 4 * pairs > n else 8 * n * pairs
     elif model == "specformer":
         once = _MULTIPLY * recipe.degree * graph.adjacency.nnz
-    each = [recipe.taking(name) for name in recipe.affordable(n * _pairs(graph, recipe), device)]
+    names, splits = recipe.tried(n * _pairs(graph, recipe), device)
+    each = [recipe.taking(name) for name in names]
     speed, costs = product_speed(device), []
     for one in each or [recipe]:
         epochs, (epoch, kept) = one.schedule.epochs, _of_epoch(graph, one, model)
@@ -75,7 +76,7 @@ def of_nodes(
         held = max(held, runs * kept + (4 * n * _pairs(graph, one) if model == "specformer" else 0))
     seconds = once / speed + max(runs * work + idle for work, idle in costs)
     if len(each) > 1:
-        seconds += sum(min(runs, TRIED_SPLITS) * work + idle for work, idle in costs)
+        seconds += sum(min(runs, splits) * work + idle for work, idle in costs)
     return Estimate(seconds, _PROCESS + held)
 
 

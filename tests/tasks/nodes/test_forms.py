@@ -89,13 +89,15 @@ def test_large_graphs_on_a_cpu_try_the_papers_form_alone(monkeypatch, caplog) ->
 
 def test_on_a_cpu_forms_are_tried_as_far_as_they_are_quick(monkeypatch) -> None:
     """Entries times blocks times width: 2 and 3 and 8 blocks of width 64."""
+    monkeypatch.setattr(recipes, "_QUICK_ON_CPU", 500 * 2 * 64)
     monkeypatch.setattr(recipes, "_MOST_ON_CPU", 1000 * 2 * 64)
     recipe = node_recipe("default", "mine")[1]
     cpu = torch.device("cpu")
-    assert recipe.affordable(1000, cpu) == ["paper", "smooth-2", "smooth-counts"]
-    assert recipe.affordable(600, cpu)[-1] == "deep-3"
-    assert recipe.affordable(1001, cpu) == ["paper"]
-    assert recipe.affordable(10**9, torch.device("cuda")) == names()
+    assert recipe.tried(100, cpu) == (names(), 3)
+    assert recipe.tried(600, cpu) == (names()[:-1], 1)
+    assert recipe.tried(1000, cpu) == (["paper", "smooth-2", "smooth-counts"], 1)
+    assert recipe.tried(1001, cpu) == (["paper"], 3)
+    assert recipe.tried(10**9, torch.device("cuda")) == (names(), 3)
 
 
 def test_a_form_prepares_features_in_its_own_way(here) -> None:

@@ -23,7 +23,7 @@ from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
-from specformer.tasks.nodes.node_recipe import TRIED_SPLITS, NodeRecipe
+from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_landmarks
 from specformer.tasks.task import SHOWN, Outcome, target_names
 from specformer.training.engine.distributed import WHOLE, Share
@@ -329,13 +329,15 @@ def with_best_form(
     Test nodes are not looked at. What was tried is kept beside the checkpoints, so that a resumed
     run takes the same form.
     """
-    recipes = {name: work.recipe.taking(name) for name in _tried(work, place)}
+    names, splits = _tried(work, place)
+    recipes = {name: work.recipe.taking(name) for name in names}
     if not recipes:
         return work, None
     if len(recipes) == 1:
         return _with_recipe(work, next(iter(recipes.values()))), None
-    prepared = work.prepared and work.prepared[:TRIED_SPLITS]
-    few = replace(work, splits=work.splits[:TRIED_SPLITS], prepared=prepared)
+    few = replace(
+        work, splits=work.splits[:splits], prepared=work.prepared and work.prepared[:splits]
+    )
     figures = torch.full((len(recipes),), math.nan, dtype=torch.float64)
     kept = None
     if checkpoint and place.workers.is_first:
@@ -371,19 +373,19 @@ def _with_recipe(work: NodeWork, recipe: NodeRecipe) -> NodeWork:
     return replace(work, recipe=recipe, prepared=prepared)
 
 
-def _tried(work: NodeWork, place: Workplace) -> list[str]:
-    """The forms to try; those that are left out are named."""
+def _tried(work: NodeWork, place: Workplace) -> tuple[list[str], int]:
+    """The forms to try, and on how many splits; those that are left out are named."""
     spectrum = work.spectrum
     entries = 0
     if isinstance(spectrum, Spectrum):  # perhaps with the rows of some nodes only
         entries = work.graph.num_nodes * spectrum.num_eigenpairs
-    names = work.recipe.affordable(entries, place.device)
+    names, splits = work.recipe.tried(entries, place.device)
     if slow := [name for name in work.recipe.forms if name not in names]:
         logger.warning(
             "%s: %s not tried, which take long on a CPU for %d nodes; take one by --set form=%s",
             work.graph.name, ", ".join(slow), work.graph.num_nodes, slow[0],
         )  # fmt: skip
-    return names
+    return names, splits
 
 
 def _validated(work: NodeWork, place: Workplace, checkpoint: Path | None, name: str) -> float:

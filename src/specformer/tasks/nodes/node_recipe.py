@@ -44,9 +44,10 @@ _OURS = ("model", "form", "forms", "spectrum", "loops", "storage", *_PAIRS, *_DE
 _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
 #: Splits that forms are compared on.
-TRIED_SPLITS = 3
-#: Products of an entry of U above which a CPU would take long over an epoch of a deep form.
-_MOST_ON_CPU = 2**27
+_TRIED_SPLITS = 3
+#: Products with entries of U in an epoch of a deep form: on a CPU, more than the first take a tenth
+#: of a second, and one split has to do; more than the second take too long to be tried unasked.
+_QUICK_ON_CPU, _MOST_ON_CPU = 2**27, 2**30
 
 
 class _Targets(NamedTuple):
@@ -195,16 +196,20 @@ class NodeRecipe:
             forms={},
         )
 
-    def affordable(self, entries: int, device: torch.device) -> list[str]:
-        """The forms to try with a U of so many entries: on a CPU, no deep ones that take long."""
-        names = []
-        for name, form in self.forms.items():
-            model, products = form.model, 0
-            if device.type == "cpu" and model.form == "deep":
-                products = entries * model.num_layers * model.hidden_channels
-            if products <= _MOST_ON_CPU:
-                names.append(name)
-        return names
+    def tried(self, entries: int, device: torch.device) -> tuple[list[str], int]:
+        """The forms to compare with a U of so many entries, and on how many splits.
+
+        On a CPU there are less of both where they take long.
+        """
+        products = dict.fromkeys(self.forms, 0)
+        if device.type == "cpu":
+            for name, form in self.forms.items():
+                if form.model.form == "deep":
+                    width = form.model.num_layers * form.model.hidden_channels
+                    products[name] = entries * width
+        names = [name for name, count in products.items() if count <= _MOST_ON_CPU]
+        quick = all(products[name] <= _QUICK_ON_CPU for name in names)
+        return names, _TRIED_SPLITS if quick else 1
 
     def settled(self, graph: Graph) -> NodeRecipe:
         """The recipe with task, loss, metric and split chosen for this graph, and checked."""
