@@ -16,6 +16,7 @@ COMPARED = (
     "test_cutting.py",
     "test_distance_attention.py",
     "test_entries.py",
+    "test_gating.py",
     "test_row_norm.py",
     "test_model.py",
     "test_pair_sum.py",

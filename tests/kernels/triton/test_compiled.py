@@ -69,6 +69,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[Any, int]:
     ("precision", "channels", "options"),
     [
         ("high", 160, {"num_heads": 8}),
+        ("high", 64, {"num_heads": 8, "form": "pairs", "max_ring": 6}),
         (
             "highest",
             80,

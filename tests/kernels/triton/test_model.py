@@ -21,6 +21,7 @@ MOLHIV: dict[str, Any] = {
     "bases_norm": "batch",
     "normalise_bases": "softmax",
 }
+PAIRS: dict[str, Any] = {**ZINC, "form": "pairs", "max_ring": 6, "bases_activation": "gelu"}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,8 @@ MOLHIV: dict[str, Any] = {
             {**MOLHIV, "sharing": "large", "decoder": "heads"}, True, marks=pytest.mark.slow
         ),
         ({**MOLHIV, "bases_activation": "gelu"}, True),
+        (PAIRS, True),
+        pytest.param(PAIRS, False, marks=pytest.mark.slow),
         pytest.param({**MOLHIV, "bases_activation": "gelu"}, False, marks=pytest.mark.slow),
         # Dropout of everything is no chance: all shares are the same.
         pytest.param({**MOLHIV, "propagation_dropout": 1.0}, True, marks=pytest.mark.slow),

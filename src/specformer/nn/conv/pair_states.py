@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from specformer.kernels import usable
 from specformer.kernels.segments import Logits, spread, widened
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.conv.graph_conv import GraphPairs, Normalisation, softmax_over_sources
@@ -55,6 +56,10 @@ def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
     Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
     ``[P, channels]``.
     """
+    if usable("gated_pairs", ends, own):
+        from specformer.kernels.triton.gating import gated_pairs
+
+        return gated_pairs(ends, own, pairs.pair_index)
     to, of = widened(ends).chunk(2, dim=1)
     gate, shift = widened(own).chunk(2, dim=1)
     return (spread(to, pairs.by_target) + spread(of, pairs.by_source)) * gate + shift

@@ -1,0 +1,170 @@
+r"""Pairs of nodes gated by what their two ends say, in one pass over all pairs each way.
+
+Pairs lie as in :mod:`specformer.kernels.triton.pair_sum`: those of a target follow one another,
+those of a source are as far apart as its graph has nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specformer.kernels.segments import PairIndex
+from specformer.kernels.tracing import first_order
+from specformer.kernels.triton.language import clear_padding, jit, tl
+from specformer.kernels.triton.pair_sum import FORWARD
+
+
+def gated_pairs(ends: Tensor, own: Tensor, index: PairIndex) -> Tensor:
+    r""":math:`(q_i + k_j) \odot g_{ij} + b_{ij}` of all pairs of nodes of a graph.
+
+    Gathered by PyTorch, both ends would be written and read again, and so would their gradients.
+
+    Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
+    ``[P, channels]``, zeros for padding.
+    """
+    return _Gated.apply(ends, own, index)
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ends: Tensor, own: Tensor, index: PairIndex) -> Tensor:
+        ends, own = ends.contiguous(), own.contiguous()
+        out = own.new_empty(len(own), own.shape[1] // 2)
+        _forward[_grid(ends, out)](ends, own, out, *_where(index), *_sizes(ends, out), **_tile(out))
+        ctx.save_for_backward(ends, own)
+        ctx.index = index
+        return out
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        ends, own = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        of_ends, of_own = torch.empty_like(ends), torch.empty_like(own)
+        where, sizes = _where(ctx.index), _sizes(ends, gradient)
+        grid, tile = _grid(ends, gradient), _tile(gradient)
+        _of_targets[grid](ends, own, gradient, of_ends, of_own, *where, *sizes, **tile)
+        _of_sources[grid](own, gradient, of_ends, *where, sizes[-1], **tile)
+        return of_ends, of_own, None
+
+
+def _where(index: PairIndex) -> tuple[Tensor, Tensor]:
+    return index.offsets, index.first
+
+
+def _sizes(ends: Tensor, pairs: Tensor) -> tuple[int, int, int]:
+    return len(ends), *pairs.shape
+
+
+def _grid(ends: Tensor, pairs: Tensor) -> tuple[int, int]:
+    return FORWARD.grid(ends[:, : pairs.shape[1]])
+
+
+def _tile(pairs: Tensor) -> dict[str, int]:
+    return FORWARD.options(pairs)
+
+
+@jit
+def _forward(
+    ends,
+    own,
+    out,
+    offsets,
+    first,
+    targets,
+    pairs,
+    channels,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """All pairs of one target and block of columns, and zeros for padding."""
+    target = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
+    source = tl.load(first + target)
+    q = tl.load(ends + target * 2 * channels + column, mask=inside, other=0.0)
+    for start in range(begin, end, ROWS):
+        pair = start + tl.arange(0, ROWS)
+        mask = (pair < end)[:, None] & inside[None, :]
+        at_source = (source + pair - begin)[:, None] * 2 * channels + channels + column[None, :]
+        k = tl.load(ends + at_source, mask=mask, other=0.0)
+        at = pair[:, None] * 2 * channels + column[None, :]
+        g = tl.load(own + at, mask=mask, other=0.0)
+        b = tl.load(own + at + channels, mask=mask, other=0.0)
+        tl.store(out + pair[:, None] * channels + column[None, :], (q + k) * g + b, mask=mask)
+    clear_padding(out, offsets, target, targets, pairs, column, channels, ROWS)
+
+
+@jit
+def _of_targets(
+    ends,
+    own,
+    gradient,
+    of_ends,
+    of_own,
+    offsets,
+    first,
+    targets,
+    pairs,
+    channels,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Gradients in q of one target and in g and b of its pairs, and zeros for padding."""
+    target = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    begin, end = tl.load(offsets + target), tl.load(offsets + target + 1)
+    source = tl.load(first + target)
+    place = target * 2 * channels + column
+    q = tl.load(ends + place, mask=inside, other=0.0)
+    total = tl.zeros([COLUMNS], tl.float32)
+    for start in range(begin, end, ROWS):
+        pair = start + tl.arange(0, ROWS)
+        mask = (pair < end)[:, None] & inside[None, :]
+        at_source = (source + pair - begin)[:, None] * 2 * channels + channels + column[None, :]
+        k = tl.load(ends + at_source, mask=mask, other=0.0)
+        at = pair[:, None] * 2 * channels + column[None, :]
+        g = tl.load(own + at, mask=mask, other=0.0)
+        of = pair[:, None] * channels + column[None, :]
+        slope = tl.load(gradient + of, mask=mask, other=0.0)
+        total += tl.sum(slope * g, axis=0)
+        tl.store(of_own + at, slope * (q + k), mask=mask)
+        tl.store(of_own + at + channels, slope, mask=mask)
+    tl.store(of_ends + place, total, mask=inside)
+    # A block of columns may reach into the second half, which holds zeros in padding as well.
+    clear_padding(of_own, offsets, target, targets, pairs, column, 2 * channels, ROWS)
+    clear_padding(of_own, offsets, target, targets, pairs, column + channels, 2 * channels, ROWS)
+
+
+@jit
+def _of_sources(
+    own,
+    gradient,
+    of_ends,
+    offsets,
+    first,
+    channels,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Gradients in k of one source and block of columns."""
+    source = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < channels
+    begin = tl.load(offsets + source)
+    size = tl.load(offsets + source + 1) - begin
+    corner = begin - (source - tl.load(first + source)) * (size - 1)
+    total = tl.zeros([COLUMNS], tl.float32)
+    for start in range(0, size, ROWS):
+        i = start + tl.arange(0, ROWS)
+        mask = (i < size)[:, None] & inside[None, :]
+        pair = corner + i * size
+        g = tl.load(own + pair[:, None] * 2 * channels + column[None, :], mask=mask, other=0.0)
+        at = pair[:, None] * channels + column[None, :]
+        total += tl.sum(tl.load(gradient + at, mask=mask, other=0.0) * g, axis=0)
+    tl.store(of_ends + source * 2 * channels + channels + column, total, mask=inside)
