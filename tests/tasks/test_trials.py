@@ -16,7 +16,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.files.sealed import sealed
 from specformer.tasks.recipes.settings import build, override
 from specformer.tasks.task import Measured, search_space, sustained
-from specformer.tasks.tune import Search, spent
+from specformer.tasks.tune import Search, SearchPlan, spent
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.progress import Silent
 
@@ -63,8 +63,9 @@ class Valley:
         return Measured(height, summary([height] * splits), 1.0)
 
 
-def run(subject: Valley, folder: Path, trials: int = 40, seconds: float = math.inf, **options):
-    return Search(subject, folder, **options).run(trials, 1, 2, 3, Silent(), seconds)
+def run(subject: Valley, folder: Path, trials: int = 40, seed: int = 0, **options):
+    plan = SearchPlan(trials, splits=1, finalists=2, runs=3, **options)
+    return Search(subject, folder, plan, seed).run(Silent())
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -175,7 +176,7 @@ def test_trials_of_other_types_are_refused(tmp_path: Path, change: dict) -> None
     del trial["checksum"]
     (tmp_path / "trials.jsonl").write_text(json.dumps(sealed(trial | change)), encoding="utf-8")
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
-        Search(Valley(), tmp_path)
+        Search(Valley(), tmp_path, SearchPlan(runs=3, splits=1))
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
         spent(tmp_path)
 
@@ -184,7 +185,7 @@ def test_trials_of_other_types_are_refused(tmp_path: Path, change: dict) -> None
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "trials.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=r"trials\.jsonl: damaged"):
-        Search(Valley(), tmp_path)
+        Search(Valley(), tmp_path, SearchPlan(runs=3, splits=1))
 
 
 def test_no_trial_begins_when_the_time_is_up(tmp_path: Path) -> None:

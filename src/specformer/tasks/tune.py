@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -90,19 +90,11 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
     Keys that the job changes are not searched. What the folder holds already is not run again.
     """
     subject = TASKS[job.kind].trials(job, place)
-    splits = subject.splits if plan.splits is None else plan.splits
-    # A file may hold fewer splits than a task asks for.
-    runs = max(subject.runs, splits) if plan.runs is None else plan.runs
-    started = time.perf_counter()
-    path = folder / BEST
+    started, path = time.perf_counter(), folder / BEST
     with RunFolder(folder).held():  # trials of two searches would overwrite each other
         try:
-            search = Search(
-                subject, folder, seed=job.seed, explore=plan.explore, parameters=plan.parameters
-            )
-            seconds = math.inf if plan.seconds is None else plan.seconds
-            finalists = min(plan.finalists, plan.trials)
-            winner = search.run(plan.trials, splits, finalists, runs, place.progress, seconds)
+            search = Search(subject, folder, plan, job.seed)
+            winner = search.run(place.progress)
         except SpecformerError:
             with suppress(OSError):
                 folder.rmdir()  # only where there is nothing in it
@@ -121,78 +113,66 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         "recipe_file": str(path),
         "report": str(folder / REPORT),
     }
-    _write_report(result, subject, list(search.done.values()))
-    return result
-
-
-def _write_report(result: Mapping[str, Any], subject: Trials, trials: Sequence[Any]) -> None:
     words = f"Trial {result['winner']} of {result['trials']} has the best validation "
     told = {
         "kind": "search",
         "title": f"Settings of {result['model']} for {result['dataset']}",
         "summary": f"{words}{result['metric']}, {result['score']:.4g}.",
         "lower": subject.lower,
-        "environment": environment(subject.place.device),
+        "environment": environment(place.device),
     }
-    write_text(Path(result["report"]), render_search({**result, **told}, trials))
+    write_text(folder / REPORT, render_search({**result, **told}, list(search.done.values())))
+    return result
 
 
 class Search:
     """Trials of one subject, kept in ``trials.jsonl`` of a folder and never run twice.
 
     Trial 0 is the recipe as it is. The others draw one value of each list of the subject's space;
-    after the first ``explore``, every second one changes a quarter of the settings of one of the
-    three best so far instead. What no model can have is drawn again. Generators are seeded with a
-    trial's number, so that a stopped search goes on where it was.
+    after the first ``plan.explore``, every second one changes a quarter of the settings of one of
+    the three best so far instead. What no model can have is drawn again. Generators are seeded with
+    a trial's number, so that a stopped search goes on where it was.
     """
 
-    def __init__(
-        self,
-        subject: Trials,
-        folder: Path,
-        *,
-        seed: int = 0,
-        explore: int = 20,
-        parameters: int | None = None,
-    ) -> None:
+    def __init__(self, subject: Trials, folder: Path, plan: SearchPlan, seed: int = 0) -> None:
+        splits = subject.splits if plan.splits is None else plan.splits
+        # A file may hold fewer splits than a task asks for.
+        runs = max(subject.runs, splits) if plan.runs is None else plan.runs
         self.subject, self.seed = subject, seed
-        self.explore, self.parameters = explore, parameters
+        self.plan = replace(plan, splits=splits, runs=runs)
         self.path = folder / TRIALS
         #: What trials have to share for their scores to compare, beside their settings.
         self.of = {
             "source": subject.source,
             "model": subject.model,
             "seed": seed,
-            "parameters": parameters,
+            "parameters": plan.parameters,
             "from": subject.begun_from,
         }
         self.done = read_trials(self.path)
         self._refuse_others()
 
-    def run(
-        self,
-        trials: int,
-        splits: int,
-        finalists: int,
-        runs: int,
-        progress: Progress,
-        seconds: float = math.inf,
-    ) -> dict[str, Any]:
-        """All trials over ``splits`` splits, the best few over ``runs``; returns the winner.
+    def run(self, progress: Progress) -> dict[str, Any]:
+        """All trials, then the best few on more splits; returns the winner.
 
-        No trial but the first begins once ``seconds`` have passed.
+        No trial but the first begins once the plan's seconds have passed.
         """
-        self._stage("trials", range(trials), splits, progress, time.perf_counter() + seconds)
-        chosen = self._ranked(splits)[:finalists]
-        self._stage("finalists", chosen, runs, progress, math.inf)
-        scores = self._scores(runs)
+        plan = self.plan
+        assert plan.splits is not None
+        assert plan.runs is not None
+        seconds = math.inf if plan.seconds is None else plan.seconds
+        end = time.perf_counter() + seconds
+        self._stage("trials", range(plan.trials), plan.splits, progress, end)
+        chosen = self._ranked(plan.splits)[: min(plan.finalists, plan.trials)]
+        self._stage("finalists", chosen, plan.runs, progress, math.inf)
+        scores = self._scores(plan.runs)
         finished = [number for number in chosen if number in scores]
         if not finished:
             raise RunError(
                 f"{self.subject.name}: training diverged in every trial that counts; set a lower "
                 "schedule.learning_rate."
             )
-        return self.done[min(finished, key=lambda number: self._loss(scores[number])), runs]
+        return self.done[min(finished, key=lambda number: self._loss(scores[number])), plan.runs]
 
     def _refuse_others(self) -> None:
         """Refuse a folder with trials of another search: no score of theirs may win this one."""
@@ -270,10 +250,10 @@ class Search:
         ) from refused
 
     def _check(self, changes: Sequence[str]) -> None:
-        size = self.subject.size(self.subject.recipe(changes))
-        if self.parameters is not None and size > self.parameters:
+        size, most = self.subject.size(self.subject.recipe(changes)), self.plan.parameters
+        if most is not None and size > most:
             raise ConfigError(
-                f"the model has {size:,} parameters, more than --parameters {self.parameters}; "
+                f"the model has {size:,} parameters, more than --parameters {most}; "
                 "make it smaller with --set."
             )
 
@@ -284,7 +264,7 @@ class Search:
             for key, choices in self.subject.space.items()
         ]
         best = [earlier for earlier in self._ranked(splits) if earlier < number][:_PARENTS]
-        if number <= self.explore or number % 2 or not best:
+        if number <= self.plan.explore or number % 2 or not best:
             return drawn
         parent = self.done[best[generator.integers(len(best))], splits]["set"]
         kept = parent[len(self.subject.assignments) :]
