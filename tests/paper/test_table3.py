@@ -13,9 +13,9 @@ from tests.tasks.jobs import run_table
 from benchmarks.ledger import add, check, markdown_table
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set
+from specformer.paper.model_tables import GRAPH_TABLE, _graph_rows, table3
 from specformer.paper.published import TABLE_3
 from specformer.paper.recorded import recorded_rows
-from specformer.paper.table3 import DATASETS, _table_rows, table3
 from specformer.paper.table_rows import table_grid, with_cited
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.folder import RunFolder
@@ -90,7 +90,7 @@ def test_lower_wins_on_zinc_and_higher_on_the_others() -> None:
 
 def test_pcqm4mv2_runs_beside_its_own_table(tmp_path: Path, data: Path) -> None:
     """It is no column of the table's own: nothing runs it unless asked for."""
-    assert DATASETS == ("zinc", "molhiv", "molpcba")
+    assert GRAPH_TABLE == ("zinc", "molhiv", "molpcba")
     (data / "zinc.npz").rename(data / "pcqm4mv2.npz")
     result, _ = run_table(
         table3,
@@ -126,7 +126,7 @@ def test_all_epochs_that_differ() -> None:
         "test_by_metric": at_metric,
         "test_at_end": at_end,
     }
-    rows = _table_rows(entry)
+    rows = _graph_rows(entry)
     assert [(found["metric"], found["values"]) for found in rows] == [
         ("ap", [0.28]),
         ("ap-by-ap", [0.29]),
@@ -138,7 +138,7 @@ def test_all_epochs_that_differ() -> None:
         ({"test": at_end}, "0.2850 (0.2900) [0.2972]"),
         ({"test": at_metric, "test_at_end": None}, "0.2900 [0.2972]"),  # diverged, in one run
     ):
-        _, cells, _ = table_grid(3, _table_rows({**entry, **changed}))
+        _, cells, _ = table_grid(3, _graph_rows({**entry, **changed}))
         assert cells[0][2] == shown
 
 

@@ -113,15 +113,18 @@ class Task(ABC, Generic[Work]):
         return None
 
     @abstractmethod
-    def with_spectra(self, work: Work, place: Workplace) -> Work:
-        """The work with the eigenpairs that its model needs."""
+    def with_spectra(self, work: Work, place: Workplace, beside: Work | None = None) -> Work:
+        """The work with the eigenpairs that its model needs; ``beside`` may hold the same."""
 
     @abstractmethod
-    def fit(self, work: Work, place: Workplace, checkpoint: Path | None) -> Outcome:
+    def fit(
+        self, work: Work, place: Workplace, checkpoint: Path | None, label: str | None = None
+    ) -> Outcome:
         """Train all runs.
 
         ``checkpoint`` is the path of the state's files without its ending; a task may append to
-        its name. State that is there already is taken up.
+        its name. State that is there already is taken up. ``label`` is the name that arrays are
+        kept under, if not the model's.
         """
 
     @abstractmethod

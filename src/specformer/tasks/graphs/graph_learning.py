@@ -141,23 +141,20 @@ class GraphLearning(Task[GraphWork]):
             return None
         return estimate.of_graphs(work.graphs, work.recipe, len(work.splits), device)
 
-    def with_spectra(self, work: GraphWork, place: Workplace) -> GraphWork:
+    def with_spectra(
+        self, work: GraphWork, place: Workplace, beside: GraphWork | None = None
+    ) -> GraphWork:
         first = work.first and self.with_spectra(work.first, place)
+        if beside and beside.spectra and beside.recipe.matrix == work.recipe.matrix:
+            return replace(work, spectra=beside.spectra, first=first)
         with place.progress.stage(f"{work.graphs.name}: spectra", 1, ""):
             spectra = graph_spectra(work.graphs, work.recipe, place.device, place.cache)
         return replace(work, spectra=spectra, first=first)
 
     def fit(
-        self,
-        work: GraphWork,
-        place: Workplace,
-        checkpoint: Path | None = None,
-        label: str | None = None,
+        self, work: GraphWork, place: Workplace, checkpoint: Path | None, label: str | None = None
     ) -> Outcome:
-        """Train all runs, after the first training if there is one.
-
-        ``label``: the name its arrays are kept under, if not the model's.
-        """
+        """Train all runs, after the first training if there is one."""
         before = 0.0
         if work.first is not None:
             stem = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{START}")

@@ -91,12 +91,14 @@ class LinkLearning(NodeLearning):
         found = of_links(work.whole, work.recipe, work.splits)
         return found | {"prepared": preparation_lines(work.prepared[0])}
 
-    def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:
+    def fit(
+        self, work: NodeWork, place: Workplace, checkpoint: Path | None, label: str | None = None
+    ) -> Outcome:
         assert isinstance(work, LinkWork)
         assert work.prepared is not None
-        started, name = time.perf_counter(), work.graph.name
-        fitted = fit_nodes_of(work, place, checkpoint, work.model)
-        check_divergence(fitted.fit, f"{name}: {work.model}")
+        started, name, label = time.perf_counter(), work.graph.name, label or work.model
+        fitted = fit_nodes_of(work, place, checkpoint, label)
+        check_divergence(fitted.fit, f"{name}: {label}")
         with matmul_precision(work.recipe.precision, place.device):
             figures, tested = _judged(fitted)
         fit, models = fitted.fit, fitted.models()
@@ -118,7 +120,7 @@ class LinkLearning(NodeLearning):
         arrays = {"curve": fit.curves.cpu().numpy(), "tested": tested}
         if not isinstance(fitted.operator, Propagation):
             arrays |= learned_filters(models[0], fitted.operator)
-        named = {f"links/{name}/{work.model}/{key}": array for key, array in arrays.items()}
+        named = {f"links/{name}/{label}/{key}": array for key, array in arrays.items()}
         beside = [{FEATURES: work.prepared[0].to_json()}] * len(models)
         return Outcome(row, named, models, fit.seconds_before, beside=beside)
 

@@ -106,18 +106,24 @@ class NodeLearning(Task[NodeWork]):
     def estimate(self, work: NodeWork, device: torch.device) -> Estimate:
         return estimate.of_nodes(work.graph, work.recipe, work.model, len(work.splits), device)
 
-    def with_spectra(self, work: NodeWork, place: Workplace) -> NodeWork:
+    def with_spectra(
+        self, work: NodeWork, place: Workplace, beside: NodeWork | None = None
+    ) -> NodeWork:
         if work.model != "specformer":
             return work
+        if beside and beside.spectrum and beside.recipe.spectrum_key == work.recipe.spectrum_key:
+            return replace(work, spectrum=beside.spectrum)
         with place.progress.stage(f"{work.graph.name}: spectrum", 1, ""):
             spectrum = node_spectrum(
                 work.graph, work.recipe, place.device, place.cache, place.workers
             )
         return replace(work, spectrum=spectrum)
 
-    def fit(self, work: NodeWork, place: Workplace, checkpoint: Path | None) -> Outcome:
+    def fit(
+        self, work: NodeWork, place: Workplace, checkpoint: Path | None, label: str | None = None
+    ) -> Outcome:
         chosen, choice = with_best_form(work, place, checkpoint)
-        outcome = learn_nodes(chosen, place, checkpoint)
+        outcome = learn_nodes(chosen, place, checkpoint, label)
         told: dict[str, Any] = {"form": chosen.recipe.form} if work.recipe.forms else {}
         if choice is not None:
             told["forms_tried"] = dict(choice.tried)

@@ -9,7 +9,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from importlib import resources
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from specformer.errors import ConfigError, brief, check_known, nearest
+from specformer.errors import ConfigError, brief, nearest
 from specformer.files.documents import parse_yaml, read_yaml
 from specformer.files.sealed import unsealed
 
@@ -231,31 +231,6 @@ def shipped(file: str) -> dict[str, Any]:
     """All that a file of this package's ``recipes/`` holds."""
     text = resources.files("specformer.tasks") / "recipes" / file
     return dict(yaml.safe_load(text.read_text(encoding="utf-8")))
-
-
-def contests(
-    datasets: Sequence[str],
-    models: Sequence[str],
-    chosen: Sequence[str] | None,
-    names: Callable[[str, str], Sequence[str]],
-    recipe: Callable[[str, str, str], Recipe],
-) -> dict[str, list[tuple[str, str, Recipe]]]:
-    """By data set, the models that train on it, the names of their recipes, and these.
-
-    A set that no model has a recipe for is left out, and so are recipes that are not ``chosen``.
-    ``names`` is told set and model, ``recipe`` the recipe's name too.
-    """
-    check_known("recipe", (*NAMED, "default"), *(chosen or ()))
-    found: dict[str, list[tuple[str, str, Recipe]]] = {}
-    for dataset in datasets:
-        for model in models:
-            for name in names(dataset, model):
-                if chosen is None or name in chosen:
-                    made = recipe(name, dataset, model)
-                    found.setdefault(dataset, []).append((model, name, made))
-    if not found:
-        raise ConfigError(f"none of these models has a recipe {', '.join(chosen or ())} here.")
-    return found
 
 
 class RecipeBook:

@@ -63,7 +63,12 @@ class FilterLearning(Task[SignalWork]):
     def overview(self, work: SignalWork) -> dict[str, Any]:
         return of_signals(work.signals)
 
-    def with_spectra(self, work: SignalWork, place: Workplace) -> SignalWork:
+    def with_spectra(
+        self,
+        work: SignalWork,
+        place: Workplace,
+        beside: SignalWork | None = None,  # noqa: ARG002
+    ) -> SignalWork:
         signals = work.signals
         with place.progress.stage(f"{signals.name}: spectrum", 1, ""):
             spectrum = decompose(
@@ -71,7 +76,13 @@ class FilterLearning(Task[SignalWork]):
             )
         return replace(work, spectrum=spectrum)
 
-    def fit(self, work: SignalWork, place: Workplace, checkpoint: Path | None) -> Outcome:  # noqa: ARG002
+    def fit(
+        self,
+        work: SignalWork,
+        place: Workplace,
+        checkpoint: Path | None,  # noqa: ARG002
+        label: str | None = None,  # noqa: ARG002
+    ) -> Outcome:
         """Train one model per signal. It takes seconds: no state is kept on the way."""
         assert work.spectrum is not None
         study = learn_filters(

@@ -1,0 +1,301 @@
+r"""Tables 2, 3 and 4: models on single graphs and on many, each by all of its recipes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specformer.datasets import GRAPH_SETS
+from specformer.errors import ConfigError, check_known
+from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3, TABLE_4
+from specformer.paper.table_rows import VARIANT_NAMES, at_end, by_itself, table_row
+from specformer.reports.variants import array_name
+from specformer.tasks.graphs.graph_learning import check_start
+from specformer.tasks.graphs.graph_models import GRAPH_MODELS
+from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
+from specformer.tasks.graphs.graph_work import check_lanes
+from specformer.tasks.job import Job, Kind, Workplace
+from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
+from specformer.tasks.recipes.settings import NAMED, START
+from specformer.tasks.resolve import TASKS
+
+#: The paper's small graphs, heterophilic ones first; its two large ones run when asked for.
+NODE_TABLE = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
+#: The paper has a table of its own for PCQM4Mv2, which runs when asked for.
+GRAPH_TABLE = tuple(TABLE_3["specformer"])
+#: What a variant of Table 4 changes in the recipe ``paper``, and what it trains on.
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "bare": ("model.encoding=false", "model.attention=false", "model.sharing=medium"),
+    "encoding": ("model.attention=false", "model.sharing=medium"),
+    "medium": ("model.sharing=medium",),
+    "small": ("model.sharing=small",),
+    "large": ("model.sharing=large",),
+}
+ABLATED: dict[Kind, tuple[str, ...]] = {
+    "nodes": ("squirrel", "citeseer"),
+    "molecules": ("molpcba",),
+}
+
+#: A result, and the arrays of a report.
+Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]
+#: A job and its data, read and split.
+Loaded = tuple[Job, Any]
+
+
+def table2(
+    *,
+    datasets: Sequence[str] = NODE_TABLE,
+    models: Sequence[str] = NODE_MODELS,
+    recipes: Sequence[str] | None = None,
+    runs: int | None = None,
+    assignments: Sequence[str] = (),
+    place: Workplace,
+    seed: int = 0,
+) -> Outcome:
+    """Run the table of node classification, or the part of it that is asked for.
+
+    A model trains by each of its named recipes for a data set, or by ``default`` where it has
+    none; ``recipes`` keeps some of them. ``runs`` is as ``count`` of
+    :func:`specformer.datasets.make_splits`.
+
+    Returns the result (with the contract's ``rows``) and the arrays of a report.
+    """
+    check_known("model", NODE_MODELS, *models)
+    jobs = [
+        Job(dataset, "nodes", model, name, recipe, runs=runs, seed=seed)
+        for dataset, model, name in _contests(datasets, models, recipes, recipes_for)
+        for recipe in [node_recipe(name, dataset, assignments, model)[1]]
+    ]
+    # What a row cannot have is refused before the first one is trained.
+    loaded = list(_loaded(jobs, place))
+    for job, work in loaded:
+        node_model(job.model, work.recipe, work.graph.num_features, work.outputs)
+    result, arrays = _trained("nodes", loaded, place)
+    rows = [row for entry in result["nodes"] for row in _node_rows(entry)]
+    return {"table": 2, "title": "Node classification (Table 2)", "rows": rows, **result}, arrays
+
+
+def table3(
+    *,
+    datasets: Sequence[str] = GRAPH_TABLE,
+    models: Sequence[str] = GRAPH_MODELS,
+    recipes: Sequence[str] | None = None,
+    runs: int = 10,
+    assignments: Sequence[str] = (),
+    place: Workplace,
+    seed: int = 0,
+    begin: Callable[[], Path | None] = lambda: None,
+) -> Outcome:
+    """Run the table of many graphs, or the part of it that is asked for.
+
+    Recipes are as in :func:`table2`; tasks, metrics and targets are the table's own. ``begin`` is
+    called once names and settings are found good; it may give a folder for checkpoints, from which
+    a table that was stopped goes on.
+    """
+    check_known("model", GRAPH_MODELS, *models)
+    check_known("data set", GRAPH_SETS, *datasets)
+    check_lanes(place.lanes)
+    jobs = [
+        Job(dataset, "molecules", model, name, recipe, runs=runs, seed=seed)
+        for dataset, model, name in _contests(datasets, models, recipes, graph_recipes_for)
+        for recipe in [_table_recipe(name, dataset, assignments, model)]
+    ]
+    result, arrays = _trained("molecules", _loaded(jobs, place), place, begin())
+    rows = [row for entry in result["molecules"] for row in _graph_rows(entry)]
+    title = "Learning from many graphs (Table 3)"
+    return {"table": 3, "title": title, "rows": rows, **result}, arrays
+
+
+def table4(
+    *,
+    datasets: Sequence[str] | None = None,
+    recipes: Sequence[str] | None = None,
+    runs: int = 10,
+    assignments: Sequence[str] = (),
+    place: Workplace,
+    seed: int = 0,
+    begin: Callable[[], Path | None] = lambda: None,
+) -> Outcome:
+    """Run the ablations: Specformer with parts of its encoder left out, by sharing.
+
+    Each of :data:`VARIANTS`, or those named in ``recipes``, trains as in :func:`table2` or
+    :func:`table3`, on all data sets of :data:`ABLATED` or on some.
+    """
+    known = [name for names in ABLATED.values() for name in names]
+    chosen, sets = recipes or list(VARIANTS), known if datasets is None else datasets
+    check_known("variant", VARIANTS, *chosen)
+    check_known("data set", known, *sets)
+    folder = begin()
+    joined: dict[str, Any] = {"table": 4, "title": "Ablations (Table 4)", "seconds": 0.0}
+    joined |= {"recipes": {}, "spectra": [], "rows": []}
+    arrays: dict[str, np.ndarray] = {}
+    for variant in chosen:
+        common: dict[str, Any] = {
+            "models": ["specformer"], "recipes": ["paper"], "runs": runs, "place": place,
+            "seed": seed, "assignments": [*VARIANTS[variant], *assignments],
+        }  # fmt: skip
+        for kind, names in ABLATED.items():
+            if not (own := [name for name in sets if name in names]):
+                continue
+            if kind == "nodes":
+                result, found = table2(datasets=own, **common)
+            else:
+                inside = partial(_within, folder, variant)
+                result, found = table3(datasets=own, **common, begin=inside)
+            renamed = {"recipe": variant, "label": VARIANT_NAMES[variant]}
+            joined.setdefault(kind, []).extend({**entry, **renamed} for entry in result[kind])
+            joined["rows"] += [
+                {**row, "recipe": variant, "paper": TABLE_4[variant][row["dataset"]]}
+                for row in result["rows"]
+            ]
+            joined["recipes"].setdefault(variant, {}).update(result["recipes"]["paper"])
+            joined["seconds"] += result["seconds"]
+            told = {each["name"] for each in joined["spectra"]}
+            joined["spectra"] += [s for s in result.get("spectra", ()) if s["name"] not in told]
+            before, after = array_name("specformer", "paper"), array_name("specformer", variant)
+            arrays |= {key.replace(before, after): array for key, array in found.items()}
+    return joined, arrays
+
+
+def _within(folder: Path | None, name: str) -> Path | None:
+    """A folder of that name, for the checkpoints of one variant."""
+    if folder:
+        (folder / name).mkdir(exist_ok=True)
+    return folder and folder / name
+
+
+def _contests(
+    datasets: Sequence[str],
+    models: Sequence[str],
+    chosen: Sequence[str] | None,
+    names: Callable[[str, str], Sequence[str]],
+) -> list[tuple[str, str, str]]:
+    """Data sets, the models that train on them, and the names of their recipes.
+
+    Recipes that are not ``chosen`` are left out. ``names`` is told set and model.
+    """
+    check_known("recipe", (*NAMED, "default"), *(chosen or ()))
+    found = [
+        (dataset, model, name)
+        for dataset in datasets
+        for model in models
+        for name in names(dataset, model)
+        if chosen is None or name in chosen
+    ]
+    if not found:
+        raise ConfigError(f"none of these models has a recipe {', '.join(chosen or ())} here.")
+    return found
+
+
+def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
+    """Jobs with their data, which those on one source share."""
+    before, work = None, None
+    for job in jobs:
+        task = TASKS[job.kind]
+        alike = before is not None and before.source == job.source
+        work = task.load_beside(work, job, place) if alike else task.load(job, place)
+        before = job
+        yield job, work
+
+
+def _trained(
+    kind: Kind, loaded: Iterable[Loaded], place: Workplace, folder: Path | None = None
+) -> Outcome:
+    """What all rows of a table gave: entries, recipes by name, data set and model, spectra."""
+    task, started, before = TASKS[kind], time.perf_counter(), 0.0
+    used: dict[str, dict[str, Any]] = {}
+    spectra: dict[tuple[str, str], dict[str, Any]] = {}
+    entries: list[dict[str, Any]] = []
+    arrays: dict[str, np.ndarray] = {}
+    ready, source = None, ""
+    for job, work in loaded:
+        if job.source != source:
+            ready, source = None, job.source  # so that memory holds the spectra of one source
+        ready = task.with_spectra(work, place, ready)
+        if ready.model == "specformer" and kind == "nodes":
+            told = {"name": job.source, **ready.spectrum.summary()}
+            spectra[job.source, ready.recipe.spectrum_key] = told
+        stem = folder and folder / f"checkpoint-{job.source}-{job.model}-{job.recipe}"
+        outcome = task.fit(ready, place, stem, label=array_name(job.model, job.recipe))
+        recipe = ready.recipe
+        if "form" in outcome.row:
+            recipe = recipe.taking(outcome.row["form"])
+        used.setdefault(job.recipe, {}).setdefault(job.source, {})[job.model] = asdict(recipe)
+        if first := getattr(ready, "first", None):
+            own = used.setdefault(START, {}).setdefault(first.graphs.name, {})
+            own[job.model] = asdict(first.recipe)
+        entries.append({**outcome.row, "recipe": job.recipe})
+        arrays |= outcome.arrays
+        before += outcome.seconds_before
+    seconds = time.perf_counter() - started + before
+    result = {"seconds": seconds, "recipes": used, "spectra": list(spectra.values())}
+    return {**result, kind: entries}, arrays
+
+
+def _node_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row per rule: at the lowest validation loss, at the best validation metric."""
+    return [
+        table_row(
+            entry,
+            dataset=entry["dataset"],
+            metric=metric,
+            values=entry[source],
+            runs=entry["runs"],
+            paper=TABLE_2.get(entry["model"], {}).get(entry["dataset"]),
+        )
+        for metric, source in (
+            (entry["metric"], "test"),
+            (by_itself(entry["metric"]), f"test_by_{entry['metric']}"),
+        )
+    ]
+
+
+def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: str) -> GraphRecipe:
+    """A recipe that can be trained, unless it would put another figure beside the paper's."""
+    recipe = graph_recipe(name, dataset, assignments, model)[1]
+    check_start(recipe, model)
+    known = GRAPH_SETS[dataset]
+    for key, own in (("task", known.task), ("metric", known.metric), ("targets", None)):
+        value = getattr(recipe, key)
+        if value not in (None, own):
+            raise ConfigError(
+                f"{key}={value}: the table has {known.metric} over all targets of {dataset}; other "
+                "figures are for specformer train."
+            )
+    return recipe
+
+
+def _graph_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row an epoch: the one kept and, if others, that of the best metric and the last."""
+    metric: str = GRAPH_SETS[entry["dataset"]].metric
+    others = {by_itself(metric): entry["test_by_metric"], at_end(metric): entry["test_at_end"]}
+    found = {metric: entry["test"]} | {
+        name: values for name, values in others.items() if values not in (None, entry["test"])
+    }
+    return [
+        table_row(
+            entry,
+            dataset=entry["dataset"],
+            metric=name,
+            values=values,
+            runs=entry["runs"],
+            paper=_papers(entry["model"], entry["dataset"]),
+        )
+        for name, values in found.items()
+    ]
+
+
+def _papers(model: str, dataset: str) -> float | None:
+    """The paper's figure, if it has one."""
+    figures = (
+        PCQM4MV2
+        if dataset == "pcqm4mv2"
+        else {name: known[dataset] for name, known in TABLE_3.items() if dataset in known}
+    )
+    return figures[model][0] if model in figures else None
