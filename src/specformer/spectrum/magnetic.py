@@ -21,7 +21,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, check_eigenpairs, distinct, snap
-from specformer.spectrum.products import as_columns, check_response, check_signal
+from specformer.spectrum.products import as_columns
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
@@ -87,28 +87,13 @@ class MagneticSpectrum(Spectrum):
         out: Tensor = self.eigenvectors @ as_columns(coefficients).to(self.eigenvectors.dtype)
         return out if coefficients.dim() > 1 else out.squeeze(-1)
 
-    def filter(self, x: Tensor, response: Tensor) -> Tensor:
-        r"""Filter a complex signal :math:`a + i b` given as ``[a, b]``, half of its channels each.
+    def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
+        """Filter complex signals :math:`a + i b` given as ``[a, b]``, half of the channels each.
 
-        Args:
-            x: ``[n]``, which is real, or ``[..., n, channels]``. Of an odd number of channels the
-                middle one has no imaginary part, and that of its output is left out.
-            response: real g at every eigenvalue, ``[q]``, or ``[..., q, channels]``.
+        Of an odd number of channels the middle one has no imaginary part, and that of its output is
+        left out. Gains are real.
         """
-        columns, gains = as_columns(x), as_columns(response)
-        check_signal(columns, self.num_nodes, self.dtype)
-        check_response(gains, self.num_eigenpairs, columns.shape[-1], self.dtype)
-        out = _apart(self.igft(_paired(gains * self.gft(columns))), columns.shape[-1])
-        return out if columns is x or gains is response else out.squeeze(-1)
-
-    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
-        """Every channel through each of M filters.
-
-        Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
-        """
-        check_signal(x, self.num_nodes, self.dtype)
-        check_response(responses, self.num_eigenpairs, 1, self.dtype)
-        coefficients = _paired(self.gft(x)).unsqueeze(-2) * responses.unsqueeze(-1)
+        coefficients = _paired(self.gft(x).unsqueeze(-2) * gains)
         filtered = self.igft(coefficients.flatten(-2)).unflatten(-1, coefficients.shape[-2:])
         return _apart(filtered, x.shape[-1])
 

@@ -8,6 +8,7 @@ own multiplies with few columns.
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -34,9 +35,7 @@ def check_signal(
         raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
 
 
-def check_response(
-    response: Any, count: int, channels: int, dtype: torch.dtype, at: str = "eigenvalues"
-) -> None:
+def check_response(response: Any, count: int, channels: int, dtype: torch.dtype, at: str) -> None:
     """Refuse what is not ``[..., count, channels]``, with one channel for all of a signal's."""
     _check_tensor(response, count, dtype, "response")
     if response.shape[-2] != count:
@@ -59,6 +58,44 @@ def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None
     if value.dim() < 2:
         shape = list(value.shape)
         raise SpectrumError(f"{name} has shape {shape}, but [..., {count}, channels] is needed.")
+
+
+class Filtering(ABC):
+    """What both kinds of spectra do alike: filter signals."""
+
+    @property
+    @abstractmethod
+    def _takes(self) -> tuple[int, torch.dtype, int, str]:
+        """Nodes, precision, numbers of a response, and where it has them."""
+
+    def filter(self, x: Tensor, response: Tensor) -> Tensor:
+        r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
+
+        Args:
+            x: signal, ``[n]`` or ``[..., n, channels]``.
+            response: g at every eigenvalue, or at the points of a spectrum without them, ``[q]``;
+                or one per channel, ``[..., q, channels]``.
+        """
+        columns, gains = as_columns(x), as_columns(response)
+        count, dtype, values, at = self._takes
+        check_signal(columns, count, dtype)
+        check_response(gains, values, columns.shape[-1], dtype, at)
+        out = self._filtered(columns, gains.unsqueeze(-2)).squeeze(-2)
+        return out if columns is x or gains is response else out.squeeze(-1)
+
+    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
+        """Every channel through each of M filters.
+
+        Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
+        """
+        count, dtype, values, at = self._takes
+        check_signal(x, count, dtype)
+        check_response(responses, values, 1, dtype, at)
+        return self._filtered(x, responses.unsqueeze(-1))
+
+    @abstractmethod
+    def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
+        """``[..., n, c]`` by gains ``[..., q, M, c]`` to ``[..., n, M, c]``."""
 
 
 def check_precision(dtype: Any) -> None:

@@ -23,13 +23,13 @@ from specformer.spectrum.landmarks import (
 )
 from specformer.spectrum.notebook import density_axes, density_svg, html_table
 from specformer.spectrum.products import (
+    Filtering,
     Product,
     ResidentProduct,
     RowStream,
     StreamedProduct,
     aligned,
     as_columns,
-    check_response,
     check_signal,
     rows_at_once,
     transformed,
@@ -57,7 +57,7 @@ class SolveReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class Spectrum(Filtering):
     r"""Eigenvalues λ in [0, 2] and orthonormal eigenvectors U of a normalised Laplacian.
 
     Shapes:
@@ -155,6 +155,10 @@ class Spectrum:
         """The precision signals are filtered in."""
         return self.eigenvalues.dtype
 
+    @property
+    def _takes(self) -> tuple[int, torch.dtype, int, str]:
+        return self.num_nodes, self.dtype, self.num_eigenpairs, "eigenvalues"
+
     def to(
         self,
         device: torch.device | str | torch.dtype | None = None,
@@ -246,29 +250,10 @@ class Spectrum:
         x = transformed(self._product, columns, forward=False)
         return x if columns is coefficients else x.squeeze(-1)
 
-    def filter(self, x: Tensor, response: Tensor) -> Tensor:
-        r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
-
-        Args:
-            x: signal, ``[n]`` or ``[..., n, channels]``.
-            response: g at every eigenvalue, ``[q]``, or one per channel, ``[..., q, channels]``.
-        """
-        columns, gains = as_columns(x), as_columns(response)
-        check_signal(columns, self.num_nodes, self.dtype)
-        check_response(gains, self.num_eigenpairs, columns.shape[-1], self.dtype)
-        out = self.igft(gains * self.gft(columns))
-        return out if columns is x or gains is response else out.squeeze(-1)
-
-    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
-        """Every channel through each of M filters.
-
-        Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
-        """
-        check_signal(x, self.num_nodes, self.dtype)
-        check_response(responses, self.num_eigenpairs, 1, self.dtype)
-        coefficients = self.gft(x).unsqueeze(-2) * responses.unsqueeze(-1)  # [..., q, M, c]
+    def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
+        coefficients = self.gft(x).unsqueeze(-2) * gains
         filtered: Tensor = self.igft(coefficients.flatten(-2))
-        return filtered.reshape(*filtered.shape[:-1], responses.shape[-1], x.shape[-1])
+        return filtered.reshape(*filtered.shape[:-1], *coefficients.shape[-2:])
 
     def landmarks(self, count: int, points: int | None = None) -> Landmarks:
         """At most ``count`` weighted points that integrate like the whole spectrum.

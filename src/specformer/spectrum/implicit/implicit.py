@@ -18,13 +18,7 @@ from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
-from specformer.spectrum.products import (
-    as_columns,
-    check_count,
-    check_precision,
-    check_response,
-    check_signal,
-)
+from specformer.spectrum.products import Filtering, check_count, check_precision
 from specformer.spectrum.sparse import Operator, most_rows, sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
 
@@ -44,7 +38,7 @@ class DensityReport:
 
 
 @dataclass(frozen=True, eq=False)
-class ImplicitSpectrum:
+class ImplicitSpectrum(Filtering):
     r"""The Laplacian as an operator, the density of its eigenvalues, and a degree K.
 
     A response g is known by its values at K + 1 Chebyshev points and applied as their interpolant,
@@ -104,6 +98,10 @@ class ImplicitSpectrum:
     def dtype(self) -> torch.dtype:
         return self.operator.dtype
 
+    @property
+    def _takes(self) -> tuple[int, torch.dtype, int, str]:
+        return self.num_nodes, self.dtype, self.degree + 1, "points"
+
     def to(
         self,
         device: torch.device | str | torch.dtype | None = None,
@@ -129,28 +127,6 @@ class ImplicitSpectrum:
     def with_degree(self, degree: int) -> ImplicitSpectrum:
         """The same graph and density, filters interpolated at ``degree + 1`` points."""
         return replace(self, degree=degree)
-
-    def filter(self, x: Tensor, response: Tensor) -> Tensor:
-        r"""Filter a signal by the interpolant of a response.
-
-        Args:
-            x: signal, ``[n]`` or ``[..., n, channels]``.
-            response: g at :attr:`points`, ``[K + 1]`` or ``[..., K + 1, channels]``.
-        """
-        columns, gains = as_columns(x), as_columns(response)
-        check_signal(columns, self.num_nodes, self.dtype)
-        check_response(gains, self.degree + 1, columns.shape[-1], self.dtype, at="points")
-        out = self._apply(columns, gains.unsqueeze(-2)).squeeze(-2)
-        return out if columns is x or gains is response else out.squeeze(-1)
-
-    def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
-        """Every channel through each of M filters, with as many products as for one filter.
-
-        Shapes: x ``[..., n, channels]``, responses ``[..., K + 1, M]``; ``[..., n, M, channels]``.
-        """
-        check_signal(x, self.num_nodes, self.dtype)
-        check_response(responses, self.degree + 1, 1, self.dtype, at="points")
-        return self._apply(x, responses.unsqueeze(-1))
 
     def interpolate(self, response: Tensor, values: Tensor) -> Tensor:
         """The interpolant of ``[..., K + 1, channels]`` at eigenvalues ``[p]``.
@@ -182,11 +158,8 @@ class ImplicitSpectrum:
             **made,
         }
 
-    def _apply(self, x: Tensor, gains: Tensor) -> Tensor:
-        """``[..., n, c]`` by gains ``[..., K + 1, M, c]`` to ``[..., n, M, c]``.
-
-        All runs and channels are columns of one sparse product per degree.
-        """
+    def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
+        """All runs and channels are columns of one sparse product per degree."""
         lead = torch.broadcast_shapes(x.shape[:-2], gains.shape[:-3])
         n, (copies, wide) = self.num_nodes, gains.shape[-2:]
         channels = max(x.shape[-1], wide)

@@ -55,7 +55,7 @@ class ChebyshevRows(ImplicitSpectrum):
         object.__setattr__(rows, "x", terms[..., 0, :])
         return rows
 
-    def _apply(self, x: Tensor, gains: Tensor) -> Tensor:
+    def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
         if x is not self.x or self.terms is None:
             raise SpectrumError(
                 "a batch of nodes can filter only the signal whose terms it holds; a model needs "
