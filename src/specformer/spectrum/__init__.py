@@ -6,7 +6,7 @@ from specformer.spectrum.implicit.implicit import AnySpectrum, ImplicitSpectrum,
 from specformer.spectrum.landmarks import Keys, Landmarks
 from specformer.spectrum.magnetic import MagneticSpectrum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
-from specformer.spectrum.many.spectra import ManyReport, ManySpectra, decompose_many, spectra_shards
+from specformer.spectrum.many.spectra import ManyReport, ManySpectra, decompose_many
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 __all__ = [
@@ -25,5 +25,4 @@ __all__ = [
     "approximate",
     "decompose",
     "decompose_many",
-    "spectra_shards",
 ]

@@ -24,14 +24,12 @@ from specformer.files import make_folder
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
-from specformer.graphs.laplacian import Isolated
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.many.spectra import (
     ManyReport,
     ManySpectra,
     Matrix,
-    joined,
-    spectra_shards,
+    solved,
 )
 from specformer.spectrum.shards import INDEX, emptied
 from specformer.spectrum.spectrum import Spectrum
@@ -131,44 +129,35 @@ def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
     return path
 
 
-def key_of_set(graphs: GraphSet, matrix: str, isolated: str) -> str:
-    """A name that changes with any graph or option, and not with features or targets."""
-    digest = hashlib.sha256(json.dumps([MANY_FORMAT, matrix, isolated]).encode())
+def key_of_set(graphs: GraphSet, matrix: str) -> str:
+    """A name that changes with any graph or the matrix, and not with features or targets."""
+    digest = hashlib.sha256(json.dumps([MANY_FORMAT, matrix, "one"]).encode())
     for part in (graphs.num_nodes, graphs.num_edges, graphs.edge_index):
         digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
     return digest.hexdigest()[:40]
 
 
 def fetch_or_solve(
-    folder: Path,
-    graphs: GraphSet,
-    *,
-    matrix: Matrix,
-    isolated: Isolated,
-    device: torch.device,
-    solve_in: torch.dtype | None,
+    folder: Path, graphs: GraphSet, matrix: Matrix, device: torch.device
 ) -> ManySpectra:
-    """The spectra stored for these graphs and options; solved and stored if there are none.
+    """The spectra stored for these graphs; solved on a device and stored if there are none.
 
     A full disk or a read-only folder is warned of, and what was solved then stays in memory.
     """
-    name = key_of_set(graphs, matrix, isolated)
+    name = key_of_set(graphs, matrix)
     path = folder / f"{name}.safetensors"
     if (found := undamaged(path, partial(load_many, graphs=name))) is not None:
         return found
     if folder.is_file():
         make_folder(folder)  # which says so before a long solve
-    shards = spectra_shards(
-        graphs, matrix=matrix, isolated=isolated, device=device, solve_in=solve_in
-    )
-    solved = joined(graphs.num_nodes, shards, torch.device("cpu"))
+    fresh = solved(graphs, matrix, device, torch.device("cpu"))
     try:
-        save_many(path, solved, name)
+        save_many(path, fresh, name)
     except NotADirectoryError:  # what was named is a file
         raise
     except OSError as error:
         logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
-        return solved
+        return fresh
     return load_many(path, verify=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.spectrum.many_graphs import mixed_set
 
 from specformer.errors import SpectrumError
 from specformer.graphs import GraphSet
-from specformer.spectrum import ManySpectra, decompose_many
+from specformer.spectrum import decompose_many
 from specformer.spectrum.cache import key_of_set, load_many, save_many
 
 GRAPHS = mixed_set(15)
@@ -43,15 +42,14 @@ def test_the_name_follows_the_content_alone() -> None:
     bare = GraphSet([2, 2], [1, 1], [[0, 0], [1, 1]])
     coloured = GraphSet([2, 2], [1, 1], [[0, 0], [1, 1]], node_feat=[[1], [2], [3], [4]], y=[1, 2])
     moved = GraphSet([2, 2], [2, 0], [[0, 1], [1, 0]])
-    assert key_of_set(bare, "laplacian", "one") == key_of_set(coloured, "laplacian", "one")
+    assert key_of_set(bare, "laplacian") == key_of_set(coloured, "laplacian")
     names = {
-        key_of_set(bare, "laplacian", "one"),
-        key_of_set(bare, "laplacian", "zero"),
-        key_of_set(bare, "adjacency-with-loops", "one"),
-        key_of_set(moved, "laplacian", "one"),
-        key_of_set(GraphSet([2, 3], [1, 1], [[0, 0], [1, 1]]), "laplacian", "one"),
+        key_of_set(bare, "laplacian"),
+        key_of_set(bare, "adjacency-with-loops"),
+        key_of_set(moved, "laplacian"),
+        key_of_set(GraphSet([2, 3], [1, 1], [[0, 0], [1, 1]]), "laplacian"),
     }
-    assert len(names) == 5
+    assert len(names) == 4
 
 
 def test_spectra_end_up_in_one_plain_safetensors_file(tmp_path: Path) -> None:
@@ -133,11 +131,10 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_solve_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> Iterator[ManySpectra]:
-        yield decompose_many(GRAPHS)
+    def broken(*_: object) -> None:
         raise SpectrumError("no convergence")
 
-    monkeypatch.setattr("specformer.spectrum.cache.spectra_shards", broken)
+    monkeypatch.setattr("specformer.spectrum.cache.solved", broken)
     with pytest.raises(SpectrumError, match="no convergence"):
         decompose_many(GRAPHS, cache=tmp_path)
     assert not list(tmp_path.iterdir())
@@ -146,7 +143,7 @@ def test_a_failed_solve_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_of_other_graphs_or_options_is_computed_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    decompose_many(GRAPHS, isolated="zero", cache=tmp_path / "other")
+    decompose_many(GRAPHS, matrix="adjacency-with-loops", cache=tmp_path / "other")
     kept = decompose_many(GRAPHS, cache=tmp_path / "own").eigenvalues.clone()
     path = the_file(tmp_path / "own")
     path.unlink()

@@ -13,7 +13,7 @@ from tests.spectrum.many_graphs import from_networkx, mixed_set, odd_graphs, ran
 
 from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet, as_adjacency, normalised_laplacian
-from specformer.spectrum import ManyReport, ManySpectra, decompose, decompose_many, spectra_shards
+from specformer.spectrum import ManyReport, ManySpectra, decompose, decompose_many
 from specformer.spectrum.eigenpairs import distinct, max_orthogonality_error, max_residual
 from specformer.spectrum.many import spectra as solver
 
@@ -31,53 +31,54 @@ SYMMETRIC = [
 ]
 
 
-def matrix_of(graphs: GraphSet, number: int, matrix: str, isolated: Any) -> np.ndarray:
+def matrix_of(graphs: GraphSet, number: int, matrix: str) -> np.ndarray:
     bonds = slice(*graphs.edge_start[number : number + 2])
     edges, n = graphs.edge_index[:, bonds], int(graphs.num_nodes[number])
     adjacency = as_adjacency(edges, num_nodes=n)
     if matrix == "laplacian":
-        return normalised_laplacian(adjacency, isolated=isolated).toarray()
+        return normalised_laplacian(adjacency).toarray()
     loops = adjacency.toarray() + np.eye(n)
     root = np.diag(loops.sum(axis=1) ** -0.5)
     return root @ loops @ root
 
 
-@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
-@pytest.mark.parametrize(
-    ("matrix", "isolated"),
-    [("laplacian", "one"), ("laplacian", "zero"), ("adjacency-with-loops", "one")],
-)
-def test_every_graph_has_its_own_eigenpairs(
-    matrix: Any, isolated: Any, solve_in: torch.dtype
-) -> None:
-    spectra = decompose_many(GRAPHS, matrix=matrix, isolated=isolated, solve_in=solve_in)
+@pytest.fixture(params=[torch.float64, torch.float32], ids=str)
+def solve_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
+    """Solve in this precision on a CPU: the second is a GPU's."""
+    monkeypatch.setitem(solver._PRECISION, "cpu", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("matrix", ["laplacian", "adjacency-with-loops"])
+@pytest.mark.usefixtures("solve_in")
+def test_every_graph_has_its_own_eigenpairs(matrix: Any) -> None:
+    spectra = decompose_many(GRAPHS, matrix=matrix)
     assert len(spectra) == len(GRAPHS)
     assert spectra.eigenvalues.dtype == spectra.eigenvectors.dtype == torch.float32
     for number in range(len(GRAPHS)):
-        dense = matrix_of(GRAPHS, number, matrix, isolated)
+        dense = matrix_of(GRAPHS, number, matrix)
         values, vectors = (part.double().numpy() for part in spectra[number])
         np.testing.assert_allclose(values, np.linalg.eigvalsh(dense), atol=3e-7)
         np.testing.assert_allclose((vectors * values) @ vectors.T, dense, atol=5e-6)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(values)), atol=5e-6)
 
 
-@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
-def test_repeated_eigenvalues_are_equal_to_the_bit(solve_in: torch.dtype) -> None:
-    spectra = decompose_many(from_networkx([nx.complete_graph(7)]), solve_in=solve_in)
+@pytest.mark.usefixtures("solve_in")
+def test_repeated_eigenvalues_are_equal_to_the_bit() -> None:
+    spectra = decompose_many(from_networkx([nx.complete_graph(7)]))
     values, _ = spectra[0]
     assert values[0] == 0.0
     assert len(values[1:].unique()) == 1
     assert values[1].item() == pytest.approx(7 / 6)
-    petersen, _ = decompose_many(from_networkx([nx.petersen_graph()]), solve_in=solve_in)[0]
+    petersen, _ = decompose_many(from_networkx([nx.petersen_graph()]))[0]
     assert petersen.unique(return_counts=True)[1].tolist() == [1, 5, 4]
-    star, _ = decompose_many(from_networkx([nx.star_graph(5)]), solve_in=solve_in)[0]
+    star, _ = decompose_many(from_networkx([nx.star_graph(5)]))[0]
     assert star.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 2.0]
 
 
 def test_a_single_atom() -> None:
     atom = GraphSet([1], [0], [])
     assert decompose_many(atom).eigenvalues.tolist() == [1.0]
-    assert decompose_many(atom, isolated="zero").eigenvalues.tolist() == [0.0]
     assert decompose_many(atom, matrix="adjacency-with-loops").eigenvalues.tolist() == [1.0]
     assert decompose_many(atom).eigenvectors.tolist() == [1.0]
 
@@ -98,16 +99,14 @@ def test_a_graph_has_the_same_spectrum_in_any_company() -> None:
     torch.testing.assert_close(together[5][0], alone[0][0], rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("isolated", ["one", "zero"])
-@pytest.mark.parametrize("solve_in", [torch.float64, torch.float32])
-def test_one_graph_and_many_give_the_same(isolated: Any, solve_in: torch.dtype) -> None:
+def test_one_graph_and_many_give_the_same(solve_in: torch.dtype) -> None:
     """Eigenvalues and their groups to the bit, and signs, ties of entries and all."""
     graphs = SYMMETRIC + random_graphs(40, seed=3)
-    spectra = decompose_many(from_networkx(graphs), isolated=isolated, solve_in=solve_in)
+    spectra = decompose_many(from_networkx(graphs))
     apart = {torch.float64: 0.0, torch.float32: 2e-7}[solve_in]
     for number, graph in enumerate(graphs):
         values, vectors = spectra[number]
-        alone = decompose(as_adjacency(graph), isolated=isolated)
+        alone = decompose(as_adjacency(graph))
         torch.testing.assert_close(values, alone.eigenvalues, rtol=0, atol=apart)
         groups = distinct(values)
         assert torch.equal(groups.index, alone.distinct.index)
@@ -117,15 +116,21 @@ def test_one_graph_and_many_give_the_same(isolated: Any, solve_in: torch.dtype) 
         )
 
 
-def test_shards_follow_one_another_and_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = decompose_many(GRAPHS)
+def test_many_are_solved_some_after_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts, honest = decompose_many(GRAPHS), [], solver._solve_shard
     monkeypatch.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 600, "cuda": 600})
-    shards = list(spectra_shards(GRAPHS))
-    assert len(shards) > 5
-    assert all(len(shard) == 1 or len(shard.eigenvectors) <= 600 for shard in shards)
-    assert torch.equal(torch.cat([shard.sizes for shard in shards]), whole.sizes)
-    joined = torch.cat([shard.eigenvalues for shard in shards])
-    torch.testing.assert_close(joined, whole.eigenvalues, rtol=0, atol=1e-7)
+
+    def watched(graphs: GraphSet, part: range, *rest: Any) -> ManySpectra:
+        parts.append(part)
+        return honest(graphs, part, *rest)
+
+    monkeypatch.setattr(solver, "_solve_shard", watched)
+    found = decompose_many(GRAPHS)
+    assert len(parts) > 5
+    sizes = [GRAPHS.num_nodes[part.start : part.stop] for part in parts]
+    assert all(len(own) == 1 or (own**2).sum() <= 600 for own in sizes)
+    assert torch.equal(found.sizes, whole.sizes)
+    torch.testing.assert_close(found.eigenvalues, whole.eigenvalues, rtol=0, atol=1e-7)
 
 
 def test_batches_of_one_size_may_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +159,9 @@ def test_a_failed_solve_is_repaired_on_the_cpu_or_refused(
         return values, vectors * (1.01 if precision == torch.float32 else 1.0)
 
     monkeypatch.setattr(solver, "eigenpairs", wrong_in_float32)
-    repaired = decompose_many(GRAPHS, solve_in=torch.float32)
+    with monkeypatch.context() as gpu:
+        gpu.setitem(solver._PRECISION, "cpu", torch.float32)
+        repaired = decompose_many(GRAPHS)
     assert torch.equal(repaired.eigenvectors, good.eigenvectors)
     assert "solved in float64 on the CPU" in caplog.text
     monkeypatch.setattr(solver, "eigenpairs", lambda m, p: (honest(m, p)[0], torch.nan * m))
@@ -165,10 +172,6 @@ def test_a_failed_solve_is_repaired_on_the_cpu_or_refused(
 def test_wrong_options_are_named() -> None:
     with pytest.raises(ConfigError, match="matrix='lap': choose from laplacian, adjacency"):
         decompose_many(GRAPHS, matrix="lap")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="isolated='two': choose one or zero"):
-        decompose_many(GRAPHS, isolated="two")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"solve_in=torch\.float16"):
-        decompose_many(GRAPHS, solve_in=torch.float16)
     with pytest.raises(SpectrumError, match="do not match the sizes"):
         ManySpectra(torch.tensor([2]), torch.ones(2), torch.ones(3), ManyReport(0, 0, 0))
 
@@ -190,7 +193,7 @@ def test_a_gpu_finds_the_same(matrix: Any) -> None:
     torch.testing.assert_close(ours.eigenvalues.cpu(), theirs.eigenvalues, rtol=0, atol=2e-7)
     for number in range(len(GRAPHS)):
         values, vectors = (part.cpu() for part in ours[number])
-        dense = torch.as_tensor(matrix_of(GRAPHS, number, matrix, "one")).float()
+        dense = torch.as_tensor(matrix_of(GRAPHS, number, matrix)).float()
         torch.testing.assert_close((vectors * values) @ vectors.T, dense, rtol=0, atol=1e-5)
 
 

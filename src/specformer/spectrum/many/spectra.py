@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ from torch import Tensor
 from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet
 from specformer.graphs.flat_arrays import runs_within, starts
-from specformer.graphs.laplacian import Isolated, laplacian_of, normalised_adjacency
+from specformer.graphs.laplacian import laplacian_of, normalised_adjacency
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import (
     EQUAL,
@@ -36,6 +36,8 @@ MATRICES = get_args(Matrix)
 #: Most pairs of nodes in a shard and most entries in a batch of matrices: they bound the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
+#: What is solved in; elsewhere in float32.
+_PRECISION = {"cpu": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -104,22 +106,20 @@ def decompose_many(
     graphs: GraphSet,
     *,
     matrix: Matrix = "laplacian",
-    isolated: Isolated = "one",
     device: torch.device | str | None = None,
-    solve_in: torch.dtype | None = None,
     cache: str | Path | None = None,
 ) -> ManySpectra:
     r"""All eigenpairs of every graph, in float32, with canonical signs.
 
     Args:
         graphs: of any sizes, also single nodes, graphs without bonds or of several components.
-        matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, or
-            ``"adjacency-with-loops"``, :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
-        isolated: the eigenvalue, 1 or 0, that a node without bonds adds to a Laplacian's spectrum.
-        device: where to solve and where the result lives.
-        solve_in: precision of the solver; by default float64 on the CPU and float32 elsewhere.
-        cache: folder for results, one file per set, found by the content of the graphs, ``matrix``
-            and ``isolated``. The result is then mapped from the file and read as it is needed.
+        matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, to whose spectrum a node
+            without bonds adds an eigenvalue 1, or ``"adjacency-with-loops"``,
+            :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
+        device: where to solve, in float64 on a CPU and in float32 elsewhere, and where the result
+            lives.
+        cache: folder for results, one file per set, found by the content of the graphs and
+            ``matrix``. The result is then mapped from the file and read as it is needed.
 
     Example:
         >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
@@ -128,50 +128,25 @@ def decompose_many(
     """
     target = usable_device(device)
     if cache is not None:
-        from specformer.spectrum.cache import fetch_or_solve  # it takes the shards from here
+        from specformer.spectrum.cache import fetch_or_solve  # which solves by what is here
 
-        found = fetch_or_solve(
-            Path(cache), graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
-        )
-        return _moved(found, target)
-    shards = spectra_shards(
-        graphs, matrix=matrix, isolated=isolated, device=target, solve_in=solve_in
-    )
-    return joined(graphs.num_nodes, shards, target)
+        return _moved(fetch_or_solve(Path(cache), graphs, matrix, target), target)
+    return solved(graphs, matrix, target, target)
 
 
-def spectra_shards(
-    graphs: GraphSet,
-    *,
-    matrix: Matrix = "laplacian",
-    isolated: Isolated = "one",
-    device: torch.device | str | None = None,
-    solve_in: torch.dtype | None = None,
-) -> Iterator[ManySpectra]:
-    """The same spectra shard by shard: consecutive graphs, in their order.
-
-    Needs the memory of one shard for any number of graphs; options as for :func:`decompose_many`.
-    """
+def solved(
+    graphs: GraphSet, matrix: Matrix, device: torch.device, home: torch.device
+) -> ManySpectra:
+    """Solve on a device, for a bounded number of graphs at a time, and keep all at ``home``."""
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
-    if isolated not in ("one", "zero"):
-        raise ConfigError(f"isolated={isolated!r}: choose one or zero.")
-    target = usable_device(device)
-    precision = solve_in or (torch.float64 if target.type == "cpu" else torch.float32)
-    if precision not in EQUAL:
-        raise ConfigError(f"solve_in={precision}: choose torch.float64 or torch.float32.")
-    limit = _SHARD.get(target.type, _SHARD["cuda"])
-    for first, last in runs_within(graphs.num_nodes**2, limit):
-        yield _solve_surely(graphs, range(first, last), matrix, isolated, target, precision)
-
-
-def joined(sizes: np.ndarray, shards: Iterable[ManySpectra], device: torch.device) -> ManySpectra:
-    """The spectra of graphs of these sizes on a device, from shards that hold one at a time."""
-    values = torch.empty(int(sizes.sum()), device=device)
-    vectors = torch.empty(int((sizes**2).sum()), device=device)
+    sizes = graphs.num_nodes
+    values = torch.empty(int(sizes.sum()), device=home)
+    vectors = torch.empty(int((sizes**2).sum()), device=home)
     reports = []
     node = pair = 0
-    for shard in shards:
+    for first, last in runs_within(sizes**2, _SHARD.get(device.type, _SHARD["cuda"])):
+        shard = _solve_surely(graphs, range(first, last), matrix, device)
         values[node : node + len(shard.eigenvalues)] = shard.eigenvalues
         vectors[pair : pair + len(shard.eigenvectors)] = shard.eigenvectors
         node += len(shard.eigenvalues)
@@ -182,41 +157,37 @@ def joined(sizes: np.ndarray, shards: Iterable[ManySpectra], device: torch.devic
     error = np.max([report.max_orthogonality_error for report in reports])
     seconds = sum(report.seconds for report in reports)
     report = ManyReport(seconds, float(residual), float(error))
-    return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
+    return ManySpectra(torch.as_tensor(sizes).to(home), values, vectors, report)
 
 
 def _solve_surely(
-    graphs: GraphSet,
-    part: range,
-    matrix: Matrix,
-    isolated: Isolated,
-    device: torch.device,
-    precision: torch.dtype,
+    graphs: GraphSet, part: range, matrix: Matrix, device: torch.device
 ) -> ManySpectra:
-    """Solve as asked for; if the checks fail, again in float64 on the CPU."""
+    """Solve as usual on a device; if the checks fail, again in float64 on the CPU."""
+    precision = _PRECISION.get(device.type, torch.float32)
     try:
-        return _solve_shard(graphs, part, matrix, isolated, device, precision)
+        return _solve_shard(graphs, part, matrix, device, precision)
     except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
         if device.type == "cpu" and precision == torch.float64:
             raise SpectrumError(str(error)) from error
         logger.warning("%s It is solved in float64 on the CPU.", error)
-    cpu = torch.device("cpu")
-    return _moved(_solve_shard(graphs, part, matrix, isolated, cpu, torch.float64), device)
+    return _solve_shard(graphs, part, matrix, torch.device("cpu"), torch.float64)
 
 
 def _solve_shard(
-    graphs: GraphSet,
-    part: range,
-    matrix: Matrix,
-    isolated: Isolated,
-    device: torch.device,
-    precision: torch.dtype,
+    graphs: GraphSet, part: range, matrix: Matrix, device: torch.device, precision: torch.dtype
 ) -> ManySpectra:
     began = time.perf_counter()
     lowest = 0.0 if matrix == "laplacian" else -1.0
     sizes = graphs.num_nodes[part.start : part.stop]
     order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
-    matrices = _matrices(graphs, part.start + order, matrix, isolated)
+    # The matrices of these graphs are the diagonal blocks of one.
+    adjacency = graphs.joined(part.start + order)
+    if matrix == "laplacian":
+        matrices = laplacian_of(adjacency, "one")
+    else:
+        looped = adjacency + sp.eye_array(adjacency.shape[0])
+        matrices = sp.csr_array(normalised_adjacency(looped))
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
@@ -236,16 +207,6 @@ def _solve_shard(
     report = ManyReport(time.perf_counter() - began, residual, error)
     logger.info("graphs %d..%d solved in %.2f s", part[0], part[-1], report.seconds)
     return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
-
-
-def _matrices(
-    graphs: GraphSet, numbers: np.ndarray, matrix: Matrix, isolated: Isolated
-) -> sp.csr_array:
-    """The matrices of these graphs as the diagonal blocks of one."""
-    adjacency = graphs.joined(numbers)
-    if matrix == "laplacian":
-        return laplacian_of(adjacency, isolated)
-    return sp.csr_array(normalised_adjacency(adjacency + sp.eye_array(adjacency.shape[0])))
 
 
 def _batches(sizes: np.ndarray, entries: int) -> Iterator[tuple[int, int, int]]:

@@ -142,9 +142,7 @@ def graph_spectra(
     """
     if cache is None:
         return decompose_many(graphs, matrix=recipe.matrix, device=device)
-    return fetch_or_solve(
-        Path(cache), graphs, matrix=recipe.matrix, isolated="one", device=device, solve_in=None
-    )
+    return fetch_or_solve(Path(cache), graphs, recipe.matrix, device)
 
 
 def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
