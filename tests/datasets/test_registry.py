@@ -14,7 +14,6 @@ from specformer.datasets.registry import (
     GRAPH_SETS,
     NODE_SETS,
     Sizes,
-    file_sizes,
     graph_set,
     graph_source,
     node_graph,
@@ -64,58 +63,6 @@ def test_labels_of_fewer_than_two_classes_are_refused(y, names, message, tmp_pat
     assert node_graph(str(path), labels=False).num_nodes == 3
 
 
-def test_sizes_are_those_of_the_whole_graph(tmp_path):
-    graph = csbm(0.5, num_nodes=60, num_features=5)
-    loops = graph.adjacency.tolil()
-    loops[3, 3] = 1
-    for name, x in (("dense", graph.x), ("sparse", np.eye(60, 7)), ("none", None)):
-        path = tmp_path / f"{name}.npz"
-        write_npz(path, Graph(loops.tocsr(), x=x, y=graph.y))
-        whole, sizes = read_npz(path), file_sizes(path)
-        assert (sizes.nodes, sizes.edges) == (whole.num_nodes, whole.num_edges)
-        assert (sizes.features, sizes.classes) == (whole.num_features, whole.num_classes)
-
-
-def test_edges_named_both_ways_count_once(tmp_path):
-    path = tmp_path / "pair.npz"
-    np.savez(path, edge_index=[[0, 1, 2, 2], [1, 0, 2, 1]], num_nodes=3, class_names=["a", "b"])
-    sizes = file_sizes(path)
-    assert (sizes.nodes, sizes.edges, sizes.features, sizes.classes) == (3, 2, 0, 2)
-
-
-def test_features_are_not_read(tmp_path):
-    """A file whose features cannot be loaded, cut in the middle of them, still has sizes."""
-    path = tmp_path / "objects.npz"
-    objects = np.empty((3, 4), dtype=object)
-    np.savez(path, edge_index=[[0], [1]], num_nodes=3, x=objects)
-    assert file_sizes(path).features == 4
-
-
-@pytest.mark.parametrize("content", [b"", b"not an archive", None])
-def test_a_damaged_file_is_named(content, tmp_path):
-    path = tmp_path / "cora.npz"
-    if content is None:
-        np.savez(path, edge_index=[[0], [1]])  # no num_nodes
-    else:
-        path.write_bytes(content)
-    with pytest.raises(GraphError, match=r"cora\.npz: is damaged, or holds no graph"):
-        file_sizes(path)
-
-
-def test_an_archive_with_a_password_is_one_that_cannot_be_read(tmp_path):
-    """zipfile raises a RuntimeError of its own for it."""
-    path = tmp_path / "cora.npz"
-    np.savez(path, edge_index=[[0], [1]], num_nodes=2)
-    written = bytearray(path.read_bytes())
-    entry = written.find(b"PK\1\2")  # of the directory at its end
-    while entry >= 0:
-        written[entry + 8] |= 1  # encrypted
-        entry = written.find(b"PK\1\2", entry + 1)
-    path.write_bytes(written)
-    with pytest.raises(GraphError, match=r"cora\.npz: is damaged, or holds no graph"):
-        file_sizes(path)
-
-
 def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("SPECFORMER_DATA", raising=False)
@@ -129,12 +76,11 @@ def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     assert rows["cora"]["path"] == str(tmp_path / "cora.npz")
     assert {key: rows["cora"][key] for key in ("state", "nodes", "features", "classes")} == {
         "state": "found",
-        "nodes": 20,
-        "features": 3,
-        "classes": 2,
+        "nodes": 2708,
+        "features": 1433,
+        "classes": 7,
     }
-    assert (rows["photo"]["state"], rows["photo"]["nodes"]) == ("found", 30)
-    assert rows["actor"]["state"] == "damaged"
+    assert rows["photo"]["state"] == rows["actor"]["state"] == "found"
     assert rows["penn94"]["state"] == "downloads"
     assert rows["penn94"]["path"] is None
     assert rows["wordnet"]["state"] == "not found"
@@ -143,27 +89,16 @@ def test_survey_tells_where_each_set_is(tmp_path, monkeypatch):
     assert all(keys <= rows[name].keys() for name in NODE_SETS)
 
 
+def sizes_of(graph: Graph) -> Sizes:
+    return Sizes(graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+
+
 def test_the_known_sizes_are_those_of_the_files(shared_data):
     found = {name: shared_data / f"{name}.npz" for name in NODE_SETS}
-    there = {name: file_sizes(path) for name, path in found.items() if path.exists()}
+    there = {name: sizes_of(read_npz(path)) for name, path in found.items() if path.exists()}
     assert len(there) >= 11
     assert there == {name: NODE_SETS[name].sizes for name in there}
-    graph = node_graph("csbm")
-    sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
-    assert NODE_SETS["csbm"].sizes == Sizes(*sizes)
-
-
-def test_sizes_of_the_real_files(shared_data):
-    # From the data's own table: nodes, edges without loops, features, classes.
-    expected = {
-        "citeseer": (3327, 4552, 3703, 6),
-        "chameleon": (2277, 31371, 2325, 5),
-        "squirrel-filtered": (2223, 46998, 2089, 5),
-        "wordnet": (117659, 183789, 2739, 45),
-    }
-    for name, sizes in expected.items():
-        found = file_sizes(shared_data / f"{name}.npz")
-        assert (found.nodes, found.edges, found.features, found.classes) == sizes
+    assert NODE_SETS["csbm"].sizes == sizes_of(node_graph("csbm"))
 
 
 PAIR = GraphSet([2], [1], [[0], [1]], y=[1.0])
@@ -250,16 +185,11 @@ def test_real_sets_are_the_papers(
     assert (round(found.num_nodes.mean(), 1), round(found.num_edges.mean(), 1)) == (nodes, edges)
 
 
-def test_survey_reads_sizes_and_fetches_nothing(tmp_path: Path) -> None:
-    counts = {"num_nodes_list": [2, 3], "num_edges_list": [1, 0]}
-    np.savez(tmp_path / "zinc.npz", edge_index=[[0], [1]], **counts)
+def test_survey_opens_and_fetches_nothing(tmp_path: Path) -> None:
     (tmp_path / "molhiv.npz").write_bytes(b"PK not a zip")
-    np.savez(tmp_path / "molpcba.npz", num_nodes_list=3)  # no list
     rows = {row["name"]: row for row in survey(tmp_path)}
     assert [name for name in rows if name in GRAPH_SETS] == list(GRAPH_SETS)
-    zinc = rows["zinc"]
-    assert (zinc["state"], zinc["graphs"], zinc["nodes"]) == ("found", 2, 5)
-    assert rows["molhiv"]["state"] == rows["molpcba"]["state"] == "damaged"
+    assert (rows["molhiv"]["state"], rows["pcqm4mv2"]["state"]) == ("found", "downloads")
     assert (rows["molhiv"]["graphs"], rows["pcqm4mv2"]["graphs"]) == (41_127, 3_746_620)
 
 

@@ -111,12 +111,24 @@ def test_a_comment_after_the_directory_is_none_of_ours(tmp_path):
     assert read_npz(path).num_edges == 1
 
 
-def test_shapes_are_told_without_reading(tmp_path):
+def test_a_cut_archive_is_not_opened(tmp_path):
     path = tmp_path / "graph.npz"
     np.savez(path, x=np.zeros((3, 7)))
-    with opened(path) as archive:
-        assert archive.shape("x") == (3, 7)
     content = path.read_bytes()
     path.write_bytes(content[: content.index(b"PK\x01\x02")])
     with pytest.raises((zipfile.BadZipFile, struct.error)), opened(path):
         pass
+
+
+def test_an_archive_with_a_password_is_one_that_cannot_be_read(tmp_path):
+    """zipfile raises a RuntimeError of its own for it."""
+    path = tmp_path / "graph.npz"
+    np.savez(path, edge_index=[[0], [1]], num_nodes=2)
+    written = bytearray(path.read_bytes())
+    entry = written.find(b"PK\1\2")  # of the directory at its end
+    while entry >= 0:
+        written[entry + 8] |= 1  # encrypted
+        entry = written.find(b"PK\1\2", entry + 1)
+    path.write_bytes(written)
+    with pytest.raises(GraphError, match=r"graph\.npz: .*encrypted"):
+        read_npz(path)

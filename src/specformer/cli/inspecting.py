@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -29,18 +29,11 @@ def datasets(shared: Shared) -> None:
             row["name"],
             row["about"],
             *(f"{row[size]:,}" if size in row else "" for size in sizes),
-            _whereabouts(row),
+            row["path"] or row["state"],
         )
         for row in found
     ]
     show_table("Data sets", ("name", "about", *sizes, "file"), lines, again=1)
-
-
-def _whereabouts(row: dict[str, Any]) -> str:
-    """A data set's file, else what is known of it."""
-    if row["path"] is None:
-        return str(row["state"])
-    return str(row["path"]) if row["state"] == "found" else f"{row['state']}: {row['path']}"
 
 
 @shares("data", "json", "columns")

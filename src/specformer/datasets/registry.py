@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,15 +17,13 @@ from specformer.datasets.features import with_features, with_structural_features
 from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.signals import (
     EMBEDDED,
-    PAPER_SIZES,
     SIGNAL_SETS,
+    SIGNAL_SIZES,
     grid_graph,
     grid_mirrors,
-    named_signals,
 )
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
 from specformer.files.host_memory import raised
-from specformer.files.npz_archive import DAMAGE, NpzArchive, opened
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
 from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
 from specformer.graphs.formats.molecule_table import is_of_molecules
@@ -259,84 +256,25 @@ def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
 
 
 def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
-    """What is known of every named set without fetching any, a row each.
+    """What is known of every named set, a row each; no file is opened, and none is fetched.
 
-    ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"damaged"``,
-    ``"generated"``, ``"embedded"``, ``"downloads"`` when it is first used, ``"not found"``), and
-    sizes, of its file, else as they are known: ``nodes`` and ``edges``, and of a single graph
-    ``features`` and ``classes``, of many ``graphs``, of images ``signals``.
+    ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"generated"``,
+    ``"embedded"``, ``"downloads"`` when it is first used, ``"not found"``), and sizes: ``nodes``,
+    ``edges``, ``features`` and ``classes`` of a single graph, ``graphs`` of many, ``signals``,
+    ``nodes`` and ``edges`` of images.
     """
-
-    def row(
-        name: str, about: str, known: dict[str, int], sizes: Callable[[Path], dict[str, int]]
-    ) -> dict[str, Any]:
+    known = [(each.name, each.about, asdict(each.sizes)) for each in NODE_SETS.values()]
+    known += [(each.name, each.about, {"graphs": each.graphs}) for each in GRAPH_SETS.values()]
+    known += [(name, about, SIGNAL_SIZES[name]) for name, about in SIGNAL_SETS.items()]
+    rows = []
+    for name, about, sizes in known:
         path = search(f"{name}.npz", data)
-        told: dict[str, Any] = {"name": name, "about": about, "path": None, **known}
-        if name == GENERATED:
-            return told | {"state": "generated"}
-        if name == EMBEDDED:
-            return told | {"state": "embedded"} | sizes(Path())
-        if path is None:
-            downloads = name in SOURCES or name in GRAPH_SETS
-            return told | {"state": "downloads" if downloads else "not found"}
-        told["path"] = str(path)
-        try:
-            return told | {"state": "found"} | sizes(path)
-        except GraphError:
-            return told | {"state": "damaged"}
-
-    def signal_sizes(name: str, _: Path) -> dict[str, int]:
-        found = named_signals(name, data)
-        nodes, edges = found.graph.num_nodes, found.graph.num_edges
-        return {"signals": len(found.signals), "nodes": nodes, "edges": edges}
-
-    return [
-        *(
-            row(each.name, each.about, asdict(each.sizes), lambda path: asdict(file_sizes(path)))
-            for each in NODE_SETS.values()
-        ),
-        *(
-            row(each.name, each.about, {"graphs": each.graphs}, _graph_sizes)
-            for each in GRAPH_SETS.values()
-        ),
-        *(
-            row(name, about, PAPER_SIZES, partial(signal_sizes, name))
-            for name, about in SIGNAL_SETS.items()
-        ),
-    ]
-
-
-def file_sizes(path: str | Path) -> Sizes:
-    """The sizes of the graph in an npz file; of its features only the shape is read.
-
-    Edges are counted once, without self-loops, as :attr:`specformer.graphs.Graph.num_edges` does.
-    """
-    try:
-        with opened(Path(path)) as file:
-            nodes = int(file["num_nodes"])
-            ends = np.sort(file["edge_index"].astype(np.int64), axis=0)
-            ends = ends[:, ends[0] != ends[1]]
-            found = {key: file[key] for key in ("class_names", "y") if key in file.files}
-            features = _columns(file)
-    except DAMAGE as error:
-        raise GraphError(f"{path}: is damaged, or holds no graph.") from error
-    classes = len(found["class_names"]) if "class_names" in found else 0
-    if not classes and "y" in found and found["y"].size:
-        classes = int(found["y"].max()) + 1
-    return Sizes(nodes, np.unique(ends[0] * nodes + ends[1]).size, features, classes)
-
-
-def _columns(file: NpzArchive) -> int:
-    """How many features an open npz file holds, from the header of dense ones."""
-    if "x_shape" in file.files:
-        return int(file["x_shape"][1])
-    return file.shape("x")[1] if "x" in file.files else 0
-
-
-def _graph_sizes(path: Path) -> dict[str, int]:
-    try:
-        with opened(path) as file:
-            sizes = file["num_nodes_list"]
-            return {"graphs": len(sizes), "nodes": int(sizes.sum())}
-    except DAMAGE as error:
-        raise GraphError(f"{path}: is damaged, or holds no graphs.") from error
+        if name in (GENERATED, EMBEDDED):
+            path, state = None, "generated" if name == GENERATED else "embedded"
+        elif path is not None:
+            state = "found"
+        else:
+            state = "downloads" if name in SOURCES or name in GRAPH_SETS else "not found"
+        file = None if path is None else str(path)
+        rows.append({"name": name, "about": about, "path": file, "state": state, **sizes})
+    return rows

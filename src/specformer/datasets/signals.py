@@ -25,8 +25,11 @@ SIGNAL_SETS = {
 }
 #: The named set that the installed packages hold.
 EMBEDDED = "photographs"
-#: The paper's: fifty images of 100 × 100 pixels.
-PAPER_SIZES = {"signals": 50, "nodes": 10_000, "edges": 19_800}
+#: Four photographs of 40 × 40 pixels; the paper's fifty images of 100 × 100.
+SIGNAL_SIZES = {
+    "photographs": {"signals": 4, "nodes": 1_600, "edges": 3_120},
+    "grid-images": {"signals": 50, "nodes": 10_000, "edges": 19_800},
+}
 #: Files of scikit-image's wheel, in the order they are used.
 PHOTOGRAPHS = ("camera.png", "chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "moon.png")
 #: How far weighting colours may carry a pixel beyond white.

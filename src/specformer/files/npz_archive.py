@@ -57,13 +57,6 @@ class NpzArchive:
         """The names of its arrays."""
         return list(self._members)
 
-    def shape(self, key: str) -> tuple[int, ...]:
-        """The shape that an array says it has, without reading it."""
-        with self._archive.open(self._members[key]) as file:
-            first = np.lib.format.read_magic(file) == (1, 0)
-            read = "read_array_header_1_0" if first else "read_array_header_2_0"
-            return tuple(getattr(np.lib.format, read)(file)[0])
-
     def __getitem__(self, key: str) -> NDArray[Any]:
         """An array, all of it: its checksum has been compared."""
         member = self._members[key]
