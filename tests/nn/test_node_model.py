@@ -526,7 +526,7 @@ def test_config_holds_every_argument() -> None:
 def test_repr_names_the_parts() -> None:
     text = repr(undropped(3, 8, 4))
     assert text.startswith("Specformer(\n")
-    for piece in ("(lift): Linear(3, 8, bias=True)", "(readout): Linear(8, 4, bias=True)"):
+    for piece in ("(lift): Linear(in_features=3, ", "(readout): Linear(in_features=8, "):
         assert piece in text
     assert "LinearBases(num_heads=4, channels=4, dropout=0.0)" in text
 

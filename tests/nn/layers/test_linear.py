@@ -163,9 +163,3 @@ def test_a_run_axis_is_one_layer_a_run(make) -> None:
     torch.testing.assert_close(stack(layers)(shared), expected)
     expected = torch.stack([layer(x) for layer, x in zip(layers, own, strict=True)])
     torch.testing.assert_close(stack(layers)(own), expected)
-
-
-def test_repr() -> None:
-    assert repr(Linear(3, 5)) == "Linear(3, 5, bias=True)"
-    assert repr(Linear(3, 5, bias=False)) == "Linear(3, 5, bias=False)"
-    assert repr(LayerNorm(4)) == "LayerNorm(4, eps=1e-05)"

@@ -45,33 +45,16 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return affine(x, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
-
-class LayerNorm(nn.Module):
-    r"""Layer normalisation over the last axis, with an optional run axis on scale and shift.
+class LayerNorm(nn.LayerNorm):
+    r"""PyTorch's layer normalisation over the last axis, with an optional run axis.
 
     Shapes: weight, bias ``[channels]`` or ``[runs, channels]``; input ``[..., tokens, channels]``
     or, stacked, ``[runs, tokens, channels]`` or ``[tokens, channels]``; output as input.
     """
 
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.channels = channels
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def reset_parameters(self) -> None:
-        nn.init.ones_(self.weight)
-        nn.init.zeros_(self.bias)
-
     def forward(self, x: Tensor) -> Tensor:
         return layer_norm(x, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, eps={self.eps}"
 
 
 def feed_forward(in_channels: int, channels: int) -> nn.Sequential:
