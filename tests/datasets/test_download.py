@@ -21,13 +21,13 @@ from specformer.datasets import graph_download, make_splits
 from specformer.datasets.download import (
     SOURCES,
     DownloadError,
+    compact,
     download,
     graph_from_ogb,
-    graph_from_pyg,
 )
 from specformer.datasets.registry import NODE_SETS, named_graph
 from specformer.errors import DataNotFoundError
-from specformer.graphs import read_npz, write_npz
+from specformer.graphs import as_graph, read_npz, write_npz
 
 TRUTH = public_files.truth()
 
@@ -112,9 +112,9 @@ def test_ogb_fields_become_a_graph():
 
 def test_features_are_sparse_only_where_that_is_smaller():
     edges = torch.tensor([[0], [1]])
-    dense = graph_from_pyg(Data(edge_index=edges, x=torch.rand(2, 3) + 1), "dense")
+    dense = compact(as_graph(Data(edge_index=edges, x=torch.rand(2, 3) + 1)))
     assert isinstance(dense.x, np.ndarray)
-    sparse = graph_from_pyg(Data(edge_index=edges, x=torch.eye(2, 5)), "sparse")
+    sparse = compact(as_graph(Data(edge_index=edges, x=torch.eye(2, 5))))
     assert sp.issparse(sparse.x)
     np.testing.assert_array_equal(sparse.x.toarray(), np.eye(2, 5))
 

@@ -58,11 +58,6 @@ class DownloadError(DataNotFoundError):
     """A set could not be had from its source; the text ends a sentence that names the set."""
 
 
-def graph_from_pyg(data: Any, name: str) -> Graph:
-    """A PyG ``Data`` with its labels and masks; features are sparse if that takes less room."""
-    return _compact(as_graph(data, name=name))
-
-
 def graph_from_ogb(
     graph: Mapping[str, Any], labels: np.ndarray, split: Mapping[str, Any], name: str
 ) -> Graph:
@@ -76,7 +71,7 @@ def graph_from_ogb(
     masks = {part: np.zeros(edges.num_nodes, dtype=bool) for part in ("train", "valid", "test")}
     for part, mask in masks.items():
         mask[np.asarray(split[part])] = True
-    return _compact(
+    return compact(
         replace(
             edges,
             x=graph["node_feat"],
@@ -96,7 +91,7 @@ def graph_from_platonov(path: Path, name: str) -> Graph:
     """
     with opened(path) as file:
         edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
-        return _compact(
+        return compact(
             replace(
                 edges,
                 x=file["node_features"],
@@ -108,7 +103,7 @@ def graph_from_platonov(path: Path, name: str) -> Graph:
         )
 
 
-def _compact(graph: Graph) -> Graph:
+def compact(graph: Graph) -> Graph:
     """Features as CSR where fewer than half of them are not zero: 8 bytes each instead of 4."""
     if graph.x is None or issparse(graph.x) or 2 * np.count_nonzero(graph.x) >= graph.x.size:
         return graph
@@ -119,7 +114,7 @@ def _from_pyg(name: str, root: Path) -> Graph:
     from torch_geometric import datasets
 
     kind, arguments = _PYG[name]
-    return graph_from_pyg(getattr(datasets, kind)(str(root), **arguments)[0], name)
+    return compact(as_graph(getattr(datasets, kind)(str(root), **arguments)[0], name=name))
 
 
 def _from_ogb(name: str, root: Path) -> Graph:

@@ -12,7 +12,6 @@ from tests.baselines.nodes.formula import assert_computes
 from torch.linalg import matrix_power
 
 from specformer.baselines import GPRGNN, BernNet, ChebNetII
-from specformer.baselines.nodes.polynomial import chebyshev_of_bernstein
 from specformer.errors import ConfigError
 
 every_kind = pytest.mark.parametrize("kind", [BernNet, ChebNetII])
@@ -66,7 +65,7 @@ def test_response_is_scipys_bernstein_polynomial(order):
 
 
 def test_conversion_is_exact_in_float32():
-    conversion = np.array(chebyshev_of_bernstein(12))
+    conversion = BernNet.conversion_of(12).numpy()
     assert (conversion == conversion.astype(np.float32)).all()
     t = np.linspace(-1, 1, 17)
     basis = np.polynomial.chebyshev.chebval(t, conversion.T)

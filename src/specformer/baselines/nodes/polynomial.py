@@ -244,21 +244,16 @@ class BernNet(NonNegativePolynomial):
 
     @staticmethod
     def conversion_of(order: int) -> Tensor:
-        return torch.tensor(chebyshev_of_bernstein(order), dtype=torch.float64)
+        r"""Chebyshev coefficients of :math:`\binom{K}{k} s^k (1-s)^{K-k}`, :math:`s = (1 + t)/2`.
 
-
-def chebyshev_of_bernstein(order: int) -> list[list[float]]:
-    r"""Chebyshev coefficients, one row each, of the Bernstein polynomials of one order.
-
-    They are those of :math:`\binom{K}{k} s^k (1-s)^{K-k}` with :math:`s = (1 + t)/2`: multiples of
-    :math:`2^{1-2K}` no larger than 1, so that float32 holds them exactly up to order 12.
-    """
-    up, down = Chebyshev([0.5, 0.5]), Chebyshev([0.5, -0.5])
-    rows = [Chebyshev([1.0])]
-    for _ in range(order):  # no sum here has terms larger than 1, so that none costs digits
-        inner = [up * low + down * high for low, high in pairwise(rows)]
-        rows = [down * rows[0], *inner, up * rows[-1]]
-    return [row.coef.tolist() for row in rows]
+        Multiples of :math:`2^{1-2K}` no larger than 1: float32 holds them exactly up to order 12.
+        """
+        up, down = Chebyshev([0.5, 0.5]), Chebyshev([0.5, -0.5])
+        rows = [Chebyshev([1.0])]
+        for _ in range(order):  # no sum here has terms larger than 1, so that none costs digits
+            inner = [up * low + down * high for low, high in pairwise(rows)]
+            rows = [down * rows[0], *inner, up * rows[-1]]
+        return torch.tensor([row.coef.tolist() for row in rows], dtype=torch.float64)
 
 
 class ChebNetII(NonNegativePolynomial):
@@ -280,17 +275,10 @@ class ChebNetII(NonNegativePolynomial):
 
     @staticmethod
     def conversion_of(order: int) -> Tensor:
-        return interpolation(order)
-
-
-def interpolation(order: int) -> Tensor:
-    """Values at the Chebyshev nodes to Chebyshev coefficients: row j, column k, in float64.
-
-    Float64 so that a model made float64 later has the nodes to that precision.
-    """
-    nodes = torch.tensor(
-        [cos((j + 0.5) * pi / (order + 1)) for j in range(order + 1)], dtype=torch.float64
-    )
-    matrix = chebyshev(order)(nodes) * (2 / (order + 1))
-    matrix[:, 0] /= 2
-    return matrix
+        """Values at the Chebyshev nodes to coefficients; a model may be made float64 later."""
+        nodes = torch.tensor(
+            [cos((j + 0.5) * pi / (order + 1)) for j in range(order + 1)], dtype=torch.float64
+        )
+        matrix = chebyshev(order)(nodes) * (2 / (order + 1))
+        matrix[:, 0] /= 2
+        return matrix
