@@ -3,9 +3,9 @@ r"""Which graphs go into which batch, in shapes few enough to capture a step for
 from __future__ import annotations
 
 import math
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,8 @@ _SMALL_GRAPH = 64
 _AHEAD = 2
 #: A batch and its targets ``[B, tasks]``.
 Loaded: TypeAlias = tuple[PackedGraphs, Tensor | None]
+#: What is on its way to a device, and, to a GPU, the event of its arrival.
+_Sent: TypeAlias = tuple[Loaded, torch.cuda.Event | None]
 
 
 @dataclass(frozen=True)
@@ -179,66 +181,27 @@ def batch_stream(
     if store.device.type == target.type:
         yield from (_assembled(store, batch) for batch in batches)
         return
-    ready: queue.Queue[_Sent | BaseException | None] = queue.Queue(maxsize=_AHEAD)
-    stop = threading.Event()
-
-    def offer(item: _Sent | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        try:
-            side = torch.cuda.Stream(target) if target.type == "cuda" else None
-            for batch in batches:
-                if stop.is_set():
-                    return
-                offer(_send(_assembled(store, batch), target, side))
-            offer(None)
-        except BaseException as error:
-            offer(error)
-
-    worker = threading.Thread(target=work, name="batch-stream", daemon=True)
-    worker.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item.received()
-    finally:
-        stop.set()
-        worker.join()
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A batch on its way to a GPU, and the event of its arrival."""
-
-    loaded: Loaded
-    arrival: torch.cuda.Event | None
-
-    def received(self) -> Loaded:
-        if self.arrival is not None:
-            current = torch.cuda.current_stream()
-            current.wait_event(self.arrival)
-            graphs, labels = self.loaded
-            # They were made on another stream and are freed on this one.
-            for tensor in (*_tensors(graphs).values(), *(() if labels is None else (labels,))):
-                tensor.record_stream(current)
-        return self.loaded
+    side = torch.cuda.Stream(target) if target.type == "cuda" else None
+    with ThreadPoolExecutor(1, "batch-stream") as worker:
+        sent: deque[Future[_Sent]] = deque()
+        for batch in batches:
+            sent.append(worker.submit(_send, store, batch, target, side))
+            if len(sent) > _AHEAD:
+                yield _received(sent.popleft().result())
+        while sent:
+            yield _received(sent.popleft().result())
 
 
 def _assembled(store: GraphStore, batch: Batch) -> Loaded:
     return batch.of(store), None if store.y is None else store.labels(batch.index)
 
 
-def _send(loaded: Loaded, device: torch.device, side: torch.cuda.Stream | None) -> _Sent:
-    graphs, labels = loaded
+def _send(
+    store: GraphStore, batch: Batch, device: torch.device, side: torch.cuda.Stream | None
+) -> _Sent:
+    graphs, labels = _assembled(store, batch)
     if side is None:
-        return _Sent((graphs.to(device), None if labels is None else labels.to(device)), None)
+        return (graphs.to(device), None if labels is None else labels.to(device)), None
     # Copies run beside computation only from pinned memory and on a stream of their own.
     pinned: dict[str, Any] = {name: each.pin_memory() for name, each in _tensors(graphs).items()}
     graphs = replace(graphs, **pinned)
@@ -247,8 +210,18 @@ def _send(loaded: Loaded, device: torch.device, side: torch.cuda.Stream | None) 
         targets = None
         if labels is not None:
             targets = labels.pin_memory().to(device, non_blocking=True)
-        arrival = side.record_event()
-    return _Sent((moved, targets), arrival)
+        return (moved, targets), side.record_event()
+
+
+def _received(sent: _Sent) -> Loaded:
+    (graphs, labels), arrival = sent
+    if arrival is not None:
+        current = torch.cuda.current_stream()
+        current.wait_event(arrival)
+        # They were made on another stream and are freed on this one.
+        for tensor in (*_tensors(graphs).values(), *(() if labels is None else (labels,))):
+            tensor.record_stream(current)
+    return graphs, labels
 
 
 def _tensors(graphs: PackedGraphs) -> dict[str, Tensor]:
