@@ -26,15 +26,30 @@ PARAMETERS = {
     "gcn": 505_079,
     "gin": 498_343,
     "gatedgcn": 522_870,
-    "pna": 512_250,
+    "pna": 522_969,
     "gps": 423_717,
     "graphormer": 474_857,
-    "san": 475_409,
-    "dgn": 496_980,
+    "san": 388_713,
+    "dgn": 505_231,
     "gsn": 502_997,
     "cin": 503_737,
     "gin-ak+": 495_980,
     "specgn": 518_881,
+}
+#: Batches and rates of the authors' code on ZINC and on MolHIV, where they say them.
+PUBLISHED = {
+    "gcn": ((128, 1e-3), (32, 1e-3)),
+    "gin": ((128, 1e-3), (32, 1e-3)),
+    "gatedgcn": ((128, 1e-3), None),
+    "pna": ((128, 1e-3), (128, 1e-2)),
+    "gps": ((32, 1e-3), (32, 1e-4)),
+    "graphormer": ((64, 2e-4), None),
+    "san": ((32, 7e-4), (64, 1e-4)),
+    "dgn": ((128, 1e-3), (128, 1e-2)),
+    "gsn": ((128, 1e-3), (32, 1e-3)),
+    "cin": ((128, 1e-3), (128, 1e-4)),
+    "gin-ak+": ((128, 1e-3), (128, 1e-3)),
+    "specgn": ((64, 1e-3), None),
 }
 DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "molecule-baselines.md"
 
@@ -48,7 +63,7 @@ def built(name: str, dataset: str, *assignments: str) -> torch.nn.Module:
 @pytest.mark.parametrize("name", GRAPH_BASELINES)
 def test_sizes_on_zinc(name: str) -> None:
     count = sum(parameter.numel() for parameter in built(name, "zinc").parameters())
-    assert count == PARAMETERS[name]
+    assert count == PARAMETERS[name] <= 530_000
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith(f"| `{name}` |")]
     assert any(row.endswith(f"| {count:,} |") for row in rows)
@@ -61,12 +76,15 @@ def test_every_model_has_settings_for_every_set(name: str) -> None:
         chosen, recipe = graph_recipe(None, dataset, model=name)
         assert (chosen, recipe.split, recipe.standardise) == ("default", "official", False)
         assert isinstance(recipe, BaselineRecipe)
-        plain = graph_recipe(None, dataset, model="gcn")[1].schedule
-        ours = graph_recipe("paper", dataset)[1].schedule
-        assert recipe.schedule.epochs == plain.epochs == ours.epochs
-        assert recipe.schedule.batch_size == plain.batch_size == ours.batch_size
         assert built(name, dataset).config["num_layers"] == recipe.model.num_layers
     assert graph_recipe(None, "mine", model=name)[1].schedule.epochs == 60
+
+
+@pytest.mark.parametrize("name", GRAPH_BASELINES)
+def test_batches_and_rates_are_the_authors(name: str) -> None:
+    for dataset, published in zip(("zinc", "molhiv"), PUBLISHED[name], strict=True):
+        schedule = graph_recipe(None, dataset, model=name)[1].schedule
+        assert published in (None, (schedule.batch_size, schedule.learning_rate))
 
 
 def test_own_settings_and_those_a_model_lacks() -> None:
