@@ -76,11 +76,11 @@ bench: $(STAMP) ## Measure speed and memory: SUITE=node, deep, graph, spectrum, 
 walks: $(STAMP) ## Count the files, functions and room changes on the way through `train`
 	$(BIN)/python -m benchmarks.walks $(ARGS)
 
-silence: $(STAMP) ## Measure how long commands say nothing
-	$(BIN)/python -m benchmarks.silence $(ARGS)
+silence: $(STAMP) ## Measure how long commands say nothing (5 minutes); then `make tables`
+	$(BIN)/python -m benchmarks.silence --out results/waiting/silence.json $(ARGS)
 
-interruptions: $(STAMP) ## Stop a training at twenty random moments, and check what it then says
-	$(BIN)/python -m benchmarks.interruptions $(ARGS)
+interruptions: $(STAMP) ## Stop trainings at twenty random moments, and check what they say (5 minutes)
+	$(BIN)/python -m benchmarks.interruptions --out results/waiting/interruptions.json $(ARGS)
 
 tables: $(STAMP) ## Rewrite the tables of README and docs from results/
 	$(BIN)/python -m benchmarks.ledger tables

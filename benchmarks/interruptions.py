@@ -1,12 +1,15 @@
 r"""Stop a training at random moments, and see whether what was then said is true.
 
-``make interruptions`` trains once without a stop, and then twenty times with Ctrl-C at a random
-moment. What the stopped command says is checked:
+``make interruptions`` trains once without a stop on nodes, on molecules and on an image, and then
+twenty times in all with Ctrl-C or SIGTERM at a random moment. What the stopped command says is
+checked:
 
 - "Go on with": a checkpoint is there; ``resume`` says after which epoch it goes on, and ends with
   the very weights of the run that was not stopped;
 - "Nothing was kept yet": there is none; ``resume`` starts over, to the same weights;
 - nothing: no folder was left behind, or the run had ended before it heard the signal.
+
+What came of it is recorded; ``make tables`` shows it in the docs.
 """
 
 from __future__ import annotations
@@ -20,17 +23,38 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 import typer
 from safetensors.torch import load_file
 
 import specformer
+from benchmarks.record import bench_result, record
+from benchmarks.silence import write_examples
 from specformer.datasets import csbm
 from specformer.graphs import write_npz
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_TRAIN = ("train", "graph.npz", "--runs", "2", "--set", "epochs=100", "--device", "cpu")
+
+_CPU = ("--device", "cpu")
+#: What is trained, and the share of all stops.
+_TRAININGS = {
+    "nodes": (("train", "nodes.npz", "--runs", "2", "--set", "epochs=30", *_CPU), 0.4),
+    "molecules": (("train", "molecules.csv", "--runs", "1", "--set", "epochs=4", *_CPU), 0.3),
+    "an image": (("train", "image.png", "--set", "epochs=400", *_CPU), 0.3),
+}
+#: What may come of a stop; anything else is wrong.
+OUTCOMES = ("went on", "started over", "wrote its report", "had ended", "no folder")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often, and the seed of the moments."""
+
+    times: int
+    seed: int
 
 
 def started(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
@@ -55,60 +79,71 @@ def same_weights(one: Path, other: Path) -> bool:
     return bool(files)
 
 
-def outcome(folder: Path, name: str, moment: float) -> str:
+def outcome(
+    words: Sequence[str], run: Path, whole: Path, moment: float, number: signal.Signals
+) -> str:
     """Stop a training after so many seconds; what was said, or how it was wrong."""
-    run = folder / name
-    process = started([*_TRAIN, "--out", name], folder)
+    process = started([*words, "--out", run.name], run.parent)
     time.sleep(moment)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate()
     last = said.strip().splitlines()[-1] if said.strip() else ""
     if process.returncode == 0:
-        return "had ended" if same_weights(run, folder / "whole") else "WRONG: ended otherwise"
-    if process.returncode not in (130, -signal.SIGINT):
+        return "had ended" if same_weights(run, whole) else "WRONG: ended otherwise"
+    if process.returncode not in (128 + number, -number):
         return f"WRONG: status {process.returncode}: {last}"
     if not last.startswith("Stopped."):
         if (run / "report.html").exists():
-            return "had ended" if same_weights(run, folder / "whole") else "WRONG: other weights"
+            return "had ended" if same_weights(run, whole) else "WRONG: other weights"
         return "no folder" if not run.exists() else f"WRONG: a folder and no word: {last}"
     kept = any(run.glob("checkpoint*.safetensors"))
     finished = (run / "result.json").exists()
     if ("Go on with" in last) != (kept or finished):
         return f"WRONG: {last}"
-    resumed = started(["resume", name], folder)
+    resumed = started(["resume", run.name], run.parent)
     _, heard = resumed.communicate()
     if resumed.returncode:
         return f"WRONG: resume: {heard.strip().splitlines()[-1]}"
     told = "goes on after epoch" in heard or "tried before" in heard
     if kept and not finished and not told:
         return "WRONG: resume does not say from where"
-    if not same_weights(run, folder / "whole"):
+    if not same_weights(run, whole):
         return "WRONG: other weights"
     return "went on" if kept else "wrote its report" if finished else "started over"
 
 
 @app.command()
 def main(
-    times: int = typer.Option(20, help="How often."),
-    within: float = typer.Option(None, help="Seconds. (default: as long as a whole run takes)"),
+    times: int = typer.Option(20, help="How often in all."),
     seed: int = typer.Option(0, help="Of the moments."),
+    out: Path = typer.Option(None, help="Where to record the counts."),
 ) -> None:
-    """Count what came of stopping a training at random moments."""
-    draw, counts = random.Random(seed), Counter[str]()
+    """Count what came of stopping trainings at random moments."""
+    draw, rows = random.Random(seed), []
     with tempfile.TemporaryDirectory() as below:
         folder = Path(below)
-        write_npz(folder / "graph.npz", csbm(0.5, num_nodes=150, num_features=20))
-        began = time.monotonic()
-        _, said = started([*_TRAIN, "--out", "whole"], folder).communicate()
-        took = time.monotonic() - began
-        if not (folder / "whole" / "result.json").exists():
-            raise SystemExit(said)
-        for number in range(times):
-            moment = draw.uniform(0.0, within or took)
-            found = outcome(folder, f"run-{number}", moment)
-            counts[found] += 1
-            typer.echo(f"{moment:5.1f} of {took:.1f} s: {found}")
-    typer.echo(", ".join(f"{found}: {count}" for found, count in counts.most_common()))
+        write_examples(folder)
+        write_npz(folder / "nodes.npz", csbm(0.5, num_nodes=100, num_features=20))
+        for name, (words, share) in _TRAININGS.items():
+            began, whole = time.monotonic(), folder / f"whole-{words[1]}"
+            _, said = started([*words, "--out", whole.name], folder).communicate()
+            took = time.monotonic() - began
+            if not (whole / "result.json").exists():
+                raise SystemExit(said)
+            counts = Counter[str]()
+            for number in range(round(times * share)):
+                moment, sent = draw.uniform(0.0, took), (signal.SIGINT, signal.SIGTERM)[number % 2]
+                found = outcome(words, folder / f"{number}-{words[1]}", whole, moment, sent)
+                counts[found if found in OUTCOMES else "wrong"] += 1
+                typer.echo(f"{name}: {sent.name} after {moment:4.1f} of {took:.1f} s: {found}")
+            seconds = time.monotonic() - began
+            rows.append({"case": name, "stops": counts.total(), **counts, "seconds": seconds})
+    if out:
+        cpu = torch.device("cpu")
+        plan = Plan(times, seed)
+        record(out, bench_result("interruptions", cpu, plan, rows), "make interruptions", cpu)
+    if any("wrong" in row for row in rows):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -266,8 +266,8 @@ def rendered(text: str, folder: Path) -> str:
     """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
 
     ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:summary`` Tables 1 to 3 in one, ``results:bench`` and ``results:reliability`` what
-    :mod:`benchmarks.tables` makes. What was measured again is shown once.
+    ``results:summary`` Tables 1 to 3 in one, ``results:bench``, ``results:reliability`` and
+    ``results:waiting`` what :mod:`benchmarks.tables` makes. What was measured again is shown once.
     """
 
     def block(match: re.Match[str]) -> str:

@@ -1,36 +1,56 @@
-r"""How long commands are silent: the time between two pieces of output, into a pipe.
+r"""How long commands are silent: the time between two pieces of output, in a file or on a terminal.
 
-``make silence`` runs ``train`` on a graph and on molecules, ``predict``, ``tune`` and ``table 1``,
-each in a process of its own, and prints when something was first said, the longest silence and the
-line before it. Another command can be named: ``python -m benchmarks.silence -- train cora``.
+``make silence`` runs ``train`` on a graph, on molecules and on an image, ``predict`` and ``tune``,
+each into a pipe and on a terminal of 80 columns, ``table 1``, and a stage of more than two minutes,
+all with an empty cache. It prints when something was first said, the longest silence and the line
+before it, and records the figures; ``make tables`` shows them in the docs. Another command can be
+named: ``python -m benchmarks.silence -- train cora``.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 
+import numpy as np
+import torch
 import typer
+from skimage.io import imsave
 
 import specformer
+from benchmarks.record import bench_result, record
 from specformer.datasets import csbm
 from specformer.graphs import write_npz
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+#: What moves a terminal's cursor or changes its colours.
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: Columns of the terminal.
+_COLUMNS = 80
+#: Seconds after which a stage that would take much longer is stopped by Ctrl-C.
+_LONG = 130.0
 
 
 @dataclass(frozen=True)
 class Silence:
     """What was heard of a command.
 
-    Args:
+    Attributes:
         seconds: how long it ran.
         lines: how many it wrote.
         first: when something was first said.
@@ -49,68 +69,138 @@ class Silence:
     status: int
 
 
-def listen(words: Sequence[str], folder: Path) -> Silence:
-    """Run a command of ``specformer`` and listen to both of its streams."""
-    command = [sys.executable, "-m", "specformer", *words]
-    source = str(Path(specformer.__file__).parents[1])
-    environment = {**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "80", "PYTHONPATH": source}
-    started = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as running:
-        assert running.stdout is not None
-        heard: list[tuple[float, str]] = []
-        while chunk := os.read(running.stdout.fileno(), 65536):
-            heard.append((time.monotonic() - started, chunk.decode("utf-8", "replace")))
-        status = running.wait()
-    ended = time.monotonic() - started
-    times = [moment for moment, _ in heard]
+@dataclass(frozen=True)
+class Plan:
+    """How it was measured: columns of the terminal, and seconds until the long stage is stopped."""
+
+    columns: int = _COLUMNS
+    long: float = _LONG
+
+
+def silence_of(heard: Sequence[tuple[float, str]], ended: float, status: int) -> Silence:
+    r"""The silence in pieces of output with their times, of a command that ended at another.
+
+    Example:
+        >>> silence_of([(0.2, "Reading.\n"), (1.0, "one\ntwo\n"), (3.5, "end")], 4.0, 0).after
+        'two'
+    """
     gaps = [(later - moment, text) for (moment, text), (later, _) in pairwise(heard)]
     longest, text = max(gaps, default=(0.0, ""))
     lines = "".join(text for _, text in heard).splitlines()
-    after = text.strip().splitlines()[-1] if text.strip() else ""
-    first, last = (times[0], times[-1]) if times else (ended, ended)
+    spoken = [line.strip() for line in _CODES.sub("", text).splitlines() if line.strip()]
+    after = spoken[-1] if spoken else ""
+    first, last = (heard[0][0], heard[-1][0]) if heard else (ended, ended)
     return Silence(ended, len(lines), first, longest, after, ended - last, status)
 
 
+def listen(
+    words: Sequence[str], folder: Path, *, terminal: bool = False, stopped: float | None = None
+) -> Silence:
+    """Run a command of ``specformer``, in a pipe or on a terminal, and hear both its streams.
+
+    Ctrl-C stops it after so many seconds, if any.
+    """
+    source = str(Path(specformer.__file__).parents[1])
+    environment = os.environ | {
+        "MPLBACKEND": "Agg", "COLUMNS": str(_COLUMNS), "TERM": "xterm-256color",
+        "PYTHONPATH": source, "XDG_CACHE_HOME": str(folder / "cache"),
+    }  # fmt: skip
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    if terminal:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
+    started = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "specformer", *words],
+        cwd=folder, env=environment, stdout=theirs, stderr=theirs,
+        # A shell's jobs in the background ignore Ctrl-C, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as running:  # fmt: skip
+        os.close(theirs)
+        timer = Timer(stopped or 0.0, running.send_signal, (signal.SIGINT,))
+        if stopped is not None:
+            timer.start()
+        heard = [(time.monotonic() - started, text) for text in _pieces(ours)]
+        status = running.wait()
+        timer.cancel()
+    os.close(ours)
+    return silence_of(heard, time.monotonic() - started, status)
+
+
+def _pieces(stream: int) -> Iterator[str]:
+    while True:
+        try:
+            chunk = os.read(stream, 65536)
+        except OSError:  # how a terminal ends
+            return
+        if not chunk:
+            return
+        yield chunk.decode("utf-8", "replace")
+
+
 def write_examples(folder: Path) -> None:
-    """A generated graph of 800 nodes, and 600 molecules."""
+    """A generated graph of 800 nodes, 600 molecules, and an image of 40 × 40 points."""
     write_npz(folder / "graph.npz", csbm(0.5, num_nodes=800))
     rows = [f"{'C' * (n % 20 + 1)}{'O' * (n % 3)}c1ccccc1,{n % 7}" for n in range(600)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]))
+    down, right = np.indices((40, 40))
+    grey = 127 + 80 * np.sin(down / 4) + 40 * np.cos(right / 7)
+    imsave(folder / "image.png", grey.astype(np.uint8), check_contrast=False)
 
 
-def examples() -> list[list[str]]:
+def examples() -> dict[str, list[str]]:
     """Commands that each take a while, in an order in which one may use what another left."""
     run = ["--device", "cpu"]
     once = ["--trials", "2", "--splits", "1", "--finalists", "1", "--runs", "1"]
-    return [
-        ["train", "graph.npz", "--runs", "3", "--set", "epochs=40", "--out", "run", *run],
-        ["predict", "run", "--out", "predictions.csv"],
-        ["tune", "graph.npz", *once, "--set", "epochs=20", *run],
-        ["train", "molecules.csv", "--set", "epochs=3", *run],
-        ["table", "1", "--images", "1", "--filters", "comb", "--recipes", "projected", *run],
-    ]
+    short = ["--set", "epochs=40", "--set", "form=paper"]
+    return {
+        "`train`, a graph of 800 nodes": ["train", "graph.npz", "--runs", "3", *short, *run],
+        "`predict`": ["predict", "runs/graph-specformer", "--out", "predictions.csv"],
+        "`tune`, two trials": ["tune", "graph.npz", *once, "--set", "epochs=20", *run],
+        "`train`, 600 molecules": ["train", "molecules.csv", "--set", "epochs=2", *run],
+        "`train`, an image": ["train", "image.png", "--set", "epochs=300", *run],
+    }
+
+
+def cases() -> Iterator[tuple[str, list[str], bool, float | None]]:
+    """Name, command, whether it is on a terminal, and when Ctrl-C stops it."""
+    for terminal in (False, True):
+        for name, words in examples().items():
+            yield name, words, terminal, None
+    one = ["--images", "1", "--filters", "comb", "--recipes", "projected", "--device", "cpu"]
+    yield "`table 1`, one image, one filter", ["table", "1", *one], False, None
+    endless = ["--runs", "1", "--set", "form=paper", "--set", "epochs=1000000"]
+    long = ["train", "graph.npz", *endless, "--set", "patience=1000000", "--device", "cpu"]
+    yield f"`train`, stopped after {_LONG:.0f} s", long, False, _LONG
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def main(
     words: list[str] = typer.Argument(None, help="A command in place of the examples."),
     data: Path = typer.Option(Path("../shared/data"), help="Folder with the images of table 1."),
+    out: Path = typer.Option(None, help="Where to record the figures."),
 ) -> None:
     """Print the longest silence of every command."""
     os.environ.setdefault("SPECFORMER_DATA", str(data.resolve()))
+    rows = []
     with tempfile.TemporaryDirectory() as below:
         folder = Path.cwd() if words else Path(below)
         if not words:
             write_examples(folder)
-        for command in [words] if words else examples():
-            found = listen(command, folder)
+        chosen = [(" ".join(words), words, False, None)] if words else cases()
+        for name, command, terminal, stopped in chosen:
+            where = "terminal" if terminal else "file"
+            found = listen(command, folder, terminal=terminal, stopped=stopped)
+            rows.append({"case": f"{name} ({where})", **asdict(found)})
             typer.echo(
-                f"{' '.join(command[:2])}: status {found.status}, {found.seconds:.1f} s, "
+                f"{name} ({where}): status {found.status}, {found.seconds:.1f} s, "
                 f"{found.lines} lines, the first after {found.first:.1f} s; the longest silence, "
                 f"{found.longest:.1f} s, after: {found.after}; it left after {found.leaving:.1f} s"
             )
+            if found.status != (130 if stopped else 0):
+                raise SystemExit(f"{' '.join(command)}: ended with status {found.status}")
+    if out:
+        cpu = torch.device("cpu")
+        record(out, bench_result("silence", cpu, Plan(), rows), "make silence", cpu)
 
 
 if __name__ == "__main__":

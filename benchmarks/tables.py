@@ -28,7 +28,8 @@ _KEYS = {
 }
 #: A block that shows a folder of ``results/``.
 _BLOCK = re.compile(
-    r"(<!-- results:(?P<name>bench|reliability) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL
+    r"(<!-- results:(?P<name>bench|reliability|waiting) -->\n)(?P<body>.*?)(<!-- /results -->)",
+    re.DOTALL,
 )
 SCHEMA = "specformer.bench/1"
 #: Header and cells.
@@ -47,6 +48,10 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
         return [_arpack_grid(result["rows"])]
     if result.get("suite") == "reliability":
         return [_reliability_grid(result["rows"])]
+    if result.get("suite") == "silence":
+        return [_silence_grid(result["rows"])]
+    if result.get("suite") == "interruptions":
+        return [_stops_grid(result["rows"])]
     return [bench_grid(result)]
 
 
@@ -183,6 +188,29 @@ def _reliability_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     return ["attack", *counts], lines
 
 
+def _silence_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """How long commands took, and for how long they said nothing."""
+    header = ["command, and where it writes", "seconds", "first words after, s"]
+    times = ("seconds", "first", "longest", "leaving")
+    lines = [[row["case"], *(f"{row[name]:.1f}" for name in times)] for row in rows]
+    return [*header, "longest silence, s", "last words before its end, s"], lines
+
+
+def _stops_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """What came of stopping trainings, each kind and all of them together."""
+    kinds = {
+        "stops": "stops", "went on": "`resume` went on", "started over": "started over",
+        "wrote its report": "wrote the report", "had ended": "had ended before",
+        "no folder": "nothing written yet", "wrong": "said something wrong",
+    }  # fmt: skip
+    total = {kind: sum(row.get(kind, 0) for row in rows) for kind in kinds}
+    lines = [
+        [row["case"], *(str(row.get(kind, 0)) for kind in kinds)]
+        for row in (*rows, {"case": "all", **total})
+    ]
+    return ["training on", *kinds.values()], lines
+
+
 def _against(found: Mapping[str, Any], rule: str) -> str:
     """The difference from the plain loop's mean in points, and whether its interval has it."""
     place = {True: ", inside", False: ", outside", None: ""}[found["inside"][rule]]
@@ -226,7 +254,7 @@ def newest_cases(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _manner(entry: Mapping[str, Any]) -> str:
     plan = entry["plan"]
-    if entry["suite"] == "reliability":
+    if entry["suite"] in ("reliability", "silence", "interruptions"):
         return f"{sum(row['seconds'] for row in entry['rows']) / 60:.0f} minutes"
     if entry["suite"] == "decompose":
         return f"median of {plan['repeats']}" if plan["repeats"] > 1 else "measured once"

@@ -142,6 +142,19 @@ def test_a_case_measured_again_is_shown_once() -> None:
     assert "means of 5 splits" in shown
 
 
+def test_stops_are_added_up_and_silences_are_not() -> None:
+    rows = [
+        {"case": "nodes", "stops": 8, "went on": 6, "no folder": 2, "seconds": 60.0},
+        {"case": "an image", "stops": 2, "went on": 1, "wrong": 1, "seconds": 60.0},
+    ]
+    header, lines = bench_grids({"suite": "interruptions", "rows": rows})[0]
+    assert [len(line) for line in lines] == [len(header)] * 3
+    assert lines[-1] == ["all", "10", "7", "0", "0", "0", "2", "1"]
+    heard = {"seconds": 9.25, "first": 0.2, "longest": 1.71, "after": "Reading", "leaving": 0.5}
+    shown = bench_grids({"suite": "silence", "rows": [{"case": "`train` (file)", **heard}]})
+    assert shown[0][1] == [["`train` (file)", "9.2", "0.2", "1.7", "0.5"]]
+
+
 def test_attacks_are_added_up():
     counts = {"refused": 7, "unaffected": 3, "wrong": 0, "tracebacks": 0, "seconds": 60.0}
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 import pytest
@@ -65,6 +66,26 @@ def test_on_a_terminal_one_line_is_written_over(
     *waits, last = over.split("\r\x1b[2K")[1:]
     assert {wait[8:] for wait in waits} <= {" Reading mine · 0 s", ""}
     assert (last, others) == ("Read.", [""])
+
+
+def test_a_warning_takes_the_line_too(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_is_terminal", lambda: True)
+    usual, err = logging.lastResort, ""
+    logger = logging.getLogger("specformer.tasks")
+    monkeypatch.setattr(logger, "propagate", False)  # to pytest's own handlers
+    with waited_for():
+        first_words("Reading mine.", silent=False)
+        while "\r\x1b[2K" not in err:
+            time.sleep(0.01)
+            err += capfd.readouterr().err
+        with own_progress():
+            time.sleep(0.03)  # a line that was on its way
+            logger.warning("Mind %s.", "the gap")
+            err += capfd.readouterr().err
+    assert err.endswith("\r\x1b[2KMind the gap.\n")
+    assert logging.lastResort is usual
 
 
 def test_silence_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

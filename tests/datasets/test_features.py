@@ -20,7 +20,11 @@ from specformer.datasets import (
     random_60_20_20,
     sparse_features,
 )
-from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.datasets.features import (
+    STRUCTURAL,
+    preparation_lines,
+    with_structural_features,
+)
 from specformer.errors import ConfigError, GraphError, RunError
 from specformer.graphs import Graph, as_graph
 
@@ -113,6 +117,17 @@ def test_bags_of_words_are_divided_by_their_sums_and_other_tables_are_not():
     assert scaling(words[:, :5]) == "columns"
     assert scaling(words - 1e-3) == scaling(sp.csr_array(-words)) == "columns"
     assert scaling(1 - words) == "columns"
+
+
+def test_many_columns_are_told_together_and_odd_ones_alone():
+    x = np.arange(60.0).reshape(4, 15) ** 2
+    x[:, 3], x[:, 5], x[:, 9] = [0, 1, 0, 1], 7, 7
+    fitted = FeaturePreparation.fit(Graph(NO_EDGES, x=x), np.ones(4, dtype=bool))
+    assert preparation_lines(fitted) == [
+        "12 columns, '0' to '14': standardised",
+        "2 columns, '5' to '9': left out",
+        "column '3': as it is",
+    ]
 
 
 def test_what_is_asked_of_a_table():

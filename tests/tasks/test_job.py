@@ -121,10 +121,10 @@ def test_what_several_processes_cannot_train(source: str, asked: dict, why: str)
 
 
 IDLE = [
-    ("csbm", "gcn", "model.num_heads=2", "gcn has its own settings in baseline"),
-    ("csbm", "gcn", "k=5", "gcn has its own settings in baseline"),
+    ("csbm", "gcn", "model.num_heads=2", "gcn has its own settings, baseline"),
+    ("csbm", "gcn", "k=5", "gcn has its own settings, baseline"),
     ("csbm", "gcn", "schedule.filter_learning_rate=0.5", "gcn has no filter of its own"),
-    ("csbm", "specformer", "baseline.dropout=0.9", "specformer has its own settings in model"),
+    ("csbm", "specformer", "baseline.dropout=0.9", "specformer has its own settings, model"),
     ("csbm", "specformer", "degree=3", "it needs spectrum=density"),
     ("photographs", "gcn", "model.hidden_channels=4", "it is specformer's"),
     ("photographs", "specformer", "schedule.filter_learning_rate=0.5", "learn at one rate"),

@@ -167,12 +167,15 @@ _WAITING: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
 
 @contextmanager
 def waited_for() -> Iterator[None]:
-    """A command, whose waiting ends with it."""
-    waiting = Waiting()
+    """A command, whose waiting ends with it; warnings that no one else tells clear its line."""
+    waiting, warnings, usual = Waiting(), _ToStderr(), logging.lastResort
+    warnings.setLevel(logging.WARNING)
     before = _WAITING.set(waiting)
+    logging.lastResort = warnings
     try:
         yield
     finally:
+        logging.lastResort = usual
         waiting.end()
         _WAITING.reset(before)
 

@@ -101,6 +101,12 @@ class PreparedColumn:
         places = np.array([place.get(cell, beyond) for cell in cells], dtype=np.int64)
         return np.eye(beyond + 1, dtype=np.float32)[places][:, : self.width]
 
+    @property
+    def in_short(self) -> str:
+        """What becomes of the column, without its figures."""
+        told = {"category": "a column for each word", "none": "as they are"}
+        return told.get(self.how) or str(self).partition(" (")[0].partition(";")[0]
+
     def __str__(self) -> str:
         """What becomes of the column, in words."""
         if self.how == "category":

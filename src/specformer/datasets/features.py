@@ -173,7 +173,7 @@ def prepare_features(
 
 
 def preparation_lines(prepared: FeaturePreparation) -> list[str]:
-    """What is done with a graph's features, in a line for each of the first columns."""
+    """What is done with a graph's features, a line per column; many are told together if alike."""
     if prepared.scaling == "rows":
         lines = ["each node's features are divided by their sum, where that exceeds 1"]
     elif prepared.scaling == "none":
@@ -181,7 +181,17 @@ def preparation_lines(prepared: FeaturePreparation) -> list[str]:
     else:
         lines = [f"column {each['column']!r}: {each['prepared']}" for each in prepared.told()]
     if len(lines) > _NAMED:
-        lines = [*lines[:_NAMED], f"and {len(lines) - _NAMED} columns more"]
+        alike: dict[str, list[str]] = {}
+        for column in prepared.columns:
+            alike.setdefault(column.in_short, []).append(column.name)
+        several = [
+            f"{len(names):,} columns, {names[0]!r} to {names[-1]!r}: {how}"
+            for how, names in alike.items()
+            if len(names) > 1
+        ]
+        singles = [line for line, column in zip(lines, prepared.columns, strict=True)
+                   if len(alike[column.in_short]) == 1]  # fmt: skip
+        lines = [*several, *singles]
     return lines
 
 

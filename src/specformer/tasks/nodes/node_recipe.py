@@ -307,11 +307,11 @@ def _forms(
 def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[str]) -> None:
     """Refuse changes of a recipe that one model's training has no use for."""
     if model != "specformer":
-        refuse_idle(assignments, _OURS, f"{model} has its own settings in baseline.…")
+        refuse_idle(assignments, _OURS, f"{model} has its own settings, baseline.NAME")
         if not hasattr(BASELINES[model], "filter_parameters"):
             refuse_idle(assignments, _FILTERS, f"{model} has no filter of its own to learn")
         return
-    refuse_idle(assignments, ["baseline"], "specformer has its own settings in model.…")
+    refuse_idle(assignments, ["baseline"], "specformer has its own settings, model.NAME")
     if recipe.spectrum == "density":
         refuse_idle(assignments, _PAIRS, "spectrum=density does without eigenpairs")
     else:
