@@ -116,7 +116,7 @@ def outcome(
 def main(
     times: int = typer.Option(20, help="How often in all."),
     seed: int = typer.Option(0, help="Of the moments."),
-    out: Path = typer.Option(None, help="Where to record the counts."),
+    out: Path | None = typer.Option(None, help="Where to record the counts."),
 ) -> None:
     """Count what came of stopping trainings at random moments."""
     draw, rows = random.Random(seed), []

@@ -177,7 +177,7 @@ def cases() -> Iterator[tuple[str, list[str], bool, float | None]]:
 def main(
     words: list[str] = typer.Argument(None, help="A command in place of the examples."),
     data: Path = typer.Option(Path("../shared/data"), help="Folder with the images of table 1."),
-    out: Path = typer.Option(None, help="Where to record the figures."),
+    out: Path | None = typer.Option(None, help="Where to record the figures."),
 ) -> None:
     """Print the longest silence of every command."""
     os.environ.setdefault("SPECFORMER_DATA", str(data.resolve()))

@@ -42,13 +42,19 @@ def test_the_source_decides(call, sources: Path, name: str, metric: str) -> None
     assert json.loads(out)["val"]["values"] == pytest.approx(found["val"]["values"])
 
 
+def test_what_was_read_is_said_first(call, sources: Path) -> None:
+    status, _, err = call("tune", "one.npz", *FAST, *FEW)
+    assert status == 0
+    assert 0 < err.index(" nodes, ") < err.index("  model: specformer") < err.index("one: trials")
+
+
 def test_what_people_read(call, sources: Path) -> None:
     few = [*FEW, "--parameters", 3000, "--out", "search", "--quiet"]
     status, out, err = call("tune", "many.npz", *FAST, *few)
     assert (status, err) == (0, "")
     assert "has the best validation rocauc on 1 split, " in out
     assert "Recipe: search/best.yaml. All trials: search/trials.jsonl." in out
-    assert "Train with: specformer train many.npz --model specformer --recipe search/best" in out
+    assert "Train with:\n  specformer train many.npz --model specformer --recipe search/best" in out
     assert "Report: search/report.html" in out
 
 

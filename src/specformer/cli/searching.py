@@ -94,7 +94,7 @@ def tune(
     words += ["--recipe", result["recipe_file"]]
     words += [] if start is None else ["--from", str(start)]
     words += request.columns.words
-    echo(f"Train with: {shlex.join(words)}")
+    echo(f"Train with:\n  {shlex.join(words)}")
     farewell(result, Path(result["report"]))
 
 

@@ -185,7 +185,8 @@ class Trials(ABC):
     #: Splits that a trial trains on, unless someone says.
     splits: ClassVar[int]
 
-    #: The name of the data, and what a score is.
+    #: The data, as :meth:`Task.load` gives them, their name, and what a score is.
+    work: Any
     name: str
     metric: str
     #: What tells the models apart that trials start from; None for fresh ones.

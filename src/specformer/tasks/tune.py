@@ -24,6 +24,7 @@ from specformer.tasks.nodes.node_learning import NodeTrials
 from specformer.tasks.recipes.settings import read_settings
 from specformer.tasks.resolve import TASKS
 from specformer.tasks.task import Trials
+from specformer.tasks.train import tell
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.environment import environment
 from specformer.training.runs.folder import REPORT, RunFolder
@@ -89,7 +90,9 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
 
     Keys that the job changes are not searched. What the folder holds already is not run again.
     """
-    subject = TASKS[job.kind].trials(job, place)
+    task = TASKS[job.kind]
+    subject = task.trials(job, place)
+    tell(task.overview(subject.work), None, place, model=job.model, recipe=job.recipe)
     started, path = time.perf_counter(), folder / BEST
     with RunFolder(folder).held():  # trials of two searches would overwrite each other
         try:
