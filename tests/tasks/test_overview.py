@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from specformer.graphs import Columns, Graph, GraphSet, write_npz
+from specformer.graphs import Columns, Graph, GraphSet, as_graph, write_npz
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.inspect_source import inspect_source
 from specformer.tasks.nodes.node_recipe import NodeRecipe
@@ -90,6 +90,15 @@ def test_a_test_part_that_tells_little_is_warned_of(targets: str, why: str, tmp_
     (told,) = found["warnings"]
     assert why in told
     assert f"  warning: {told}" in in_words(found).splitlines()
+
+
+@pytest.mark.parametrize(("weight", "warned"), [(3000.0, True), (900.0, False)])
+def test_giant_weights_are_warned_of(weight: float, warned: bool) -> None:
+    weighted = as_graph(ENDS, edge_weight=[1.0, 1.0, 1.0, weight])
+    told = warnings_of(of_nodes(weighted, NodeRecipe(), []))
+    assert [" the largest weight is 3,000 times the median" in each for each in told] == (
+        [True] if warned else []
+    )
 
 
 def test_copies_of_molecules_are_warned_of(tmp_path: Path) -> None:

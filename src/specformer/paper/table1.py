@@ -52,11 +52,10 @@ def table1(
     else:
         signals = signals.numbered(images)
     started = time.perf_counter()
-    with place.progress.stage("spectrum of the grid", 1, "seconds") as update:
+    with place.progress.stage("spectrum of the grid", 1, ""):
         spectrum = decompose(
             signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
         )
-        update(1, time.perf_counter() - started)
     spectrum_seconds = time.perf_counter() - started
     study = learn_filters(
         signals, spectrum, filters, contestants, seed=seed, progress=place.progress

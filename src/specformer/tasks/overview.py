@@ -25,6 +25,8 @@ _NAMED = 10
 _FEW = 20
 #: Whole numbers of so few values may be classes.
 _FEW_VALUES = 5
+#: A weight so many times the median one is a giant.
+_HEAVY = 1000.0
 #: A class with this share of all labels is nearly all there is.
 _MOST = 0.9
 #: In sets of more nodes in all, copies of graphs are not looked for.
@@ -46,6 +48,9 @@ def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[
         "weighted": graph.is_weighted,
         "features": graph.num_features,
     }
+    if graph.is_weighted:
+        weights = graph.adjacency.data
+        found["heaviest"] = float(weights.max() / np.median(weights))
     if graph.y is not None and graph.num_targets:
         task = recipe.task or "regression"
         columns = zip(target_names(graph.class_names, graph.num_targets), graph.y.T, strict=True)
@@ -128,6 +133,11 @@ def of_signals(signals: SignalSet) -> dict[str, Any]:
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
     """What to know of an overview before training: a test part that tells little, a giant."""
     told, name = _of_classes(found), found["name"]
+    if (times := found.get("heaviest", 0.0)) > _HEAVY:
+        told.append(
+            f"{name}: the largest weight is {times:,.0f} times the median one, so that few edges "
+            "count for nearly all; take logarithms of weights, or --weight none takes none."
+        )
     if split := found.get("split"):
         tested = split["test"]
         if split["tested"] < _FEW:
