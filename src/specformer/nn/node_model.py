@@ -33,9 +33,9 @@ class Specformer(Inspected):
             one filter, basis weights per layer; ``"large"``: both per layer.
         form: ``"paper"``, or ``"deep"``: :class:`~specformer.nn.conv.composition.ResidualBlock`
             around the same filters, with batch norm unless ``norm`` says otherwise.
-        local: whether blocks of the deep form also take a step to the neighbours.
-        skip: whether they also map their input past the filter. Without, they start as that step
-            alone, as a GCN, and learn their filters from there.
+        local: whether blocks of the deep form also take a step to the neighbours. Their filters
+            start as that step alone, as a GCN's, and learn from there.
+        skip: whether they also map their input past the filter.
         linear_last: whether the last of them ends with its filter, without norm, activation and
             dropout, so that outputs are filtered signals.
         space: where convolutions act. ``"output"``: after a two-layer feature network (the paper's

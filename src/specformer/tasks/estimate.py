@@ -69,6 +69,7 @@ def of_nodes(
         once = _MULTIPLY * recipe.degree * graph.adjacency.nnz
     names, splits = recipe.tried(n * _pairs(graph, recipe), device)
     each = [recipe.taking(name) for name in names]
+    once *= len({one.spectrum_key for one in (recipe, *each)})
     speed, costs = product_speed(device), []
     for one in each or [recipe]:
         epochs, (epoch, kept) = one.schedule.epochs, _of_epoch(graph, one, model)

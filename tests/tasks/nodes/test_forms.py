@@ -14,9 +14,13 @@ from tests.tasks.jobs import train_source
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_npz
+from specformer.tasks.job import Request, Workplace
 from specformer.tasks.nodes import node_fit
 from specformer.tasks.nodes import node_recipe as recipes
+from specformer.tasks.nodes.node_fit import _with_recipe
+from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.resolve import resolve
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -98,6 +102,35 @@ def test_on_a_cpu_forms_are_tried_as_far_as_they_are_quick(monkeypatch) -> None:
     assert recipe.tried(1000, cpu) == (["paper", "smooth-2", "smooth-counts"], 1)
     assert recipe.tried(1001, cpu) == (["paper"], 3)
     assert recipe.tried(10**9, torch.device("cuda")) == (names(), 3)
+
+
+def test_a_form_with_loops_has_a_spectrum_of_its_own(here) -> None:
+    place = Workplace(torch.device("cpu"))
+    learning = NodeLearning()
+    job = resolve(Request("mine.npz", recipe="default"), 1)
+    work = learning.with_spectra(learning.load(job, place), place)
+    spectra = {work.recipe.spectrum_key: work.spectrum}
+    smooth, paper = (
+        _with_recipe(work, work.recipe.taking(name), place, spectra)
+        for name in ("smooth-2", "paper")
+    )
+    adjacency = work.graph.adjacency.toarray() + np.eye(work.graph.num_nodes)
+    scale = 1 / np.sqrt(adjacency.sum(axis=1))
+    laplacian = np.eye(len(scale)) - scale[:, None] * adjacency * scale
+    expected = torch.from_numpy(np.linalg.eigvalsh(laplacian)).float()
+    torch.testing.assert_close(smooth.spectrum.eigenvalues, expected, atol=1e-6, rtol=0)
+    assert paper.spectrum is work.spectrum
+    again = _with_recipe(work, work.recipe.taking("smooth-2"), place, spectra)
+    assert again.spectrum is smooth.spectrum
+
+
+def test_predictions_are_made_with_the_spectrum_of_the_form(call, here) -> None:
+    """Those of a run in which the default takes a form with loops, of the graph trained on."""
+    changes = [word for change in [*QUICK, "form=smooth-2"] for word in ("--set", change)]
+    status, *_ = call("train", "mine.npz", "--runs", 1, *changes, "--out", "run", "--json")
+    assert status == 0
+    status, _, told = call("predict", "run", "--out", "predictions.csv")
+    assert (status, "eigenvalues are" in told) == (0, False)
 
 
 def test_a_form_prepares_features_in_its_own_way(here) -> None:

@@ -72,7 +72,7 @@ def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
     if deep:
         arguments = [config["num_heads"] + config["local"], channels]
         options = {"norm": config["norm"] or "batch", "dropout": dropout, "skip": config["skip"]}
-        if config["local"] and not config["skip"]:
+        if config["local"]:
             kind = partial(LinearBases, only_last=True)  # a step to the neighbours, as GCN's layer
     else:
         arguments = [config["num_heads"], channels, dropout]

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -331,10 +332,11 @@ def with_best_form(
     """
     names, splits = _tried(work, place)
     recipes = {name: work.recipe.taking(name) for name in names}
+    spectra = {work.recipe.spectrum_key: work.spectrum}
     if not recipes:
         return work, None
     if len(recipes) == 1:
-        return _with_recipe(work, next(iter(recipes.values()))), None
+        return _with_recipe(work, next(iter(recipes.values())), place, spectra), None
     few = replace(
         work, splits=work.splits[:splits], prepared=work.prepared and work.prepared[:splits]
     )
@@ -351,7 +353,8 @@ def with_best_form(
     for number, (name, recipe) in enumerate(recipes.items()):
         if figures[number].isnan():
             own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
-            figures[number] = _validated(_with_recipe(few, recipe), place, own, name)
+            by_recipe = _with_recipe(few, recipe, place, spectra)
+            figures[number] = _validated(by_recipe, place, own, name)
             if kept:
                 kept.save({"figures": figures})
     if kept and not figures.isfinite().any():
@@ -364,13 +367,23 @@ def with_best_form(
     taken = min(tried, key=lambda name: math.inf if (v := tried[name]) is None else metric.score(v))
     choice = Choice(taken, tried)
     place.progress.say(f"{work.graph.name}: {choice.told(metric.label)}")
-    return _with_recipe(work, recipes[taken]), choice
+    return _with_recipe(work, recipes[taken], place, spectra), choice
 
 
-def _with_recipe(work: NodeWork, recipe: NodeRecipe) -> NodeWork:
-    """The work by another recipe, which may prepare features in another way."""
+def _with_recipe(
+    work: NodeWork, recipe: NodeRecipe, place: Workplace, spectra: dict[str, AnySpectrum | None]
+) -> NodeWork:
+    """The work by another recipe, which may prepare features in another way.
+
+    It may also ask for another spectrum; ``spectra`` keeps all that were computed.
+    """
     prepared = work.prepared if recipe.features == work.recipe.features else None
-    return replace(work, recipe=recipe, prepared=prepared)
+    own = replace(work, recipe=recipe, prepared=prepared)
+    if recipe.spectrum_key not in spectra:
+        together = recipe.spectrum == "density"  # or the first solves, and the others read
+        with nullcontext() if together else place.workers.first_before_others():
+            spectra[recipe.spectrum_key] = own.decomposed(place)
+    return replace(own, spectrum=spectra[recipe.spectrum_key])
 
 
 def _tried(work: NodeWork, place: Workplace) -> tuple[list[str], int]:

@@ -29,7 +29,7 @@ from specformer.tasks.nodes.node_recipe import (
     node_recipe,
     refuse_idle_settings,
 )
-from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_spectrum
+from specformer.tasks.nodes.node_work import NodeWork, kept_epochs
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
@@ -113,11 +113,7 @@ class NodeLearning(Task[NodeWork]):
             return work
         if beside and beside.spectrum and beside.recipe.spectrum_key == work.recipe.spectrum_key:
             return replace(work, spectrum=beside.spectrum)
-        with place.progress.stage(f"{work.graph.name}: spectrum", 1, ""):
-            spectrum = node_spectrum(
-                work.graph, work.recipe, place.device, place.cache, place.workers
-            )
-        return replace(work, spectrum=spectrum)
+        return replace(work, spectrum=work.decomposed(place))
 
     def fit(
         self, work: NodeWork, place: Workplace, checkpoint: Path | None, label: str | None = None
@@ -129,7 +125,7 @@ class NodeLearning(Task[NodeWork]):
             told["forms_tried"] = dict(choice.tried)
             words = choice.told(metric_named(str(chosen.recipe.metric)).label)
             told["description"] = f"{outcome.row['description']}. Specformer {words}."
-        return replace(outcome, row={**outcome.row, **told})
+        return replace(outcome, row={**outcome.row, **told}, more=self.input_of(chosen))
 
     def summarise(self, work: NodeWork, outcome: Outcome) -> dict[str, Any]:
         graph, row, recipe = work.graph, outcome.row, work.recipe
@@ -150,7 +146,7 @@ class NodeLearning(Task[NodeWork]):
             f"test_{rule}": row[f"test_{rule}"],
             "settings": asdict(recipe),
             **{key: row[key] for key in ("classes", "targets", "form") if key in row},
-            **self.input_of(work),
+            **outcome.more,
             "nodes": [{**row, **kept}],
         }
 

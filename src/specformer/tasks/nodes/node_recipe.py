@@ -102,6 +102,7 @@ class Form:
     schedule: Schedule
     monitor: Monitor
     features: Features = "auto"
+    loops: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class NodeRecipe:
             schedule=own.schedule,
             monitor=own.monitor,
             features=own.features,
+            loops=own.loops,
             form=name,
             forms={},
         )
@@ -300,7 +302,7 @@ def _forms(
         own = override(merged(settings, change), assignments)
         made = build(NodeRecipe, own, f"form {name}")
         if made.model.form == before and idle_argument(asdict(made.model)) is None:
-            forms[name] = Form(made.model, made.schedule, made.monitor, made.features)
+            forms[name] = Form(made.model, made.schedule, made.monitor, made.features, made.loops)
     return forms
 
 

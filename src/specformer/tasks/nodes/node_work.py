@@ -25,7 +25,7 @@ from specformer.spectrum.decompose import (
 )
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
-from specformer.tasks.job import run_seed
+from specformer.tasks.job import Workplace, run_seed
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
 from specformer.training.engine.distributed import ALONE, Share, Workers
 from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, Selection
@@ -73,6 +73,11 @@ class NodeWork:
     def features(self) -> Sequence[FeaturePreparation]:
         """How the recipe prepares the features, one for each split."""
         return self.prepared or node_features(self.graph, self.splits, self.recipe)
+
+    def decomposed(self, place: Workplace) -> AnySpectrum:
+        """The spectrum that the recipe asks for."""
+        with place.progress.stage(f"{self.graph.name}: spectrum", 1, ""):
+            return node_spectrum(self.graph, self.recipe, place.device, place.cache, place.workers)
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> FullBatchTask:
         """Features, labels and splits on a device, those of this worker's nodes.
@@ -122,13 +127,13 @@ def node_spectrum(
     Of several workers, each has the rows of its own nodes: of the eigenvectors, which the first
     computes where the cache does not have them, or of the Laplacian, whose density all compute.
     """
+    if recipe.loops:
+        loops = sp.eye_array(graph.num_nodes, format="csr")
+        graph = replace(graph, adjacency=graph.adjacency + loops)
     if workers.size > 1 and recipe.spectrum == "density":
         share = Share(workers, graph.num_nodes)
         own = sp.csr_array(graph.adjacency[share.rows])
         return approximate_rows(own, share, degree=recipe.degree, device=device)
-    if recipe.loops:
-        loops = sp.eye_array(graph.num_nodes, format="csr")
-        graph = replace(graph, adjacency=graph.adjacency + loops)
     if workers.size > 1:
         return _sharded_spectrum(graph, recipe, device, cache, workers)
     if recipe.spectrum == "density":
