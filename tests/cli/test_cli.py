@@ -24,7 +24,7 @@ from tests.datasets.grid_images import write_grid_images
 import specformer
 from specformer import cli
 from specformer.cli.options import split_names
-from specformer.cli.tables import parse_images
+from specformer.cli.reproducing import parse_images
 from specformer.datasets import photographs, target_filter
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.folder import RunFolder

@@ -11,8 +11,8 @@ from scipy import stats
 from tests.reports.example_run import example, write_run
 
 from specformer.errors import RunError
-from specformer.reports.comparison import differing_settings, laid_together, names_of
 from specformer.reports.html import render_comparison
+from specformer.reports.standings import differing_settings, laid_together, names_of
 from specformer.reports.variants import Rows
 from specformer.training.runs.folder import RunFolder
 

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from specformer import __version__
-from specformer.cli import drawing, inspecting, learning, searching, tables
+from specformer.cli import inspecting, learning, reproducing, searching
 from specformer.cli.output import echo, waited_for
 from specformer.cli.run_in_hand import Ended
 from specformer.errors import ConfigError, SpecformerError, system_sentence
@@ -46,8 +46,8 @@ for command in (
     inspecting.inspect,
     searching.tune,
     searching.compare,
-    tables.table,
-    drawing.figure,
+    reproducing.table,
+    reproducing.figure,
     inspecting.spectrum,
     inspecting.report,
     inspecting.verify,

@@ -186,7 +186,9 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
     import torch
 
     from specformer.cli.progress_display import progress_bars
+    from specformer.reports.html import write_report
     from specformer.tasks.job import Workplace
+    from specformer.tasks.train import keep
     from specformer.tasks.train import train as train_job
     from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.engine.precision import one_thread
@@ -215,11 +217,9 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
             if not workers.is_first:
                 return
         run = hand.begin()
-        run.write_models(trained.outcome.models, trained.outcome.beside)
         with one_thread(job.deterministic):  # which the result records
-            result, report = finish_run(
-                run, trained.kind, trained.result, trained.outcome.arrays, job.config
-            )
+            result = keep(run, job, trained)
+        report = write_report(run)
         if job.tensorboard:
             track_run(run)
     _show_trained(run, result, report, shared)

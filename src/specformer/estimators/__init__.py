@@ -7,8 +7,7 @@ from pathlib import Path
 from specformer.errors import RunError
 from specformer.estimators.base_estimator import Estimator
 from specformer.estimators.graph_estimators import GraphClassifier, GraphRegressor
-from specformer.estimators.link_estimator import LinkPredictor
-from specformer.estimators.node_estimators import NodeClassifier, NodeRegressor
+from specformer.estimators.node_estimators import LinkPredictor, NodeClassifier, NodeRegressor
 from specformer.training.runs.folder import RunFolder
 
 __all__ = [

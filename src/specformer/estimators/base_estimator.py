@@ -20,7 +20,7 @@ from specformer.errors import GraphError, RunError
 from specformer.reports.html import write_report
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.resolve import resolve
-from specformer.tasks.train import train_on
+from specformer.tasks.train import keep, train_on
 from specformer.training.runs.curves import plot_learned, run_table
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import DATA, RunFolder
@@ -91,18 +91,10 @@ class Estimator(BaseEstimator, ABC):
         if not hasattr(self, "_trained"):
             raise RunError(f"{folder}: this estimator was loaded; copy the folder it came from.")
         target = Path(folder).resolve()
-        job, trained = replace(self._job, source=str(target / DATA)), self._trained
+        job = replace(self._job, source=str(target / DATA))
         run = RunFolder.create(target, job.config)
         self._write_data(target / DATA)
-        run.write_models(trained.outcome.models, trained.outcome.beside)
-        run.finish(
-            trained.kind,
-            trained.result,
-            trained.outcome.arrays,
-            command=job.repeat,
-            seed=job.seed,
-            device=choose_device(self.device),
-        )
+        keep(run, job, self._trained)
         return target
 
     def report(self, folder: str | Path) -> Path:

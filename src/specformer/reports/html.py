@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from specformer.files import write_text
 from specformer.reports import numbers
-from specformer.reports.comparison import differences_section, differing_settings, laid_together
 from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
 from specformer.reports.sections.blocks import Listing, Section, Table
@@ -24,7 +23,12 @@ from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import node_section
 from specformer.reports.sections.pictures import spectra
 from specformer.reports.sections.search_section import search_section
-from specformer.reports.standings import standings_section
+from specformer.reports.standings import (
+    differences_section,
+    differing_settings,
+    laid_together,
+    standings_section,
+)
 from specformer.reports.variants import Arrays, Rows
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 

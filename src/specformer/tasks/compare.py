@@ -31,7 +31,7 @@ from specformer.tasks.contest import (
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace, source_name
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.train import tell, train
+from specformer.tasks.train import keep, tell, train
 from specformer.tasks.tune import searched, spent
 from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -276,15 +276,7 @@ def _train_in(run: RunFolder, job: Job, data: Any, place: Workplace) -> None:
         if started:
             run.withdraw()
         raise
-    run.write_models(trained.outcome.models, trained.outcome.beside)
-    run.finish(
-        trained.kind,
-        trained.result,
-        trained.outcome.arrays,
-        command=job.repeat,
-        seed=job.seed,
-        device=place.device,
-    )
+    keep(run, job, trained)
 
 
 def _judged(

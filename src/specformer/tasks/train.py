@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.overview import in_words, warnings_of
@@ -102,6 +104,19 @@ def _trained(
     }
     result[job.kind] = [{**row, "recipe": job.recipe} for row in result[job.kind]]
     return Trained(job.kind, result, outcome)
+
+
+def keep(run: RunFolder, job: Job, trained: Trained) -> dict[str, Any]:
+    """Write all that training gave into the run's folder; returns its result."""
+    run.write_models(trained.outcome.models, trained.outcome.beside)
+    return run.finish(
+        trained.kind,
+        trained.result,
+        trained.outcome.arrays,
+        command=job.repeat,
+        seed=job.seed,
+        device=torch.device(job.device),
+    )
 
 
 def tell(read: Mapping[str, Any], needs: Estimate | None, place: Workplace, **by: str) -> None:

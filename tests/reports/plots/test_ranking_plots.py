@@ -10,7 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from specformer.reports.looks import OURS, look
-from specformer.reports.plots.ranking_plots import accuracy_plot, errors_plot
+from specformer.reports.plots.prediction_plots import accuracy_plot, errors_plot
 
 
 def test_accuracy_plot_ranks_models_with_intervals():

@@ -27,8 +27,7 @@ from specformer.graphs import Graph, as_graph, write_npz
 from specformer.nn import Specformer
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.links.link_learning import LinkLearning
-from specformer.tasks.links.link_predict import likeliest
+from specformer.tasks.links.link_learning import LinkLearning, likeliest
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.tasks.resolve import refuse_foreign, resolve
 from specformer.training.loops.nodes import NodeRuns

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
-from specformer.reports.plots import ranking_plots, spectral_plots
+from specformer.reports.plots import prediction_plots, spectral_plots
 from specformer.reports.sections import pictures
 from specformer.reports.sections.blocks import Figure, Picture, Section
 from specformer.reports.sections.pictures import picture
@@ -104,7 +104,7 @@ def overview(rows: Rows) -> Iterator[Picture]:
             errors.setdefault(str(entry["filter"]), {})[rows.looks[variant(entry)]] = float(mean)
     if len({model for row in errors.values() for model in row}) > 1:
         alt = "Squared error of each model on each filter."
-        yield picture(ranking_plots.errors_plot(errors), alt, wide=True)
+        yield picture(prediction_plots.errors_plot(errors), alt, wide=True)
 
 
 def learned_filters(rows: Rows) -> Iterator[Picture]:

@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
-from specformer.reports.plots import ranking_plots
 from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spectral_layout
-from specformer.reports.plots.prediction_plots import calibration_plot, share_plot
+from specformer.reports.plots.prediction_plots import accuracy_plot, calibration_plot, share_plot
 from specformer.reports.plots.spectral_plots import ENERGIES, attention_image, energy_plot
 from specformer.reports.sections import pictures
 from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section
@@ -142,7 +141,7 @@ def accuracies(rows: Rows) -> Iterator[Picture]:
             if (entry.get("test") or {}).get("mean") is not None
         }
         if results:
-            figure = ranking_plots.accuracy_plot(results, title=name)
+            figure = accuracy_plot(results, title=name)
             yield picture(figure, f"{name}: test accuracy of {pictures.model_names(results)}.")
 
 

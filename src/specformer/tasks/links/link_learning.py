@@ -1,43 +1,116 @@
-r"""Learning the links of one graph, as every task is done."""
+r"""Learning the links of one graph, as every task is done: settings, data, training, scores."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, node_graph
+from specformer.datasets import FeaturePreparation, Split, node_graph
 from specformer.datasets.features import preparation_lines
-from specformer.datasets.link_splits import split_links
-from specformer.errors import ConfigError
-from specformer.graphs import Graph
+from specformer.datasets.link_splits import LinkSplit, split_links
+from specformer.errors import ConfigError, GraphError
+from specformer.graphs import Columns, Graph
+from specformer.graphs.formats.csv_folder import read_edges
+from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.tasks.job import Job, Kind, Request, Workplace
-from specformer.tasks.links.link_predict import predict_links
-from specformer.tasks.links.link_work import LinkRecipe, LinkWork
 from specformer.tasks.nodes.node_fit import Fitted, check_divergence, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_learning import NodeLearning
-from specformer.tasks.nodes.node_recipe import refuse_idle_settings
-from specformer.tasks.nodes.node_work import NodeWork
+from specformer.tasks.nodes.node_predict import NodePredictor
+from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
+from specformer.tasks.nodes.node_work import NodeWork, model_input, node_features
 from specformer.tasks.overview import of_links
-from specformer.tasks.predictions import PredictionRequest, Predictions
+from specformer.tasks.predictions import PredictionRequest, Predictions, cells, csv_text
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
 from specformer.tasks.task import Outcome
+from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
-from specformer.training.evaluation.link_objectives import LinkTask, link_figures, link_scores
+from specformer.training.evaluation.link_objectives import (
+    LINK_METRICS,
+    LinkTask,
+    link_figures,
+    link_scores,
+)
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 _BOOK = RecipeBook("links.yaml")
-#: Models that are trained unless someone says.
-_RUNS = 5
+#: Models that are trained, and links that are named, unless someone says.
+_RUNS, _USUAL = 5, 100
 #: What recipes for nodes have and links have no use for.
 _IDLE = ("task", "loss", "form", "forms", "batch_size")
+#: Scores that are held at once.
+_MOST = 2**24
+
+
+@dataclass(frozen=True)
+class LinkRecipe(NodeRecipe):
+    """How to learn links: as :class:`NodeRecipe` says, of which labels and batches do not apply.
+
+    Args:
+        out_channels: numbers that a model puts out for each node; their inner products are scores.
+        metric: ``"rocauc"`` or ``"ap"``, of the validation links.
+        split: percentages of the links that train, validate and test.
+    """
+
+    out_channels: int = 64
+    metric: str = "rocauc"
+    split: str = "random-85-5-10"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.out_channels < 1:
+            raise ConfigError(f"out_channels={self.out_channels} must be at least 1.")
+        if self.metric not in LINK_METRICS:
+            choices = " or ".join(LINK_METRICS)
+            raise ConfigError(f"metric={self.metric} does not go with links; choose {choices}.")
+
+    def settled(self, graph: Graph) -> LinkRecipe:  # noqa: ARG002
+        """Itself: no label decides anything."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkWork(NodeWork):
+    """As :class:`NodeWork`, with the training links for a graph and one split for all runs.
+
+    ``whole`` is the graph with all links, and with nothing that a model is trained on.
+    """
+
+    whole: Graph
+    links: LinkSplit
+    recipe: LinkRecipe
+
+    @property
+    def fingerprint(self) -> str:
+        return self.whole.fingerprint
+
+    @property
+    def outputs(self) -> int:
+        return self.recipe.out_channels
+
+    @property
+    def features(self) -> Sequence[FeaturePreparation]:
+        """How the features of all nodes are prepared, none of which is held out."""
+        every = np.ones(self.graph.num_nodes, dtype=bool)
+        parts = [Split(every, every, every)]
+        return self.prepared or node_features(self.graph, parts, self.recipe)
+
+    def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
+        found = model_input(self.graph, self.features, self.recipe, self.model)
+        x: Tensor | SparseFeatures
+        if isinstance(found, np.ndarray):
+            x = torch.as_tensor(found, dtype=torch.float32).to(device)
+        else:
+            x = SparseFeatures.from_scipy(found).to(device)
+        return LinkTask(x, self.links, len(self.splits), self.recipe.metric)
 
 
 class LinkLearning(NodeLearning):
@@ -137,7 +210,27 @@ class LinkLearning(NodeLearning):
         }
 
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
-        return predict_links(run, request, place)
+        """Pairs of nodes with their score, the mean log-odds of all models, and the probability.
+
+        All edges of the graph are known to the models, also those that were held out of training.
+        """
+        if request.pairs is not None and request.top is not None:
+            raise ConfigError("--pairs and --top: give one of them.")
+        source, columns = request.source_of(run)
+        graph = node_graph(source, place.data, columns, labels=False)
+        ids = graph.node_ids or tuple(map(str, range(graph.num_nodes)))
+        pairs = None
+        if request.pairs is not None:
+            pairs = torch.as_tensor(_read(request.pairs, ids, source))
+        outputs = LinkScores.of_run(run).each(graph, place, request, source)
+        if pairs is None:
+            count = _USUAL if request.top is None else request.top
+            pairs = likeliest(outputs.to(place.device), graph, count).cpu()
+        scores = link_scores(outputs, pairs).mean(dim=0)
+        named = ([ids[node] for node in end] for end in pairs.tolist())
+        written = cells(scores, ".6g"), cells(scores.sigmoid(), ".6f")
+        rows = list(zip(*named, *written, strict=True))
+        return Predictions(csv_text(["source", "target", "score", "probability"], rows), len(rows))
 
 
 @torch.no_grad()
@@ -167,3 +260,51 @@ def _described(work: LinkWork) -> str:
     return (
         f"{counted}; {parts.in_words.replace(' train', ' of these train', 1)} ({work.recipe.split})"
     )
+
+
+class LinkScores(NodePredictor):
+    """Trained models of links; what they put out for nodes is left as it is."""
+
+    recipe_class: ClassVar[type[NodeRecipe]] = LinkRecipe
+
+    @property
+    def loss(self) -> None:
+        return None
+
+
+def _read(path: Path, ids: tuple[str, ...], source: str) -> np.ndarray:
+    """The pairs ``[2, count]`` of a table; columns are found as those of a list of edges are."""
+    if not path.is_file():
+        raise GraphError(f"{path}: there is no such file.")
+    table, told = read_edges(path, Columns())
+    ends = (told.source, told.target) if told.source else table.endpoints()
+    one, other, *_ = ends or (*table.columns, None, None)
+    if one is None or other is None:
+        raise GraphError(f"{path}: two columns are needed, one for each end of a pair.")
+    index = {name: number for number, name in enumerate(ids)}
+    return np.stack([table.positions(end, index, source) for end in (one, other)])
+
+
+@torch.no_grad()
+def likeliest(outputs: Tensor, graph: Graph, count: int) -> Tensor:
+    """The pairs ``[2, count]`` without an edge that score highest, the best first.
+
+    All pairs are scored, some rows of them at a time. Outputs are ``[models, n, channels]``.
+    """
+    if count < 1:
+        raise ConfigError(f"--top {count}: at least one is needed.")
+    n, device = graph.num_nodes, outputs.device
+    whole = outputs.transpose(0, 1).flatten(1) / len(outputs)  # one product sums over models
+    best, places = (torch.empty(0, device=device, dtype=kind) for kind in (whole.dtype, torch.long))
+    rows = max(1, _MOST // n)
+    for start in range(0, n, rows):
+        block = len(outputs) * whole[start : start + rows] @ whole.T
+        taken = torch.as_tensor(graph.adjacency[start : start + rows].toarray() != 0).to(device)
+        taken |= torch.ones_like(taken).tril(start)  # each pair once
+        found = block.masked_fill(taken, -torch.inf).flatten()
+        own, at = found.topk(min(count, len(found)))
+        best, kept = torch.cat([best, own]).sort(descending=True, stable=True)
+        places = torch.cat([places, at + start * n])[kept]
+        best, places = best[:count], places[:count]
+    places = places[best > -torch.inf]
+    return torch.stack([places // n, places % n])
