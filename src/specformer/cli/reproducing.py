@@ -274,6 +274,6 @@ def _fresh(name: str, chosen: PaperFigure, shared: Shared) -> tuple[Ran, Path]:
     with RunInHand.new(None, f"figure-{name}", config) as hand:
         run = hand.begin()
         with shared.workplace(told=False) as place:
-            result, arrays = chosen.run(changes, place, shared.seed)
+            result, arrays = chosen.run(assignments=changes, place=place, seed=shared.seed)
         complete, _ = finish_run(run, chosen.kind, result, arrays, config)
     return (complete, arrays), run.path

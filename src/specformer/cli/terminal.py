@@ -15,7 +15,7 @@ from specformer.cli.output import clear_line, echo, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
-from specformer.reports.sections.link_section import figure_label
+from specformer.reports.sections.node_section import figure_label
 from specformer.reports.sections.report_tables import by_target
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specformer.datasets import FILTERS, csbm
+from specformer.datasets import csbm
 from specformer.errors import RunError
 from specformer.nn.filter import EigenvalueEncoding, SpectralFilter
 from specformer.nn.spectral_model import attention_matrix
@@ -109,14 +110,14 @@ class PaperFigure:
         number: the paper's.
         told: what it shows.
         draw: rows of pictures of a run; of nothing, where no run is needed.
-        run: a fresh run, from settings to change, a place and a seed; None where none is needed.
+        run: a fresh run, told ``assignments``, ``place`` and ``seed``; None where none is needed.
         kind: what such a run's rows are called in its result.
     """
 
     number: int
     told: str
     draw: Callable[[Rows], Pictures]
-    run: Callable[[Sequence[str], Workplace, int], Ran] | None = None
+    run: Callable[..., Ran] | None = None
     kind: str = ""
 
     def drawn(self, result: Mapping[str, Any], arrays: Arrays) -> Pictures:
@@ -251,36 +252,16 @@ def _first(rows: Rows) -> dict[str, tuple[np.ndarray, np.ndarray | None, np.ndar
     return found
 
 
-def _table1(**asked: Any) -> Callable[[Sequence[str], Workplace, int], Ran]:
-    def run(changes: Sequence[str], place: Workplace, seed: int) -> Ran:
-        return table1(
-            **{"images": 1, "recipes": ["paper"], **asked},
-            assignments=changes,
-            place=place,
-            seed=seed,
-        )
-
-    return run
-
-
-def _table2(changes: Sequence[str], place: Workplace, seed: int) -> Ran:
-    return table2(
-        datasets=["citeseer", "squirrel"],
-        models=["specformer"],
-        recipes=["paper"],
-        runs=1,
-        assignments=changes,
-        place=place,
-        seed=seed,
-    )
-
-
-def _zinc(changes: Sequence[str], place: Workplace, seed: int) -> Ran:
-    request = Request("zinc", model="specformer", recipe="paper", changes=tuple(changes))
+def _zinc(assignments: Sequence[str], place: Workplace, seed: int) -> Ran:
+    request = Request("zinc", model="specformer", recipe="paper", changes=tuple(assignments))
     trained = train(resolve(request, runs=1, seed=seed), place)
     return trained.result, trained.outcome.arrays
 
 
+_one_image = partial(table1, images=1, recipes=["paper"])
+_two_graphs = partial(
+    table2, datasets=["citeseer", "squirrel"], models=["specformer"], recipes=["paper"], runs=1
+)
 #: The paper's figures by the name that the command line takes.
 FIGURES = {
     "model": PaperFigure(1, "the model, every step computed on one small graph", _model),
@@ -288,7 +269,8 @@ FIGURES = {
         2,
         "filters that GPR-GNN, BernNet and Specformer learned, over the true ones",
         _filters,
-        _table1(
+        partial(
+            _one_image,
             filters=["high-pass", "band-rejection", "comb"],
             models=["gprgnn", "bernnet", "specformer"],
         ),
@@ -298,11 +280,15 @@ FIGURES = {
         3,
         "which frequencies attention ties together, for five filters",
         _dependencies,
-        _table1(filters=list(FILTERS), models=["specformer"]),
+        partial(_one_image, models=["specformer"]),
         "filters",
     ),
     "graphs": PaperFigure(
-        4, "the same, and the learned filters, on Citeseer and Squirrel", _graphs, _table2, "nodes"
+        4,
+        "the same, and the learned filters, on Citeseer and Squirrel",
+        _graphs,
+        _two_graphs,
+        "nodes",
     ),
     "molecules": PaperFigure(5, "the same of two bases on ZINC", _molecules, _zinc, "molecules"),
     "encodings": PaperFigure(6, "encodings of eigenvalues for ε = 1, 10 and 100", _encodings),
@@ -310,7 +296,7 @@ FIGURES = {
         7,
         "images 19 and 28 after the comb filter: raw, true, GPR-GNN and Specformer",
         _images,
-        _table1(images=[19, 28], filters=["comb"], models=["gprgnn", "specformer"]),
+        partial(_one_image, images=[19, 28], filters=["comb"], models=["gprgnn", "specformer"]),
         "filters",
     ),
 }

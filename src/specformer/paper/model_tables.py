@@ -240,19 +240,10 @@ def _trained(
 
 def _node_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """One row per rule: at the lowest validation loss, at the best validation metric."""
+    metric, cited = entry["metric"], TABLE_2.get(entry["model"], {}).get(entry["dataset"])
     return [
-        table_row(
-            entry,
-            dataset=entry["dataset"],
-            metric=metric,
-            values=entry[source],
-            runs=entry["runs"],
-            paper=TABLE_2.get(entry["model"], {}).get(entry["dataset"]),
-        )
-        for metric, source in (
-            (entry["metric"], "test"),
-            (by_itself(entry["metric"]), f"test_by_{entry['metric']}"),
-        )
+        table_row(entry, metric, entry["test"], cited),
+        table_row(entry, by_itself(metric), entry[f"test_by_{metric}"], cited),
     ]
 
 
@@ -278,24 +269,8 @@ def _graph_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
     found = {metric: entry["test"]} | {
         name: values for name, values in others.items() if values not in (None, entry["test"])
     }
-    return [
-        table_row(
-            entry,
-            dataset=entry["dataset"],
-            metric=name,
-            values=values,
-            runs=entry["runs"],
-            paper=_papers(entry["model"], entry["dataset"]),
-        )
-        for name, values in found.items()
-    ]
-
-
-def _papers(model: str, dataset: str) -> float | None:
-    """The paper's figure, if it has one."""
-    figures = (
-        PCQM4MV2
-        if dataset == "pcqm4mv2"
-        else {name: known[dataset] for name, known in TABLE_3.items() if dataset in known}
-    )
-    return figures[model][0] if model in figures else None
+    cited = TABLE_3.get(entry["model"], {}).get(entry["dataset"])
+    if entry["dataset"] == "pcqm4mv2":
+        cited = PCQM4MV2.get(entry["model"])
+    paper = cited and cited[0]
+    return [table_row(entry, name, values, paper) for name, values in found.items()]

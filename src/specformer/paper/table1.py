@@ -89,14 +89,8 @@ def _contestants(
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """One row a metric."""
+    cited = TABLE_1[entry["model"]]
     return [
-        table_row(
-            entry,
-            dataset=entry["filter"],
-            metric=metric,
-            values=entry[metric],
-            runs=entry["images"],
-            paper=TABLE_1[entry["model"]][metric][entry["filter"]],
-        )
+        table_row(entry, metric, entry[metric], cited[metric][entry["filter"]])
         for metric in ("sse", "r2")
     ]

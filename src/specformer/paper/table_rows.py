@@ -166,24 +166,18 @@ def table_grid(
 
 
 def table_row(
-    entry: dict[str, Any],
-    *,
-    dataset: str,
-    metric: str,
-    values: dict[str, Any],
-    runs: int,
-    paper: float | None,
+    entry: dict[str, Any], metric: str, values: dict[str, Any], paper: float | None
 ) -> dict[str, Any]:
-    """A row as the command line's JSON and the ledger have it."""
+    """A row as the command line's JSON and the ledger have it; an image is a run of its filter."""
     return {
         "model": entry["model"],
         "recipe": entry["recipe"],
-        "dataset": dataset,
+        "dataset": entry["filter"] if "filter" in entry else entry["dataset"],
         "metric": metric,
         "mean": values["mean"],
         "ci95": values["ci95"],
         "values": values["values"],
-        "runs": runs,
+        "runs": entry["images"] if "images" in entry else entry["runs"],
         "paper": paper,
         "parameters": entry["parameters"],
         "seconds": entry["seconds"],
@@ -220,14 +214,13 @@ def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
     ]
     if "pcqm4mv2" in datasets:
         found += [(model, "pcqm4mv2", mean, None, size) for model, (mean, size) in PCQM4MV2.items()]
+    common = {"recipe": CITED, "runs": 0, "seconds": 0.0}
     return [
         table_row(
-            {"model": model, "recipe": CITED, "parameters": size, "seconds": 0.0},
-            dataset=name,
-            metric=GRAPH_SETS[name].metric,
-            values={"mean": mean, "ci95": spread, "values": []},
-            runs=0,
-            paper=mean,
+            {"model": model, "dataset": name, "parameters": size, **common},
+            GRAPH_SETS[name].metric,
+            {"mean": mean, "ci95": spread, "values": []},
+            mean,
         )
         for model, name, mean, spread, size in found
     ]

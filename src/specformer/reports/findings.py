@@ -56,7 +56,11 @@ def summary(result: Mapping[str, Any]) -> str:
         [*(result.get("links") or ()), *(result.get("molecules") or ()), *judged]
     )
     if nodes:
-        sentences.append(_on_few(nodes) if len(nodes) <= 3 else _on_many(nodes))
+        if len(nodes) <= 3:
+            sentences.append(_on_few(nodes))
+        else:
+            winner, where, elsewhere = _winner(nodes, "data set")
+            sentences.append(f"{winner} is the most accurate on {where}{elsewhere}.")
     return " ".join(sentences) or "This run recorded no comparison of models."
 
 
@@ -133,11 +137,6 @@ def _on_few(ranking: Ranking) -> str:
         parts.append(part)
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _on_many(ranking: Ranking) -> str:
-    winner, where, elsewhere = _winner(ranking, "data set")
-    return f"{winner} is the most accurate on {where}{elsewhere}."
 
 
 def _winner(ranking: Ranking, thing: str) -> tuple[str, str, str]:

@@ -18,11 +18,10 @@ from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
 from specformer.reports.sections.blocks import Listing, Section, Table
 from specformer.reports.sections.filter_section import filter_section
-from specformer.reports.sections.link_section import link_section
 from specformer.reports.sections.molecule_section import molecule_section
-from specformer.reports.sections.node_section import node_section
+from specformer.reports.sections.node_section import link_section, node_section
 from specformer.reports.sections.pictures import spectra
-from specformer.reports.sections.search_section import search_section
+from specformer.reports.sections.report_tables import search_section
 from specformer.reports.standings import (
     differences_section,
     differing_settings,
@@ -76,6 +75,9 @@ def _page(
         rows = Rows.of(kind, result, arrays)
         if rows.entries:
             sections.append(section(rows))
+    code = files("specformer.reports").joinpath("templates/report.js").read_text(encoding="utf-8")
+    # By its hash the page's policy tells its own code from any other.
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     return (
         _environment()
         .get_template("report.html.j2")
@@ -90,16 +92,10 @@ def _page(
             environment=result.get("environment") or {},
             theme=Markup(theme_css()),
             n=numbers,
-            **_script(),
+            script=Markup(code),
+            script_hash=f"sha256-{digest}",
         )
     )
-
-
-def _script() -> dict[str, Markup | str]:
-    """The page's own code, and the hash by which its policy tells it from any other."""
-    code = files("specformer.reports").joinpath("templates/report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    return {"script": Markup(code), "script_hash": f"sha256-{digest}"}
 
 
 def write_report(run: RunFolder) -> Path:

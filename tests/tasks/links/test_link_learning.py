@@ -207,7 +207,7 @@ def test_the_likeliest_are_those_of_all_pairs(monkeypatch) -> None:
     scores = (outputs @ outputs.mT).mean(dim=0).numpy()
     free = [(i, j) for i in range(72) for j in range(i + 1, 72) if not graph.adjacency[i, j]]
     expected = sorted(free, key=lambda pair: -scores[pair])[:40]
-    monkeypatch.setattr("specformer.tasks.links.link_predict._MOST", 500)  # rows by sevens
+    monkeypatch.setattr("specformer.tasks.links.link_learning._MOST", 500)  # rows by sevens
     found = likeliest(outputs, graph, 40)
     assert [tuple(pair) for pair in found.T.tolist()] == expected
     assert likeliest(outputs, graph, 10_000).shape == (2, len(free))

@@ -171,7 +171,9 @@ def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[s
     if molecule is None or molecule.GetNumAtoms() != len(shares):
         return None
     strengths = shares / (float(np.abs(shares).max(initial=0.0)) or 1.0)
-    colours = {atom: _tint(value) for atom, value in enumerate(strengths.tolist())}
+    tints = np.where(strengths[:, None] >= 0, _RAISES, _LOWERS)
+    tints = 1 - np.abs(strengths)[:, None] * (1 - tints)
+    colours = {atom: tuple(tint) for atom, tint in enumerate(tints.tolist())}
     drawer = rdMolDraw2D.MolDraw2DSVG(*_MOLECULE_SIZE)
     options: Any = drawer.drawOptions()
     options.useBWAtomPalette()
@@ -205,12 +207,6 @@ def small_graph_svg(
     places = spectral_layout(num_nodes, edges)
     svg, values = graph_svg(places, edges, [paint], [""] * num_nodes, notes, alt)
     return svg, {"panels": values["panels"]}
-
-
-def _tint(value: float) -> tuple[float, float, float]:
-    colour = np.array(_RAISES if value >= 0 else _LOWERS)
-    red, green, blue = (1 - abs(value) * (1 - colour)).tolist()
-    return red, green, blue
 
 
 def _inline(text: str, alt: str) -> str:

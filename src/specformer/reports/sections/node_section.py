@@ -1,4 +1,4 @@
-r"""A report's section: what was learned on the nodes of single graphs."""
+r"""Sections of a report: what was learned on the nodes, and of the links, of single graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spect
 from specformer.reports.plots.prediction_plots import accuracy_plot, calibration_plot, share_plot
 from specformer.reports.plots.spectral_plots import ENERGIES, attention_image, energy_plot
 from specformer.reports.sections import pictures
-from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section
+from specformer.reports.sections.blocks import Block, Figure, Listing, Picture, Section, Table
 from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import (
     compared,
@@ -24,18 +24,16 @@ from specformer.reports.sections.report_tables import (
     prepared_features,
 )
 from specformer.reports.variants import Rows, metric_of, variant
+from specformer.training.evaluation.graph_metrics import METRICS
 
 
 def node_section(rows: Rows) -> Section:
     """The section of predicted labels or numbers."""
     of_first, over_all = pictures.first_of(rows), ", over all runs." if rows.most() > 1 else "."
-    filters = tuple(all_filters(rows))
-    of_chosen = f"{of_first} or the one chosen" if filters and of_first else of_first
     right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
     judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
     numbers_only = all(metric_of(entry).task == "regression" for entry in rows.entries)
     thing, things = ("number", "numbers") if numbers_only else ("label", "labels")
-    validated = " and ".join(dict.fromkeys(metric_of(entry).label for entry in rows.entries))
     return Section(
         anchor="nodes",
         title="Numbers on nodes" if numbers_only else "Classifying nodes",
@@ -72,41 +70,65 @@ def node_section(rows: Rows) -> Section:
                     rows, "calibration", calibration_plot, "accuracy of {} over confidence"
                 ),
             ),
-            Figure(
-                "Learned filters",
-                f"What each head of Specformer makes of the graph’s eigenvalues{of_chosen}. High "
-                "on the left keeps what neighbours share; high on the right keeps how they differ.",
-                filters or pictures.heads(rows),
-            ),
-            Figure(
-                "What the filter passes",
-                "How the energy of signals lies over the eigenvalues, before the filter and after "
-                f"it{of_first}, beside that of the labels: where these have much, a good filter "
-                "keeps much.",
-                energies(rows),
-            ),
-            Figure(
-                "Which frequencies look at which",
-                "Specformer’s attention between low, medium and high frequencies, the mean of its "
-                f"heads{of_first}. A row adds up to about 1.",
-                pictures.attention(rows),
-                small=True,
-            ),
-            Figure(
-                "Every eigenvalue and every other",
-                f"The same without bands: the first block’s attention{of_first}, by rank of "
-                "eigenvalues. A column in colour is an eigenvalue that many look at.",
-                full_attention(rows),
-            ),
-            Figure(
-                "Training",
-                f"Validation {validated} by epoch{pictures.median_over(rows.most(), 'runs')}.",
-                (*accuracy_curves(right), *pictures.by_epoch(judged, 2)),
-            ),
-            prepared_features(rows),
-            costs(rows),
+            *_learned(rows),
         ),
     )
+
+
+def link_section(rows: Rows) -> Section:
+    """The section of predicted links."""
+    return Section(
+        anchor="links",
+        title="Predicting links",
+        intro=(
+            "Some links of a graph are held out; each model tells them from as many pairs of "
+            "nodes without a link, by the nodes’ features and the links that are left."
+        ),
+        notes=rows.descriptions,
+        blocks=(*_figures(rows), pictures.predictions(rows, "pairs"), *_learned(rows)),
+    )
+
+
+def _learned(rows: Rows) -> Iterator[Block]:
+    """What models learned of a graph's spectrum, how, and what that took."""
+    of_first, filters = pictures.first_of(rows), tuple(all_filters(rows))
+    of_chosen = f"{of_first} or the one chosen" if filters and of_first else of_first
+    right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
+    judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
+    validated = " and ".join(dict.fromkeys(metric_of(entry).label for entry in rows.entries))
+    yield Figure(
+        "Learned filters",
+        f"What each head of Specformer makes of the graph’s eigenvalues{of_chosen}. High on the "
+        "left keeps what neighbours share; high on the right keeps how they differ.",
+        filters or pictures.heads(rows),
+    )
+    yield Figure(
+        "What the filter passes",
+        "How the energy of signals lies over the eigenvalues, before the filter and after "
+        f"it{of_first}, beside that of the labels: where these have much, a good filter keeps "
+        "much.",
+        energies(rows),
+    )
+    yield Figure(
+        "Which frequencies look at which",
+        "Specformer’s attention between low, medium and high frequencies, the mean of its "
+        f"heads{of_first}. A row adds up to about 1.",
+        pictures.attention(rows),
+        small=True,
+    )
+    yield Figure(
+        "Every eigenvalue and every other",
+        f"The same without bands: the first block’s attention{of_first}, by rank of eigenvalues. "
+        "A column in colour is an eigenvalue that many look at.",
+        full_attention(rows),
+    )
+    yield Figure(
+        "Training",
+        f"Validation {validated} by epoch{pictures.median_over(rows.most(), 'runs')}.",
+        (*accuracy_curves(right), *pictures.by_epoch(judged, 2)),
+    )
+    yield prepared_features(rows)
+    yield costs(rows)
 
 
 def _accuracies(rows: Rows) -> Iterator[Block]:
@@ -303,3 +325,27 @@ def worst(rows: Rows) -> Iterator[Listing]:
 
 def _listed(neighbours: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name}:\u00a0{count}" for name, count in neighbours) or "none with a label"
+
+
+def figure_label(name: str) -> str:
+    """A figure's name as people read it."""
+    return METRICS[name].label if name in METRICS else name.capitalize()
+
+
+def _figures(rows: Rows) -> Iterator[Table]:
+    """All figures of the test links, one table per data set."""
+    over = mean_over(rows.most(), "runs")
+    for name, group in rows.groups.items():
+        entries = [
+            {**entry, "figure": figure_label(figure), "test": reached}
+            for entry in group
+            for figure, reached in entry["figures"]["test"].items()
+        ]
+        yield comparison(
+            f"{name}: figures of the test links{over}. Higher is better.",
+            entries,
+            across="figure",
+            metric="test",
+            lower=False,
+            looks=rows.looks,
+        )

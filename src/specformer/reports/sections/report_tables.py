@@ -1,4 +1,4 @@
-r"""A result's numbers as tables: models down, filters or data sets across, the best marked."""
+r"""A result's numbers as tables: models down, data across, the best marked; trials of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
-from specformer.reports.sections.blocks import Cell, Listing, Row, Table
+from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
 from specformer.reports.variants import (
     Entry,
     Rows,
@@ -174,3 +174,47 @@ def interval(value: Mapping[str, Any]) -> float | None:
     """The 95% interval; a single run has none."""
     ci95 = value.get("ci95")
     return None if len(value.get("values") or (0, 0)) < 2 else ci95
+
+
+Trial = Mapping[str, Any]
+
+
+def search_section(result: Mapping[str, Any], trials: Sequence[Trial]) -> Section:
+    """Finalists, which are judged on the most splits, then all trials, the best of either first."""
+    most = result["splits"]
+    few = [trial for trial in trials if trial["splits"] != most] or trials
+    final = [trial for trial in trials if trial["splits"] == most]
+    shared = [each for each in trials[0]["set"] if all(each in trial["set"] for trial in trials)]
+    settings = ", ".join(result["set"]) or "the recipe's own"
+    return Section(
+        anchor="search",
+        title="Settings that were tried",
+        intro="A trial is judged by validation data alone; test data had no part in it. Trial 0 "
+        "is the recipe as it was given. Scores on other numbers of splits do not compare.",
+        notes=(
+            (f"Trial {result['winner']}, the best", settings),
+            *((("All trials have", ", ".join(shared)),) if shared else ()),
+        ),
+        blocks=(
+            _listing("Finalists, by which the best is chosen", result, final, shared),
+            _listing("All trials", result, few, shared),
+        ),
+    )
+
+
+def _listing(
+    title: str, result: Mapping[str, Any], trials: Sequence[Trial], shared: Sequence[str]
+) -> Listing:
+    """Trials with the settings that not all have, the best first; those that diverged last."""
+    judged = [trial for trial in trials if trial["score"] is not None]
+    judged.sort(key=lambda trial: trial["score"], reverse=not result["lower"])
+    rows = []
+    for trial in (*judged, *(trial for trial in trials if trial["score"] is None)):
+        score = "diverged" if trial["score"] is None else f"{trial['score']:.4g}"
+        settings = ", ".join(each for each in trial["set"] if each not in shared)
+        told = settings or "the recipe's own"
+        rows.append((str(trial["trial"]), score, numbers.duration(trial["seconds"]), told))
+    splits = trials[0]["splits"]
+    told = f"{title}; each on {splits} split{'' if splits == 1 else 's'}."
+    columns = ("Trial", f"Validation {result['metric']}", "Time", "Settings")
+    return Listing(told, columns, tuple(rows))
