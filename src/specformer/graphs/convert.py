@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs.checks import as_host, as_scipy, check_weights
-from specformer.graphs.edges import adjacency_from_edges, symmetrised
+from specformer.graphs.checks import as_scipy, check_weights
+from specformer.graphs.edges import directed_edges, symmetrised
 from specformer.graphs.formats.read import read_graph
 from specformer.graphs.graph import MASKS, Graph
 from specformer.graphs.laplacian import Isolated, laplacian_of
@@ -49,25 +49,17 @@ def as_graph(
         >>> as_graph([[0, 1, 1, 2], [1, 0, 2, 2]], num_nodes=4, name="tiny")
         Graph('tiny', nodes=4, edges=2, self_loops=1)
     """
-    _refuse_others(source)
-    source = as_scipy(source)
+    if isinstance(source, str | Path):
+        source = read_graph(source)
+    if num_nodes is None and is_pyg(source):
+        num_nodes = _rows_of_labels(source)
+    matrix = _directed(source, num_nodes, edge_weight)
+    known: dict[str, Any] = {}
     if is_pyg(source):
-        known: dict[str, Any] = {
-            field: getattr(source, field, None) for field in ("x", "y", *MASKS)
-        }
-        if num_nodes is None:
-            num_nodes = _rows_of_labels(source)
-        graph = Graph(_pyg_adjacency(source, num_nodes, edge_weight), **known)
-    elif isinstance(source, list | tuple) or hasattr(source, "__array__"):
-        graph = Graph(adjacency_from_edges(source, num_nodes, edge_weight))
-    else:
-        graph = _from_whole(source)
-        if edge_weight is not None:
-            raise GraphError(
-                f"edge_weight goes with an edge_index; {type(source).__name__} has its own weights"
-            )
-        if num_nodes not in (None, graph.num_nodes):
-            raise GraphError(f"num_nodes is {num_nodes}, but the graph has {graph.num_nodes} nodes")
+        known = {field: getattr(source, field, None) for field in ("x", "y", *MASKS)}
+    elif _is_networkx(source):
+        known = {"node_ids": tuple(map(str, source)), "name": source.name or Graph.name}
+    graph = source if isinstance(source, Graph) else Graph(symmetrised(matrix), **known)
     return graph if name is None else replace(graph, name=name)
 
 
@@ -79,9 +71,7 @@ def as_adjacency(
     Of a PyG ``Data`` nothing but the edges is looked at, so its ``y`` may belong to the whole
     graph, as a molecule's does, and its features need not be fit to train on.
     """
-    if is_pyg(source):
-        return Graph(_pyg_adjacency(source, num_nodes, edge_weight)).adjacency
-    return as_graph(source, num_nodes, edge_weight).adjacency
+    return symmetrised(_directed(source, num_nodes, edge_weight))
 
 
 def signed_adjacency(
@@ -92,16 +82,13 @@ def signed_adjacency(
     Positive and negative weights are symmetrised by themselves; a pair of nodes that has both is
     refused.
     """
-    ends, count, weight = _edges(source, num_nodes, edge_weight, least=-math.inf)
-    matrix: Any = ends.tocsr() if issparse(ends) else None  # type: ignore[attr-defined]
-    if weight is not None and _has_negative(weight):
-        weights = np.asarray(as_host(weight), dtype=np.float64)
-        sizes = (np.maximum(each, 0) for each in (weights, -weights))
-        positive, negative = (adjacency_from_edges(ends, count, size) for size in sizes)
-    elif weight is None and matrix is not None and _has_negative(matrix.data):
-        positive, negative = symmetrised(matrix.maximum(0)), symmetrised((-matrix).maximum(0))
-    else:
-        return as_adjacency(source, num_nodes, edge_weight)
+    edges = _directed(source, num_nodes, edge_weight, least=-math.inf).tocoo()
+    if edges.dtype.kind not in "fi" or not (edges.data < 0).any():
+        return symmetrised(edges)
+    positive, negative = (
+        symmetrised(coo_array((np.maximum(part, 0), edges.coords), shape=edges.shape))
+        for part in (edges.data, -edges.data)
+    )
     both = positive.multiply(negative).tocoo()
     if both.nnz:
         one, other = (int(axis[0]) for axis in both.coords)
@@ -136,7 +123,7 @@ def magnetic_laplacian(
     """
     if not (isinstance(charge, Real) and np.isfinite(float(charge))):
         raise ConfigError(f"charge={charge!r} must be a finite number, such as 0.25.")
-    directed = _directed(source, num_nodes, edge_weight)
+    directed = check_weights(_directed(source, num_nodes, edge_weight))
     laplacian = laplacian_of(symmetrised(directed), isolated).tocoo()
     row, column = laplacian.coords
     forth, back = (
@@ -174,23 +161,6 @@ def _refuse_others(source: Any) -> None:
         )
 
 
-def _from_whole(source: Any) -> Graph:
-    """Read a source that says for itself how many nodes it has and what its edges weigh."""
-    if isinstance(source, Graph):
-        return source
-    if isinstance(source, str | Path):
-        return read_graph(source)
-    if issparse(source):
-        return Graph(symmetrised(source))
-    if _is_networkx(source):
-        adjacency = adjacency_from_edges(*_edges(source))
-        return Graph(adjacency, node_ids=tuple(map(str, source)), name=source.name or Graph.name)
-    raise GraphError(
-        f"cannot read a graph from {type(source).__name__}; pass an edge_index, a PyG Data, a "
-        f"NetworkX graph, a sparse matrix of SciPy or torch, or a path"
-    )
-
-
 def _rows_of_labels(data: Any) -> int | None:
     """The nodes of a ``Data`` that does not count them but by its labels; None else."""
     y, ends = getattr(data, "y", None), data.edge_index
@@ -201,47 +171,47 @@ def _rows_of_labels(data: Any) -> int | None:
     return count if count > last else None
 
 
-def _pyg_adjacency(data: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
-    ends, count, weight = _edges(data, num_nodes, edge_weight)
-    if data.edge_index is None:  # its adj_t
-        return as_adjacency(ends, count, weight)
-    return adjacency_from_edges(ends, count, weight)
+def _directed(source: Any, num_nodes: int | None, edge_weight: Any, least: float = 0.0) -> Any:
+    """Return a sparse matrix with the weight of the edge from i to j, or True, at [i, j].
 
-
-def _directed(source: Any, num_nodes: int | None, edge_weight: Any) -> csr_array[np.float64]:
-    """A with the weight of the edge from i to j at [i, j]; patterns weigh 1."""
-    source, num_nodes, edge_weight = _edges(source, num_nodes, edge_weight)
-    if issparse(source):
-        return check_weights(source)
-    n = as_adjacency(source, num_nodes, edge_weight).shape[0]  # with all of its checks
-    edges = np.asarray(as_host(source))
-    if edge_weight is None:
-        weight = np.ones(edges.shape[1], dtype=np.bool_)
-    else:
-        weight = np.asarray(as_host(edge_weight), dtype=np.float64)
-    return check_weights(coo_array((weight, tuple(edges)), shape=(n, n)))
-
-
-def _edges(
-    source: Any, num_nodes: int | None = None, edge_weight: Any = None, least: float = 0.0
-) -> tuple[Any, int | None, Any]:
-    """Return the ends [2, E] of edges as they are given, n and the weights, None without any.
-
-    A sparse matrix, and what only :func:`as_graph` reads, takes the place of the ends. Weights of a
-    NetworkX graph must not be below ``least``.
+    Weights of lists of edges and of NetworkX graphs must not be below ``least``.
     """
-    source = as_scipy(source)
+    _refuse_others(source)
+    source, kind = as_scipy(source), type(source).__name__
     if is_pyg(source):
         if source.edge_index is None and getattr(source, "adj_t", None) is None:
-            raise GraphError(f"{type(source).__name__} has no edge_index")
+            raise GraphError(f"{kind} has no edge_index")
         if source.edge_index is None:
-            return as_scipy(source.adj_t), num_nodes, edge_weight
+            return _directed(source.adj_t, num_nodes, edge_weight, least)
         weight = getattr(source, "edge_weight", None) if edge_weight is None else edge_weight
-        return source.edge_index, source.num_nodes if num_nodes is None else num_nodes, weight
-    if not _is_networkx(source):
-        return source, num_nodes, edge_weight
-    position = {node: i for i, node in enumerate(source)}
-    edges = list(source.edges(data="weight"))
+        count = source.num_nodes if num_nodes is None else num_nodes
+        return directed_edges(source.edge_index, count, weight, least)
+    if isinstance(source, list | tuple) or (hasattr(source, "__array__") and not issparse(source)):
+        return directed_edges(source, num_nodes, edge_weight, least)
+    if isinstance(source, str | Path):
+        source = read_graph(source)
+    if isinstance(source, Graph):
+        matrix: Any = source.adjacency
+    elif issparse(source):
+        matrix = source
+    elif _is_networkx(source):
+        matrix = directed_edges(*_networkx_edges(source, least), least)
+    else:
+        raise GraphError(
+            f"cannot read a graph from {kind}; pass an edge_index, a PyG Data, a NetworkX graph, a "
+            "sparse matrix of SciPy or torch, or a path"
+        )
+    if edge_weight is not None:
+        raise GraphError(f"edge_weight goes with an edge_index; {kind} has its own weights")
+    if num_nodes not in (None, matrix.shape[0]):
+        raise GraphError(f"num_nodes is {num_nodes}, but the graph has {matrix.shape[0]} nodes")
+    return matrix
+
+
+def _networkx_edges(graph: Any, least: float) -> tuple[NDArray[np.int64], int, Any]:
+    """Return the ends [2, E] of a NetworkX graph's edges, n, and the weights, None without any."""
+    position = {node: i for i, node in enumerate(graph)}
+    edges = list(graph.edges(data="weight"))
     for tail, head, weight in edges:
         if weight is None or (isinstance(weight, Real) and least <= float(weight) < math.inf):
             continue
@@ -251,8 +221,3 @@ def _edges(
     weights = [1.0 if weight is None else float(weight) for _, _, weight in edges]
     weighted = any(weight is not None for _, _, weight in edges)
     return ends, len(position), weights if weighted else None
-
-
-def _has_negative(weights: Any) -> bool:
-    array: NDArray[Any] = np.asarray(as_host(weights))
-    return array.dtype.kind in "fi" and bool((array < 0).any())

@@ -26,20 +26,31 @@ def adjacency_from_edges(
 
     Without ``num_nodes``, n is one more than the largest index.
     """
+    return symmetrised(directed_edges(edge_index, num_nodes, edge_weight))
+
+
+def directed_edges(
+    edge_index: Any, num_nodes: int | None, edge_weight: Any, least: float = 0.0
+) -> coo_array[Any]:
+    """Return the matrix with each edge's weight, not below ``least``, or True, at [i, j]."""
     _refuse_dense(edge_index)
     edges = as_array(edge_index, "edge_index", of="integers")
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = "; transpose a list of pairs" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, edges], not {list(edges.shape)}{hint}")
-    n = _count_nodes(edges, num_nodes)
-    check_room(nodes=n, edges=edges.shape[1])
+    n, count = _count_nodes(edges, num_nodes), edges.shape[1]
+    check_room(nodes=n, edges=count)
     refuse((edges < 0) | (edges >= n), edges, "edge_index", f"outside 0..{n - 1}")
-    if edge_weight is None:
-        weight: NDArray[Any] = np.ones(edges.shape[1], dtype=np.bool_)
-    else:
-        weight = _check_edge_weight(edge_weight, edges.shape[1])
+    weight: NDArray[Any] = np.ones(count, dtype=np.bool_)
+    if edge_weight is not None:
+        weight = as_array(edge_weight, "edge_weight")
+        if weight.shape != (count,):
+            raise GraphError(f"edge_weight must have shape [{count}], not {list(weight.shape)}")
+        weight = weight.astype(np.float64)
+        rule = "but weights must be finite and not negative"
+        refuse(~np.isfinite(weight) | (weight < least), weight, "edge_weight", rule)
     source, target = edges.astype(np.int64)
-    return symmetrised(coo_array((weight, (source, target)), shape=(n, n)))
+    return coo_array((weight, (source, target)), shape=(n, n))
 
 
 def symmetrised(matrix: Any) -> csr_array[np.float64]:
@@ -72,13 +83,3 @@ def _count_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
     if n == 0:
         raise GraphError("the graph has no nodes")
     return n
-
-
-def _check_edge_weight(edge_weight: Any, num_edges: int) -> NDArray[np.float64]:
-    weight = as_array(edge_weight, "edge_weight")
-    if weight.shape != (num_edges,):
-        raise GraphError(f"edge_weight must have shape [{num_edges}], not {list(weight.shape)}")
-    weight = weight.astype(np.float64)
-    rule = "but weights must be finite and not negative"
-    refuse(~np.isfinite(weight) | (weight < 0), weight, "edge_weight", rule)
-    return weight
