@@ -56,9 +56,7 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
     if is_file and task != "regression":
         graph = _one_class_each(graph, source)
     chosen = task or _task_of(graph, source)
-    if chosen == "regression":
-        return _checked_numbers(_as_numbers(graph, source), source)
-    return _as_classes(graph, source)
+    return (_as_numbers if chosen == "regression" else _as_classes)(graph, source)
 
 
 def _one_class_each(graph: Graph, source: str) -> Graph:
@@ -120,21 +118,17 @@ def _how_to_label(graph: Graph, source: str) -> str:
 def _as_numbers(graph: Graph, source: str) -> Graph:
     """The graph with targets in place of classes, which must be called by numbers."""
     assert graph.y is not None
-    if graph.num_targets:
-        return graph
-    names = graph.class_names or tuple(map(str, range(graph.num_classes)))
-    for name in _names(graph):
-        if not _is_finite(name):
-            raise GraphError(f"{source}: the label {name!r} is no number; leave out --task.")
-    used = {int(label) for label in np.unique(graph.y)}
-    values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
-    y = np.where(graph.is_labelled, np.array(values)[graph.y], np.nan)
-    return replace(graph, y=y, class_names=None)
-
-
-def _checked_numbers(graph: Graph, source: str) -> Graph:
-    assert graph.y is not None
-    if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in graph.y.T):
+    if not graph.num_targets:
+        names = graph.class_names or tuple(map(str, range(graph.num_classes)))
+        for name in _names(graph):
+            if not _is_finite(name):
+                raise GraphError(f"{source}: the label {name!r} is no number; leave out --task.")
+        used = {int(label) for label in np.unique(graph.y)}
+        values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
+        y = np.where(graph.is_labelled, np.array(values)[graph.y], np.nan)
+        graph = replace(graph, y=y, class_names=None)
+    targets = np.asarray(graph.y)
+    if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in targets.T):
         raise GraphError(f"{source}: every known target is the same; there is nothing to learn.")
     return graph
 

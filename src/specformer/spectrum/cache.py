@@ -26,6 +26,7 @@ from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.spectrum.eigenpairs import check_finite
 from specformer.spectrum.many.spectra import (
+    TENSORS,
     ManyReport,
     ManySpectra,
     Matrix,
@@ -45,7 +46,6 @@ _VERSION = "specformer.spectrum-cache/2"
 
 #: 2: the Laplacians are those of single graphs to the last bit.
 MANY_FORMAT = "specformer.many-spectra/2"
-_NAMES = ("eigenvalues", "eigenvectors", "sizes")
 
 
 def content(adjacency: sp.csr_array) -> str:
@@ -163,7 +163,7 @@ def fetch_or_solve(
 
 def save_many(path: str | Path, spectra: ManySpectra, graphs: str = "") -> None:
     """Write spectra atomically; ``graphs`` is the :func:`key_of_set` of the graphs."""
-    tensors = {name: getattr(spectra, name) for name in _NAMES}
+    tensors = {name: getattr(spectra, name) for name in TENSORS}
     report = json.dumps(asdict(replace(spectra.report, graphs=graphs)))
     write_tensors(path, tensors, MANY_FORMAT, {"report": report})
 
@@ -180,7 +180,7 @@ def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) 
         "file of spectra",
         MANY_FORMAT,
         refused=SpectrumError,
-        names=_NAMES,
+        names=TENSORS,
         verify=verify,
     )
     try:

@@ -93,9 +93,13 @@ class MagneticSpectrum(Spectrum):
         Of an odd number of channels the middle one has no imaginary part, and that of its output is
         left out. Gains are real.
         """
-        coefficients = _paired(self.gft(x).unsqueeze(-2) * gains)
-        filtered = self.igft(coefficients.flatten(-2)).unflatten(-1, coefficients.shape[-2:])
-        return _apart(filtered, x.shape[-1])
+        coefficients = self.gft(x).unsqueeze(-2) * gains
+        half = (coefficients.shape[-1] + 1) // 2
+        real, imaginary = coefficients[..., :half], coefficients[..., half:]
+        padded = torch.nn.functional.pad(imaginary, (0, half - imaginary.shape[-1]))
+        paired = real + 1j * padded
+        filtered = self.igft(paired.flatten(-2)).unflatten(-1, paired.shape[-2:])
+        return torch.cat([filtered.real, filtered.imag], dim=-1)[..., : x.shape[-1]]
 
     def streamed(self, *_: Any, **__: Any) -> NoReturn:
         _refuse("streaming")
@@ -106,19 +110,6 @@ class MagneticSpectrum(Spectrum):
 
 def _refuse(what: str) -> NoReturn:
     raise SpectrumError(f"{what} is for real spectra; this one is complex (charge=…).")
-
-
-def _paired(coefficients: Tensor) -> Tensor:
-    """Transforms of the real and the imaginary parts ``[..., c]`` as those of ``[..., ⌈c/2⌉]``."""
-    half = (coefficients.shape[-1] + 1) // 2
-    real, imaginary = coefficients[..., :half], coefficients[..., half:]
-    padded = torch.nn.functional.pad(imaginary, (0, half - imaginary.shape[-1]))
-    return real + 1j * padded
-
-
-def _apart(signal: Tensor, channels: int) -> Tensor:
-    """Real and imaginary parts side by side."""
-    return torch.cat([signal.real, signal.imag], dim=-1)[..., :channels]
 
 
 def solve_magnetic(

@@ -14,7 +14,7 @@ from specformer.baselines import Propagation
 from specformer.baselines.nodes.propagation import ritz_pairs
 from specformer.errors import ConfigError
 
-PRODUCTS = ["adjacency", "laplacian", "adjacency_with_loops", "one_hop", "two_hop"]
+PRODUCTS = ["adjacency", "adjacency_with_loops", "one_hop", "two_hop"]
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -119,7 +119,6 @@ def test_ritz_pairs_are_kept_and_have_the_dtype(graph):
     assert vectors.shape == (graph.num_nodes, 4)
     assert values.dtype == vectors.dtype == torch.float32
     assert propagation.lanczos(4)[1] is vectors
-    assert not torch.equal(propagation.lanczos(4, seed=1)[1], vectors)
 
 
 def test_distances_are_kept(graph):

@@ -56,8 +56,8 @@ class Propagation:
 
     Example:
         >>> path = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
-        >>> Propagation(path).laplacian(torch.tensor([[1.0], [0.0]])).flatten().tolist()
-        [1.0, -1.0]
+        >>> Propagation(path).adjacency(torch.tensor([[1.0], [0.0]])).flatten().tolist()
+        [0.0, 1.0]
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Propagation:
         self.device = torch.device(device or "cpu")
         self.dtype = dtype
         self.num_nodes = int(self._adjacency.shape[0])
-        self._ritz_pairs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._ritz_pairs: dict[int, tuple[Tensor, Tensor]] = {}
         self._distances: dict[int, Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,10 +93,6 @@ class Propagation:
         r""":math:`D^{-1/2} A D^{-1/2} h` for ``h`` of shape [..., n, channels]."""
         return _symmetric_product(self._plain, h)
 
-    def laplacian(self, h: Tensor) -> Tensor:
-        r""":math:`h - D^{-1/2} A D^{-1/2} h`."""
-        return h - self.adjacency(h)
-
     def adjacency_with_loops(self, h: Tensor) -> Tensor:
         r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} h`, the matrix of GCN."""
         return _symmetric_product(self._looped, h)
@@ -112,17 +108,17 @@ class Propagation:
         """
         return _symmetric_product(self._two_hop, h)
 
-    def lanczos(self, steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    def lanczos(self, steps: int) -> tuple[Tensor, Tensor]:
         r"""Ritz values [k] and vectors [n, k] of :math:`D^{-1/2} A D^{-1/2}`, computed once.
 
         See :func:`specformer.baselines.nodes.propagation.ritz_pairs`.
         """
-        key = steps, seed
-        if key not in self._ritz_pairs:
-            values, vectors = ritz_pairs(_normalised(self._adjacency), steps, seed)
+        if steps not in self._ritz_pairs:
+            found = ritz_pairs(_normalised(self._adjacency), steps)
             with keeping():
-                self._ritz_pairs[key] = self._tensor(values), self._tensor(vectors)
-        return self._ritz_pairs[key]
+                values, vectors = (torch.as_tensor(x).to(self.device, self.dtype) for x in found)
+                self._ritz_pairs[steps] = values, vectors
+        return self._ritz_pairs[steps]
 
     def distances(self, limit: int) -> Tensor:
         r"""Edges between every two nodes, [n, n] uint8, or int32 for large limits, computed once.
@@ -180,9 +176,6 @@ class Propagation:
     def _sparse(self, matrix: sp.csr_array) -> Tensor:
         return to_torch(matrix, self.device, self.dtype)
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.as_tensor(array).to(self.device, self.dtype)
-
 
 def _checked(given: Any) -> sp.csr_array:
     """The matrix without repeats and stored zeros; one that is no adjacency is refused."""
@@ -206,7 +199,7 @@ def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
     return matrix
 
 
-def ritz_pairs(matrix: sp.csr_array, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def ritz_pairs(matrix: sp.csr_array, steps: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     r"""Ritz values [k], ascending, and vectors [n, k] after k Lanczos steps from a random vector.
 
     .. math::

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 Matrix = Literal["laplacian", "adjacency-with-loops"]
 MATRICES = get_args(Matrix)
+#: Fields of :class:`ManySpectra` that a file holds.
+TENSORS = ("eigenvalues", "eigenvectors", "sizes")
 #: Most pairs of nodes in a shard and most entries in a batch of matrices: they bound the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
@@ -130,7 +132,9 @@ def decompose_many(
     if cache is not None:
         from specformer.spectrum.cache import fetch_or_solve  # which solves by what is here
 
-        return _moved(fetch_or_solve(Path(cache), graphs, matrix, target), target)
+        found = fetch_or_solve(Path(cache), graphs, matrix, target)
+        moved = {name: getattr(found, name).to(target) for name in TENSORS}
+        return replace(found, **moved)
     return solved(graphs, matrix, target, target)
 
 
@@ -224,15 +228,6 @@ def _place(out: Tensor, first: np.ndarray, rows: Tensor) -> None:
     begin = torch.as_tensor(first, device=out.device)
     index = begin.unsqueeze(1) + torch.arange(rows.shape[1], device=out.device)
     out[index] = rows.to(out.dtype)
-
-
-def _moved(spectra: ManySpectra, device: torch.device) -> ManySpectra:
-    return ManySpectra(
-        spectra.sizes.to(device),
-        spectra.eigenvalues.to(device),
-        spectra.eigenvectors.to(device),
-        spectra.report,
-    )
 
 
 def dense_blocks(
