@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from tests.datasets.coloured_graphs import GRAPHS, SPECTRA, STORE
+from tests.graphs.formats.pyg_data import graph_set_to_pyg
 from torch_geometric.data import Batch
 
 from specformer.datasets.packed import GraphStore, bond_kinds, pack
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import GraphSet, find_rings, graph_set_to_pyg
+from specformer.graphs import GraphSet, find_rings
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 
 CHOSEN = [3, 0, 7, 1, 7, 13]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.graphs.formats.pyg_data import graph_set_to_pyg
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
@@ -20,7 +21,6 @@ from specformer.baselines.graphs.gin import GIN
 from specformer.datasets import GraphStore, graph_set, pack
 from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import GraphSet, graph_set_from_pyg
-from specformer.graphs.formats.graph_set_pyg import graph_set_to_pyg
 from specformer.reference import Molecule, graph_specformer
 from specformer.spectrum import decompose_many
 

@@ -3,7 +3,7 @@
 from specformer.graphs.columns import Columns
 from specformer.graphs.convert import as_adjacency, as_graph
 from specformer.graphs.formats.csv_folder import read_csv_folder
-from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg, graph_set_to_pyg
+from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import read_molecules
 from specformer.graphs.formats.npz_file import read_graph_set, read_npz, write_graph_set, write_npz
 from specformer.graphs.formats.read import read_graph
@@ -24,7 +24,6 @@ __all__ = [
     "as_graph",
     "find_rings",
     "graph_set_from_pyg",
-    "graph_set_to_pyg",
     "morgan_counts",
     "normalised_laplacian",
     "read_csv_folder",

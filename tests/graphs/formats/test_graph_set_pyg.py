@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.graphs.formats.pyg_data import graph_set_to_pyg
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.utils import is_undirected
 
 from specformer.errors import GraphError
-from specformer.graphs import GraphSet, Molecules, graph_set_from_pyg, graph_set_to_pyg
+from specformer.graphs import GraphSet, Molecules, graph_set_from_pyg
 
 GRAPHS = GraphSet(
     num_nodes=[3, 1, 2],

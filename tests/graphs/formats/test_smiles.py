@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.graphs.formats.pyg_data import graph_set_to_pyg
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs import graph_set_to_pyg, read_smiles
+from specformer.graphs import read_smiles
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES, morgan_counts
 
 ODD = [
