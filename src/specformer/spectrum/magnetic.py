@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +23,7 @@ from specformer.errors import SpectrumError
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, check_eigenpairs, distinct, snap
 from specformer.spectrum.products import as_columns
 from specformer.spectrum.solvers import dense
-from specformer.spectrum.spectrum import SolveReport, Spectrum
+from specformer.spectrum.spectrum import REAL, SolveReport, Spectrum
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
@@ -55,27 +55,6 @@ class MagneticSpectrum(Spectrum):
             )
         object.__setattr__(self, "distinct", distinct(values))
 
-    def to(
-        self,
-        device: torch.device | str | torch.dtype | None = None,
-        dtype: torch.dtype | None = None,
-        non_blocking: bool = False,
-        *,
-        storage: torch.dtype | None = None,
-    ) -> MagneticSpectrum:
-        if isinstance(device, torch.dtype):
-            device, dtype = None, device
-        if storage is not None:
-            _refuse("storage=…")
-        work = dtype or self.dtype
-        if work not in _COMPLEX:
-            raise SpectrumError(f"dtype={work}: choose torch.float32 or torch.float64.")
-        return replace(
-            self,
-            eigenvalues=self.eigenvalues.to(device, work, non_blocking=non_blocking),
-            eigenvectors=self.eigenvectors.to(device, _COMPLEX[work], non_blocking=non_blocking),
-        )
-
     def gft(self, x: Tensor) -> Tensor:
         r"""Coefficients :math:`U^* x` of ``[n]`` or ``[..., n, channels]``, real or complex."""
         columns = as_columns(x).to(self.eigenvectors.dtype)
@@ -102,14 +81,10 @@ class MagneticSpectrum(Spectrum):
         return torch.cat([filtered.real, filtered.imag], dim=-1)[..., : x.shape[-1]]
 
     def streamed(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("streaming")
+        raise SpectrumError(f"streaming {REAL}")
 
     def save(self, path: Any) -> NoReturn:  # noqa: ARG002
-        _refuse("saving")
-
-
-def _refuse(what: str) -> NoReturn:
-    raise SpectrumError(f"{what} is for real spectra; this one is complex (charge=…).")
+        raise SpectrumError(f"saving {REAL}")
 
 
 def solve_magnetic(

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "specformer.spectrum/1"
+#: What is said of what complex spectra cannot do.
+REAL = "is for real spectra; this one is complex (charge=…)."
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,11 @@ class Spectrum(Filtering):
             device, dtype = None, device
         vectors, work = self.eigenvectors, dtype or self.dtype
         kept = _stored(storage) if storage else dtype or vectors.dtype
-        if kept == work:
+        if vectors.is_complex():
+            if storage or not (work.is_floating_point and work.itemsize >= 4):
+                raise SpectrumError(f"{storage or work} {REAL}")
+            kept = work.to_complex()
+        if kept == work or vectors.is_complex():
             moved = vectors.to(device, kept, non_blocking=non_blocking)
         else:
             moved = aligned(vectors, kept, device)
