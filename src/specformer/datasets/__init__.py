@@ -1,6 +1,6 @@
 """Names to data: signals, graphs with labels, generated graphs, splits."""
 
-from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
+from specformer.datasets.batches import Batch, Batches, BatchShape
 from specformer.datasets.csbm import csbm
 from specformer.datasets.features import (
     FeaturePreparation,
@@ -8,13 +8,12 @@ from specformer.datasets.features import (
     prepare_features,
     sparse_features,
 )
-from specformer.datasets.molecule_splits import GRAPH_PROTOCOLS, graph_split
+from specformer.datasets.molecule_splits import graph_split
 from specformer.datasets.packed import GraphStore, pack
-from specformer.datasets.registry import GRAPH_SETS, NODE_SETS, MoleculeSet, graph_set, node_graph
+from specformer.datasets.registry import GRAPH_SETS, NODE_SETS, graph_set, node_graph
 from specformer.datasets.signals import (
     FILTERS,
     SignalSet,
-    TargetFilter,
     grid_graph,
     grid_mirrors,
     image_signal,
@@ -22,24 +21,19 @@ from specformer.datasets.signals import (
     photographs,
     target_filter,
 )
-from specformer.datasets.splits import PROTOCOLS, Split, make_splits, random_60_20_20
+from specformer.datasets.splits import Split, make_splits, random_60_20_20
 
 __all__ = [
     "FILTERS",
-    "GRAPH_PROTOCOLS",
     "GRAPH_SETS",
     "NODE_SETS",
-    "PROTOCOLS",
     "Batch",
     "BatchShape",
     "Batches",
     "FeaturePreparation",
     "GraphStore",
-    "MoleculeSet",
     "SignalSet",
     "Split",
-    "TargetFilter",
-    "batch_stream",
     "csbm",
     "dense_features",
     "graph_set",
@@ -54,7 +48,6 @@ __all__ = [
     "photographs",
     "prepare_features",
     "random_60_20_20",
-    "size_batches",
     "sparse_features",
     "target_filter",
 ]

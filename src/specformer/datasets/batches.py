@@ -76,13 +76,8 @@ class Batches:
     :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
     graph is rounded up to 64, 128, 256, …, or to the largest of all. Where the store has rings,
     there is room for half as many bonds and rings again as a batch has on average, and twice, four
-    times, … that for the few batches of more.
-
-    Args:
-        store: the graphs.
-        index: numbers of the graphs to train on, or a mask of them.
-        batch_size: graphs of a batch, B.
-        seed: with the epoch's number it decides the order.
+    times, … that for the few batches of more. ``index`` are the numbers of the graphs to train on,
+    or a mask of them; ``seed`` and the epoch's number decide the order.
     """
 
     def __init__(self, store: GraphStore, index: Any, batch_size: int, *, seed: int = 0) -> None:

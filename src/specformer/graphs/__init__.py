@@ -7,14 +7,13 @@ from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import read_molecules
 from specformer.graphs.formats.npz_file import read_graph_set, read_npz, write_graph_set, write_npz
 from specformer.graphs.formats.read import read_graph
-from specformer.graphs.formats.smiles import BadMolecule, Molecules, morgan_counts, read_smiles
+from specformer.graphs.formats.smiles import Molecules, morgan_counts, read_smiles
 from specformer.graphs.graph import Graph
 from specformer.graphs.graph_set import GraphSet
 from specformer.graphs.laplacian import normalised_laplacian
 from specformer.graphs.ring_search import RingSet, find_rings
 
 __all__ = [
-    "BadMolecule",
     "Columns",
     "Graph",
     "GraphSet",

@@ -34,12 +34,8 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
     Classes are int64 ``[n]``, several labels or numbers are float32 ``[n, targets]``. What nobody
     says, the labels say: one whole number or word for each node is a class; numbers with fractions,
     and whole ones of which most differ, are numbers; several columns of 0 and 1 are labels, but
-    classes where every node of a file has exactly one.
-
-    Args:
-        graph: as it was read.
-        task: what to learn the labels as; None to let them say.
-        source: the file, or what else to call the graph in errors, if not by its name.
+    classes where every node of a file has exactly one. ``source`` is the file, or what else to call
+    the graph in errors, if not by its name.
 
     Example:
         >>> from specformer.datasets import csbm

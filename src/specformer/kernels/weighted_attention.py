@@ -95,14 +95,8 @@ def carried_attention(
 
     Queries have ones there. Widths are padded to the multiple of 8 that a GPU's fused kernels ask
     for. If ``kind`` is bfloat16, the logarithms go as three numbers that add up to them, so that
-    multiplicities stay exact.
-
-    Args:
-        packed: as in :func:`weighted_attention`.
-        weights: of the keys.
-        scale: of the scores.
-        kind: the precision the kernel works in.
-        known: where what depends on the weights alone is kept.
+    multiplicities stay exact; it is the precision the kernel works in. The other arguments are
+    those of :func:`weighted_attention`.
     """
     width = packed[0].shape[-1]
     placed = []

@@ -7,7 +7,7 @@ from specformer.spectrum.landmarks import Keys, Landmarks
 from specformer.spectrum.magnetic import MagneticSpectrum
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 from specformer.spectrum.many.spectra import ManyReport, ManySpectra, decompose_many
-from specformer.spectrum.spectrum import SolveReport, Spectrum
+from specformer.spectrum.spectrum import Spectrum
 
 __all__ = [
     "AnySpectrum",
@@ -19,7 +19,6 @@ __all__ = [
     "ManyReport",
     "ManySpectra",
     "PackedGraphs",
-    "SolveReport",
     "Spectrum",
     "Tokens",
     "approximate",

@@ -38,13 +38,8 @@ def block_attention(packed: Tensor, offsets: Tensor, largest: int, scale: float)
     one block. So no two programs add to one number. Products are in TF32 where PyTorch's own may be
     (``torch.set_float32_matmul_precision``).
 
-    Args:
-        packed: ``[N, 3, heads, width]`` queries, keys and values.
-        offsets: ``[sets + 1]`` where each set begins; rows after the last are padding.
-        largest: at least the size of the largest set.
-        scale: α.
-
-    Shapes: output ``[N, heads, width]``.
+    Shapes: packed ``[N, 3, heads, width]``, queries, keys and values; offsets ``[sets + 1]``, where
+    each set, of ``largest`` tokens at most, begins; output ``[N, heads, width]``.
     """
     return _BlockAttention.apply(packed, offsets, largest, scale)
 

@@ -21,11 +21,7 @@ def batch_cut(
     num_nodes: int,
     num_pairs: int,
 ) -> dict[str, Tensor]:
-    """The arrays of these graphs one after another, then zeros.
-
-    Shapes: index ``[B]``; of all G graphs, sizes ``[G]``, starts of rows and of pairs ``[G + 1]``;
-    of_rows ``[ΣN, columns]`` integers and ``[ΣN]``, of_pairs ``[ΣN²]`` integers and ``[ΣN²]``.
-    """
+    """:func:`specformer.kernels.segments.cut`, with the same arguments."""
     (nodes, values), (bond, vectors) = of_rows, of_pairs
     columns = nodes.shape[1]
     out = {

@@ -37,14 +37,8 @@ def distance_attention(
     blocks of queries, for :math:`\partial q` and the sums of :math:`\partial x` by distance, which
     the blocks' programs leave side by side. Products are in TF32 where PyTorch's own may be.
 
-    Args:
-        query: ``[runs, heads, n, width]`` q.
-        key: k, of that shape.
-        value: v, of that shape.
-        table: ``[runs, heads, buckets]`` b.
-        distances: ``[n, n]`` integers :math:`\phi`, places in the table.
-
-    Shapes: output as the query.
+    Shapes: query, key, value (q, k, v) and output ``[runs, heads, n, width]``, table
+    ``[runs, heads, buckets]`` (b), distances ``[n, n]`` (:math:`\phi`), places in the table.
     """
     return _DistanceAttention.apply(query, key, value, table, distances)
 

@@ -31,8 +31,6 @@ def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     What GELU is taken of is not kept: backward computes it again, which costs less than reading it.
     The bias is one more column of W, for an input of one. In three products of TF32 numbers nothing
     of float32 is lost; backward, the other products take one where PyTorch's own may.
-
-    Shapes: x ``[rows, in]``, weight ``[out, in]``, bias ``[out]``, output ``[rows, out]``.
     """
     return _GeluLift.apply(x, weight, bias)
 

@@ -30,10 +30,7 @@ def normalised_rows(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tens
         / \sqrt{v + \varepsilon}
 
     and every program adds up :math:`g \odot \hat x` and g over its rows, for weight and bias.
-
-    Shapes: x ``[..., n, channels]``, or ``[n, channels]`` the same for all runs; weight and bias
-    ``[channels]`` or ``[runs, channels]``; output ``[..., n, channels]`` with an axis of runs
-    before the last two if weight has one.
+    Shapes are those of :func:`specformer.kernels.norms.layer_norm`.
     """
     if weight.numel() == x.shape[-1]:
         shape = x.shape if x.dim() > weight.dim() else (1, *x.shape)
