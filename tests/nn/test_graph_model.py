@@ -209,6 +209,23 @@ def test_bonds_matter() -> None:
     assert (before - after).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize(
+    "odd", [nx.cycle_graph(18), nx.complete_graph(20), nx.ladder_graph(12), nx.star_graph(30)]
+)
+def test_a_graph_unlike_the_others_stays_within_bounds(odd: nx.Graph) -> None:
+    """In evaluation batch norm has averages of others: products of ten layers must not grow.
+
+    Without the signed root the first gives 3e26, and the others are not numbers.
+    """
+    torch.manual_seed(0)
+    options = {**PAIRS, "pooling": "mean"}
+    model = GraphSpecformer(*COLUMNS, 16, 1, num_layers=10, num_heads=2, **options)
+    for _ in range(30):
+        model(pack(MOLECULES, dtype=torch.float32))
+    out = model.eval()(pack([molecule(odd)], dtype=torch.float32))
+    assert out.abs().max() < 100
+
+
 # --- cost ---------------------------------------------------------------------------------------
 
 

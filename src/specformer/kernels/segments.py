@@ -75,6 +75,15 @@ def widened(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def signed_root(x: Tensor) -> Tensor:
+    r""":math:`\rho(x) = x / \sqrt{1 + |x|}`: the number if it is small, the root of a large one.
+
+    A product of two states grows with both. Layer after layer of products, what is ten times the
+    usual would soon be beyond all bounds, were it not for the root.
+    """
+    return x * (1.0 + x.abs()).rsqrt()
+
+
 def contiguous_segments(lengths: Tensor, num_rows: int) -> Segments:
     """Segments of these lengths one after another; what remains of the rows is in none."""
     ends = lengths.cumsum(0)

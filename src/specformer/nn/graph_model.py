@@ -172,12 +172,12 @@ class GraphSpecformer(SpectralModel):
         r"""The nodes after all layers of the form ``"pairs"``.
 
         With bases and shared rings :math:`f_{ij} = [I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M
-        \,\Vert\, r]_{ij}`, nodes start as :math:`h_i = a_i + W f_{ii} + b` and states as
+        \,\Vert\, \log(1 + r)]_{ij}`, nodes start as :math:`h_i = a_i + W f_{ii} + b` and states as
         :math:`p_{ij} = \mathrm{FFN}(f_{ij}) + e_{ij}`. At the end nodes are batch-normalised.
         """
         rings = None
         if self.max_ring:
-            rings = shared_rings(pairs.batch, self.max_ring, pairs.dtype)
+            rings = shared_rings(pairs.batch, self.max_ring, pairs.dtype).log1p()
         features = beside(entries, rings)
         nodes = nodes + widened(self.places(of_nodes(features, pairs)))
         states = widened(self.bases[0](features, pairs)) + of_pairs(bonds, pairs)

@@ -76,7 +76,7 @@ def combined_graph_bases(
 def graph_convolution(
     state: State, hidden: list[Tensor], bonds: list[Tensor], bases: list[Tensor], training: bool
 ) -> list[Tensor]:
-    """(linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij summed into i, perhaps BN and GELU, then FFN."""
+    """(linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij summed into i, perhaps ρ, BN and GELU, then FFN."""
     summed = []
     for h, e, s in zip(hidden, bonds, bases, strict=True):
         rows = []
@@ -85,13 +85,19 @@ def graph_convolution(
             rows.append((messages * s[i]).sum(dim=0))
         summed.append(torch.stack(rows))
     if part(state, "norm"):
-        summed = [activate("gelu", x) for x in norm(part(state, "norm"), summed, training)]
+        summed = norm(part(state, "norm"), [signed_root(x) for x in summed], training)
+        summed = [activate("gelu", x) for x in summed]
     summed = [h + x for h, x in zip(hidden, summed, strict=True)]
     parts = [linear(part(state, "first"), h) for h in summed]
     parts = [activate("relu", x) for x in norm(part(state, "first_norm"), parts, training)]
     parts = [linear(part(state, "second"), x) for x in parts]
     parts = [activate("relu", x) for x in norm(part(state, "second_norm"), parts, training)]
     return [h + x for h, x in zip(summed, parts, strict=True)]
+
+
+def signed_root(x: Tensor) -> Tensor:
+    """ρ(x) = x / √(1 + |x|)."""
+    return x / torch.sqrt(1 + x.abs())
 
 
 def shared_rings(bonds: Tensor, longest: int) -> Tensor:
@@ -119,13 +125,13 @@ def shared_rings(bonds: Tensor, longest: int) -> Tensor:
 def pair_update(
     state: State, states: list[Tensor], hidden: list[Tensor], training: bool
 ) -> list[Tensor]:
-    """p_ij + W_o GELU(BN((W_q h_i + W_k h_j) ⊙ W_g p_ij + W_b p_ij)), pair by pair."""
+    """p_ij + W_o GELU(BN(ρ((W_q h_i + W_k h_j) ⊙ W_g p_ij) + W_b p_ij)), pair by pair."""
     mixed = []
     for p, h in zip(states, hidden, strict=True):
         q, k = linear(part(state, "ends"), h).chunk(2, dim=1)
         g, b = linear(part(state, "own"), p).chunk(2, dim=2)
         rows = [
-            torch.stack([(q[i] + k[j]) * g[i, j] + b[i, j] for j in range(len(h))])
+            torch.stack([signed_root((q[i] + k[j]) * g[i, j]) + b[i, j] for j in range(len(h))])
             for i in range(len(h))
         ]
         mixed.append(torch.stack(rows))
@@ -153,7 +159,7 @@ def layers_with_states(
     """All layers of the form ``"pairs"``, which is not the paper's."""
     if config["max_ring"]:
         rings = [shared_rings(molecule.bonds, config["max_ring"]) for molecule in molecules]
-        raw = [torch.cat([x, r.to(x)], dim=2) for x, r in zip(raw, rings, strict=True)]
+        raw = [torch.cat([x, torch.log(1 + r.to(x))], 2) for x, r in zip(raw, rings, strict=True)]
     own = [linear(part(state, "places"), x.diagonal().T) for x in raw]
     hidden = [h + x for h, x in zip(hidden, own, strict=True)]
     plain = {**config, "normalise_bases": None}

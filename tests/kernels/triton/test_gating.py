@@ -17,7 +17,8 @@ def test_gated_pairs(channels: int, device: torch.device) -> None:
 
     def plain(ends: Tensor, own: Tensor) -> Tensor:
         q, k = ends[batch.target, :channels], ends[batch.source, channels:]
-        return ((q + k) * own[:, :channels] + own[:, channels:]) * batch.pair_mask[:, None]
+        x = (q + k) * own[:, :channels]
+        return (x / (1 + x.abs()).sqrt() + own[:, channels:]) * batch.pair_mask[:, None]
 
     rows, pairs = len(batch.nodes), len(batch.bond)
     inputs = [random(rows, 2 * channels, seed=0), random(pairs, 2 * channels, seed=1)]

@@ -20,7 +20,8 @@ def test_gated() -> None:
     own = random(len(BATCH.bond), 6, seed=1).requires_grad_()
     real = BATCH.pair_mask.unsqueeze(1)
     to, of = ends[BATCH.target, :3], ends[BATCH.source, 3:]
-    expected = ((to + of) * own[:, :3] + own[:, 3:]) * real
+    product = (to + of) * own[:, :3]
+    expected = (product / (1 + product.abs()).sqrt() + own[:, 3:]) * real
     found = gated(ends, own, PAIRS) * real
     torch.testing.assert_close(found, expected)
     probe = random(*found.shape, seed=2)

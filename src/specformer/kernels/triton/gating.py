@@ -18,9 +18,10 @@ from specformer.kernels.triton.pair_sum import FORWARD
 
 
 def gated_pairs(ends: Tensor, own: Tensor, index: PairIndex) -> Tensor:
-    r""":math:`(q_i + k_j) \odot g_{ij} + b_{ij}` of all pairs of nodes of a graph.
+    r""":math:`\rho((q_i + k_j) g_{ij}) + b_{ij}` of all pairs of nodes of a graph.
 
-    Gathered by PyTorch, both ends would be written and read again, and so would their gradients.
+    With :math:`\rho(x) = x / \sqrt{1 + |x|}`. Gathered by PyTorch, both ends would be written and
+    read again, and so would their gradients.
 
     Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
     ``[P, channels]``, zeros for padding.
@@ -47,7 +48,7 @@ class _Gated(torch.autograd.Function):
         where, sizes = _where(ctx.index), _sizes(ends, gradient)
         grid, tile = _grid(ends, gradient), _tile(gradient)
         _of_targets[grid](ends, own, gradient, of_ends, of_own, *where, *sizes, **tile)
-        _of_sources[grid](own, gradient, of_ends, *where, sizes[-1], **tile)
+        _of_sources[grid](ends, own, gradient, of_ends, *where, sizes[-1], **tile)
         return of_ends, of_own, None
 
 
@@ -65,6 +66,13 @@ def _grid(ends: Tensor, pairs: Tensor) -> tuple[int, int]:
 
 def _tile(pairs: Tensor) -> dict[str, int]:
     return FORWARD.options(pairs)
+
+
+@jit
+def _root_slope(x):
+    """The derivative of ρ, (1 + |x| / 2) / (1 + |x|)^(3/2)."""
+    each = tl.rsqrt(1.0 + tl.abs(x))
+    return (1.0 + 0.5 * tl.abs(x)) * each * each * each
 
 
 @jit
@@ -95,7 +103,9 @@ def _forward(
         at = pair[:, None] * 2 * channels + column[None, :]
         g = tl.load(own + at, mask=mask, other=0.0)
         b = tl.load(own + at + channels, mask=mask, other=0.0)
-        tl.store(out + pair[:, None] * channels + column[None, :], (q + k) * g + b, mask=mask)
+        x = (q[None, :] + k) * g
+        root = x * tl.rsqrt(1.0 + tl.abs(x))
+        tl.store(out + pair[:, None] * channels + column[None, :], root + b, mask=mask)
     clear_padding(out, offsets, target, targets, pairs, column, channels, ROWS)
 
 
@@ -131,10 +141,12 @@ def _of_targets(
         at = pair[:, None] * 2 * channels + column[None, :]
         g = tl.load(own + at, mask=mask, other=0.0)
         of = pair[:, None] * channels + column[None, :]
-        slope = tl.load(gradient + of, mask=mask, other=0.0)
-        total += tl.sum(slope * g, axis=0)
-        tl.store(of_own + at, slope * (q + k), mask=mask)
-        tl.store(of_own + at + channels, slope, mask=mask)
+        of_b = tl.load(gradient + of, mask=mask, other=0.0)
+        both = q[None, :] + k
+        of_x = of_b * _root_slope(both * g)
+        total += tl.sum(of_x * g, axis=0)
+        tl.store(of_own + at, of_x * both, mask=mask)
+        tl.store(of_own + at + channels, of_b, mask=mask)
     tl.store(of_ends + place, total, mask=inside)
     # A block of columns may reach into the second half, which holds zeros in padding as well.
     clear_padding(of_own, offsets, target, targets, pairs, column, 2 * channels, ROWS)
@@ -143,6 +155,7 @@ def _of_targets(
 
 @jit
 def _of_sources(
+    ends,
     own,
     gradient,
     of_ends,
@@ -158,13 +171,20 @@ def _of_sources(
     inside = column < channels
     begin = tl.load(offsets + source)
     size = tl.load(offsets + source + 1) - begin
-    corner = begin - (source - tl.load(first + source)) * (size - 1)
+    row = tl.load(first + source)
+    corner = begin - (source - row) * (size - 1)
+    place = source * 2 * channels + channels + column
+    k = tl.load(ends + place, mask=inside, other=0.0)
     total = tl.zeros([COLUMNS], tl.float32)
     for start in range(0, size, ROWS):
         i = start + tl.arange(0, ROWS)
         mask = (i < size)[:, None] & inside[None, :]
         pair = corner + i * size
         g = tl.load(own + pair[:, None] * 2 * channels + column[None, :], mask=mask, other=0.0)
+        q = tl.load(
+            ends + (row + i)[:, None] * 2 * channels + column[None, :], mask=mask, other=0.0
+        )
         at = pair[:, None] * channels + column[None, :]
-        total += tl.sum(tl.load(gradient + at, mask=mask, other=0.0) * g, axis=0)
-    tl.store(of_ends + source * 2 * channels + channels + column, total, mask=inside)
+        of_x = tl.load(gradient + at, mask=mask, other=0.0) * _root_slope((q + k[None, :]) * g)
+        total += tl.sum(of_x * g, axis=0)
+    tl.store(of_ends + place, total, mask=inside)

@@ -20,6 +20,7 @@ from specformer.kernels.segments import (
     scattered_segments,
     segment_softmax,
     segment_sum,
+    signed_root,
     widened,
 )
 from specformer.kernels.tracing import lazy_property
@@ -346,8 +347,9 @@ class GraphConv(nn.Module):
         h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
 
     with j over all nodes of the graph, and two layers of linear map, batch normalisation and ReLU
-    for FFN. Dropout is on the sum of messages, and on the output of FFN. With ``norm`` the sum also
-    goes through batch normalisation and GELU: many layers of plain sums grow without bound.
+    for FFN. Dropout is on the sum of messages, and on the output of FFN. With ``norm`` the sum y is
+    taken as :math:`\mathrm{GELU}(\mathrm{BN}(\rho(y)))`, with ρ of
+    :func:`~specformer.kernels.segments.signed_root`: many layers of plain sums grow without bound.
 
     Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
     nodes.
@@ -368,7 +370,7 @@ class GraphConv(nn.Module):
     ) -> Tensor:
         summed = message_sum(nodes, bonds, self.message, bases, pairs)
         if self.norm is not None:
-            summed = self.norm.gelu(summed, pairs.nodes)
+            summed = self.norm.gelu(signed_root(widened(summed)), pairs.nodes)
         nodes = nodes + self.dropout(summed)
         hidden = self.first_norm.activated(self.first, nodes, pairs.nodes)
         update = self.second_norm.activated(self.second, hidden, pairs.nodes)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels import usable
-from specformer.kernels.segments import Logits, spread, widened
+from specformer.kernels.segments import Logits, signed_root, spread, widened
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.conv.graph_conv import GraphPairs, Normalisation, softmax_over_sources
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -16,8 +16,10 @@ class PairUpdate(nn.Module):
     r"""The new state of every pair from its own and its two nodes, and its weights.
 
     .. math::
-        p_{ij}' = p_{ij} + W_o\, \mathrm{GELU}\bigl(\mathrm{BN}\bigl((W_q h_i + W_k h_j) \odot
-        W_g p_{ij} + W_b p_{ij}\bigr)\bigr), \qquad \hat S_{ij} = W_s p_{ij}'
+        p_{ij}' = p_{ij} + W_o\, \mathrm{GELU}\bigl(\mathrm{BN}\bigl(\rho((W_q h_i + W_k h_j)
+        \odot W_g p_{ij}) + W_b p_{ij}\bigr)\bigr), \qquad \hat S_{ij} = W_s p_{ij}'
+
+    with :math:`\rho` of :func:`~specformer.kernels.segments.signed_root`.
 
     Dropout is on the weights :math:`\hat S`, before any softmax (``normalise``) over the sources of
     each target, as in :class:`~specformer.nn.conv.graph_conv.GraphBases`.
@@ -51,7 +53,7 @@ class PairUpdate(nn.Module):
 
 
 def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
-    r"""What two nodes and their pair make together, :math:`(q_i + k_j) \odot g_{ij} + b_{ij}`.
+    r"""What two nodes and their pair make together, :math:`\rho((q_i + k_j) g_{ij}) + b_{ij}`.
 
     Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
     ``[P, channels]``.
@@ -62,7 +64,8 @@ def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
         return gated_pairs(ends, own, pairs.pair_index)
     to, of = widened(ends).chunk(2, dim=1)
     gate, shift = widened(own).chunk(2, dim=1)
-    return (spread(to, pairs.by_target) + spread(of, pairs.by_source)) * gate + shift
+    both = spread(to, pairs.by_target) + spread(of, pairs.by_source)
+    return signed_root(both * gate) + shift
 
 
 def of_pairs(kinds: Tensor, pairs: GraphPairs) -> Tensor:
