@@ -1,4 +1,4 @@
-"""Train on a graph that lies in parts, each process on the nodes that it reads.
+"""Train on a graph that lies in parts with a loop of your own; `specformer train` takes parts too.
 
 python examples/train_parts.py                                        # a small graph, generated
 torchrun --nproc-per-node 4 examples/train_parts.py FOLDER [EPOCHS]   # yours, in files part-….npz
@@ -7,13 +7,14 @@ torchrun --nproc-per-node 4 examples/train_parts.py FOLDER [EPOCHS]   # yours, i
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import specformer as sf
-from specformer.datasets.parts import parts_in, read_rows
+from specformer.datasets.parts import read_parts
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.sharded import approximate_rows
 from specformer.training.engine.distributed import Share, torchrun_workers
@@ -50,8 +51,8 @@ def train(folder: Path, epochs: int) -> None:
     device = torch.device("cpu")
     with torchrun_workers(device) as (workers, _):
         started = time.perf_counter()
-        share = Share(workers, parts_in(folder)[1])
-        own = read_rows(folder, share)
+        own = read_parts(folder, partial(Share, workers))
+        share = Share(workers, own.num_nodes)
         tell(workers.rank, "read", started)
         if workers.size > 1:
             spectrum = approximate_rows(own.adjacency, share, degree=DEGREE, steps=32)
@@ -59,11 +60,9 @@ def train(folder: Path, epochs: int) -> None:
         else:
             spectrum, sent = sf.approximate(own.adjacency, degree=DEGREE, steps=32), 0
         tell(workers.rank, f"density ({sent:,} rows sent a product)", started)
-        masks = [
-            torch.as_tensor(own.nodes[f"{part}_mask"])[None] for part in ("train", "val", "test")
-        ]
-        x, y = (torch.as_tensor(own.nodes[name]) for name in ("x", "y"))
-        task = NodeTask(x, y, *masks, share=share)
+        x, y = torch.as_tensor(own.x), torch.as_tensor(own.y[share.rows])
+        masks = (own.train_mask, own.val_mask, own.test_mask)
+        task = NodeTask(x, y, *(torch.as_tensor(mask[share.rows].T) for mask in masks), share=share)
         terms = chebyshev_terms(spectrum, x, BATCH)
         tell(workers.rank, "terms", started)
         torch.manual_seed(0)

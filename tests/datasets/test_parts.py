@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow.parquet import write_table
 
 from specformer.datasets import csbm
-from specformer.datasets.parts import parts_in, read_rows
+from specformer.datasets.parts import is_in_parts, read_parts
 from specformer.errors import GraphError
 from specformer.graphs import as_adjacency
-from specformer.training.engine.distributed import Share
 
 GRAPH = csbm(0.3, num_nodes=62, num_features=10, seed=1)
 DRAW = np.random.default_rng(0)
 EDGES = DRAW.integers(0, 62, (2, 200))  # repeats, self-loops and both directions among them
 WEIGHTS = DRAW.uniform(0, 2, 200)
+
+
+MASK = DRAW.random(62) < 0.5
 
 
 def write_parts(folder: Path, count: int = 3, *, weighted: bool = False, **changes: object) -> None:
@@ -26,37 +31,85 @@ def write_parts(folder: Path, count: int = 3, *, weighted: bool = False, **chang
         first, last = 62 * number // count, 62 * (number + 1) // count
         arrays = {"x": GRAPH.x[first:last], "y": GRAPH.y[first:last], "num_nodes": 62}
         arrays |= {"first": first, "edge_index": EDGES[:, number::count]}
+        arrays["train_mask"] = MASK[first:last]
         if weighted:
             arrays["edge_weight"] = WEIGHTS[number::count]
         np.savez(folder / f"part-{number}.npz", **{**arrays, **changes})
 
 
+def write_tables(
+    folder: Path, count: int = 3, *, weighted: bool = False, **changes: object
+) -> None:
+    """The same as Parquet, in groups of seven rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        first, last = 62 * number // count, 62 * (number + 1) // count
+        nodes = {f"f{place}": column[first:last] for place, column in enumerate(GRAPH.x.T)}
+        nodes |= {"y": GRAPH.y[first:last], "train_mask": MASK[first:last]}
+        nodes |= {key: value for key, value in changes.items() if key not in ("source", "weight")}
+        write_table(pa.table(nodes), folder / f"nodes-{number}.parquet", row_group_size=7)
+    for number in range(2):
+        edges = {"source": EDGES[0, number::2], "target": EDGES[1, number::2]}
+        if weighted:
+            edges["weight"] = WEIGHTS[number::2]
+        edges |= {key: value for key, value in changes.items() if key in ("source", "weight")}
+        write_table(pa.table(edges), folder / f"edges-{number}.parquet")
+
+
 @pytest.mark.parametrize("weighted", [False, True])
-def test_parts_are_the_graph(tmp_path: Path, weighted: bool) -> None:
-    write_parts(tmp_path, weighted=weighted)
-    assert parts_in(tmp_path)[1] == 62
-    own = read_rows(tmp_path, Share(count=62))
+@pytest.mark.parametrize("write", [write_parts, write_tables])
+def test_parts_are_the_graph(tmp_path: Path, write: Callable[..., None], weighted: bool) -> None:
+    assert not is_in_parts(tmp_path)
+    write(tmp_path, weighted=weighted)
+    assert is_in_parts(tmp_path)
+    graph = read_parts(tmp_path)
     expected = as_adjacency(EDGES, 62, WEIGHTS if weighted else None)
-    np.testing.assert_allclose(own.adjacency.toarray(), expected.toarray())
-    np.testing.assert_array_equal(own.nodes["x"], GRAPH.x)
-    np.testing.assert_array_equal(own.nodes["y"], GRAPH.y)
+    np.testing.assert_allclose(graph.adjacency.toarray(), expected.toarray())
+    np.testing.assert_array_equal(graph.x, GRAPH.x)
+    np.testing.assert_array_equal(graph.y, GRAPH.y)
+    np.testing.assert_array_equal(graph.train_mask[:, 0], MASK)
+
+
+def test_other_files_are_another_graph(tmp_path: Path) -> None:
+    write_parts(tmp_path)
+    before = read_parts(tmp_path).fingerprint
+    assert read_parts(tmp_path).fingerprint == before
+    write_parts(tmp_path, weighted=True)
+    assert read_parts(tmp_path).fingerprint != before
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("write", "change", "why"),
     [
-        ({"num_nodes": 63}, "has 63 nodes, and the processes share 62"),
-        ({"edge_index": [[0], [62]]}, "node that is not in 0..61"),
-        ({"y": [1, 2]}, "y has 6 rows for the nodes 0 to 61"),
-        ({"edge_weight": [-1.0], "edge_index": [[0], [1]]}, "not negative"),
+        (write_parts, {"edge_index": [[0], [62]]}, "node that is not in 0..61"),
+        (write_parts, {"y": [1, 2]}, "y has 6 rows for the nodes 0 to 61"),
+        (write_parts, {"edge_weight": [-1.0], "edge_index": [[0], [1]]}, "not negative"),
+        (write_tables, {"source": [62] * 100}, "node that is not in 0..61"),
+        (write_tables, {"weight": [-1.0] * 100}, "not negative"),
     ],
 )
-def test_parts_that_do_not_fit(tmp_path: Path, change: dict, why: str) -> None:
-    write_parts(tmp_path, **change)
+def test_parts_that_do_not_fit(
+    tmp_path: Path, write: Callable[..., None], change: dict, why: str
+) -> None:
+    write(tmp_path, **change)
     with pytest.raises(GraphError, match=why):
-        read_rows(tmp_path, Share(count=62))
+        read_parts(tmp_path)
+
+
+def test_tables_that_do_not_fit(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    path = tmp_path / "nodes-1.parquet"
+    write_table(pa.table({"town": ["Ulm"] * 21}), path)
+    with pytest.raises(GraphError, match="column 'town' holds string, and parts hold numbers"):
+        read_parts(tmp_path)
+    write_table(pa.table({"f0": [1.0] * 21, "y": [0] * 21, "train_mask": [True] * 21}), path)
+    with pytest.raises(GraphError, match="files of nodes have different columns"):
+        read_parts(tmp_path)
+    write_table(pa.table({"from": [1]}), tmp_path / "edges-0.parquet")
+    with pytest.raises(GraphError, match="has no column 'source'"):
+        read_parts(tmp_path)
 
 
 def test_no_parts(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="no files part"):
-        parts_in(tmp_path)
+        read_parts(tmp_path)

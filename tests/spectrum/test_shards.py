@@ -101,3 +101,5 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     decompose_rows(GRAPH, slice(20, 42), k=5, cache=tmp_path, solve=False)
     with pytest.raises(SpectrumError, match="--cache"):
         decompose_rows(GRAPH, slice(20, 42), k=6, cache=tmp_path, solve=False)
+    with pytest.raises(SpectrumError, match="lies in parts; decompose it before"):
+        decompose_rows(GRAPH, slice(20, 42), k=6, cache=tmp_path, content="another graph's")

@@ -20,7 +20,7 @@ from specformer.cli.run_in_hand import (
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from specformer.tasks.job import Job
+    from specformer.tasks.job import Job, Workplace
     from specformer.tasks.predictions import Predictions
     from specformer.training.runs.folder import RunFolder
     from specformer.training.runs.progress import Progress
@@ -300,21 +300,37 @@ def predict(
         silent = shared.json or not workers.is_first
         with reading_told(silent), finished.answering_for_files("cannot be predicted with"):
             found = TASKS[kind].predict(finished, request, place)
-    if workers.is_first:
-        _write_predictions(found, out, shared.json)
+        _write_predictions(found, out, shared.json, place)
 
 
-def _write_predictions(found: Predictions, out: Path | None, json_output: bool) -> None:
-    """Say which rows have none, and write the others to a file or to standard output."""
-    from specformer.files import write_text
+def _write_predictions(
+    found: Predictions, out: Path | None, json_output: bool, place: Workplace
+) -> None:
+    """Say which rows have none, and write the others to a file or to standard output.
 
+    The first process writes; the others send it their rows.
+    """
+    import numpy as np
+
+    from specformer.datasets.parts import for_first
+    from specformer.files import replacing
+    from specformer.training.engine.distributed import Share
+
+    text, workers = np.frombuffer(bytearray(found.text, "utf-8"), dtype=np.uint8), place.workers
+    pieces = for_first(text, Share(workers, workers.size), place.device)
     for problem in found.problems:
         echo(problem, err=True)
+    if not workers.is_first:
+        list(pieces)
+        return
     if out is None:
         clear_line()
-        typer.echo(found.text, nl=False)
+        for piece in pieces:
+            typer.echo(bytes(piece), nl=False)
         return
-    write_text(out, found.text)
+    with replacing(out) as part, part.open("wb") as file:
+        for piece in pieces:
+            file.write(piece.data)
     if json_output:
         print_json({"path": str(out), "rows": found.rows})
     else:

@@ -81,7 +81,7 @@ class FeaturePreparation:
         fitted = tuple(
             fit_column(
                 name,
-                table.numbers(name)[train],
+                graph.of_all(table.numbers(name))[train],
                 table.words(name),
                 asked.get(name),
                 robust=features != "standard",
@@ -224,11 +224,14 @@ def _is_bag_of_words(graph: Graph, train: NDArray[np.bool_]) -> bool:
     assert graph.x is not None
     if graph.feature_words:
         return False
-    x = graph.x[train]
-    if isinstance(x, sp.csr_array):
+    if isinstance(graph.x, sp.csr_array):
+        x = graph.x[train]
         return bool((x.data >= 0).all()) and 2 * x.nnz <= x.shape[0] * x.shape[1]
-    wide = x.shape[1] >= _WIDE
-    return bool(wide and (x >= 0).all() and 2 * np.count_nonzero(x) <= x.size)
+    if graph.x.shape[1] < _WIDE:
+        return False
+    told = np.column_stack([(graph.x >= 0).all(axis=1), np.count_nonzero(graph.x, axis=1)])
+    positive, filled = graph.of_all(told)[train].T
+    return bool(positive.all() and 2 * filled.sum() <= len(filled) * graph.x.shape[1])
 
 
 def _refuse_raw(graph: Graph, features: str) -> None:

@@ -1,88 +1,320 @@
-r"""A graph in several ``.npz`` files, of which each process reads its own part.
+r"""A graph in several files, of which each process reads its own part.
 
-Every file ``part-….npz`` of a folder holds some nodes, in order: ``first``, the number of the first
-of them, ``num_nodes`` of the whole graph, and, each if there is such a thing, their rows of ``x``
-``[m, features]``, ``y`` ``[m]``, ``train_mask``, ``val_mask`` and ``test_mask`` ``[m]``. Its
-``edge_index`` ``[2, E]``, perhaps with ``edge_weight`` ``[E]``, holds some of the edges, any of
-them: nodes are numbered over the whole graph.
+As npz: every file ``part-….npz`` of a folder holds some nodes, in order: ``first``, the number of
+the first of them, ``num_nodes`` of the whole graph, and, each if there is such a thing, their rows
+of ``x`` ``[m, features]``, ``y`` ``[m]`` or ``[m, targets]``, ``train_mask``, ``val_mask`` and
+``test_mask`` ``[m]`` or ``[m, splits]``. Its ``edge_index`` ``[2, E]``, perhaps with
+``edge_weight`` ``[E]``, holds some of the edges, any of them.
+
+As Parquet: files ``nodes-….parquet`` have a row for each node, in order: ``y``, masks, and all
+other columns are features. Files ``edges-….parquet`` have columns ``source`` and ``target``,
+perhaps ``weight``, of edges in any order.
+
+Nodes are numbered over the whole graph, from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from scipy.sparse import coo_array, csr_array
 
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays
+from specformer.graphs import Graph
+from specformer.graphs.checks import check_features, check_labels
+from specformer.graphs.formats.table_file import parquet_file
 from specformer.graphs.graph import MASKS
+from specformer.spectrum.cache import content_of
 from specformer.spectrum.sparse import Parts
 
-_NEEDED = ("edge_index", "num_nodes", "first")
-_SIZES = ("num_nodes", "first")
-_NODES = ("x", "y", *MASKS)
+_ARCHIVES, _NODE_TABLES, _EDGE_TABLES = "part-*.npz", "nodes-*.parquet", "edges-*.parquet"
+#: Bytes that are read, or entries that are sent, at a time.
+_CHUNK = 2**22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphPart(Graph):
+    """A graph of which this process has some rows: ``adjacency`` ``[m, n]``, and ``x``.
+
+    Labels and masks are those of all nodes. ``edges`` counts those of all processes; ``device`` is
+    where messages between them lie.
+    """
+
+    parts: Parts = field(kw_only=True)
+    edges: int = field(kw_only=True)
+    device: torch.device = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
+        if self.x is not None:
+            rows, names = self.adjacency.shape[0], self.feature_names
+            put("x", check_features(self.x, rows, missing=True, columns=names, of=self.name))
+        if self.y is not None:
+            put("y", check_labels(self.y, self.num_nodes, self.class_names))
+        for name, mask in self._checked_masks().items():
+            put(name, mask)
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.adjacency.shape[1])
+
+    @property
+    def num_edges(self) -> int:
+        return self.edges
+
+    def of_all(self, rows: np.ndarray) -> np.ndarray:
+        return _of_all(rows, self.parts, self.device)
+
+    @cached_property
+    def content(self) -> str:
+        """What :func:`specformer.spectrum.cache.content` says of the whole adjacency.
+
+        The first process is sent all of it, piece by piece.
+        """
+        rows, rank, where = self.adjacency, _rank(self.parts), (self.parts, self.device)
+        before = _of_each(rows.nnz, *where)[:rank].sum()
+        starts = rows.indptr.astype(np.int64) + before
+        arrays = starts[min(rank, 1) :], rows.indices.astype(np.int64), rows.data
+        pieces = (piece for array in arrays for piece in for_first(array, *where))
+        found = bytes.fromhex(content_of((self.num_nodes, self.num_nodes), pieces))
+        told = torch.tensor(list(found if rank == 0 else bytes(len(found))))
+        return bytes(self.parts.sum(told.to(self.device)).tolist()).hex()
+
+    def __repr__(self) -> str:
+        return f"GraphPart({self.name!r}, nodes={self.num_nodes}, here={self.adjacency.shape[0]})"
+
+
+class _Archives:
+    """Files ``part-….npz``: ``every`` one, those ``with_edges``, and the ``count`` of nodes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.every = self.with_edges = sorted(folder.glob(_ARCHIVES))
+        sizes = [_arrays(path, ("num_nodes", "first")) for path in self.every]
+        self.count = int(sizes[0]["num_nodes"])
+        self._starts = [int(each["first"]) for each in sizes]
+
+    def edges(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+        """Ends ``[2, E]`` and weights ``[E]`` of the edges of a file."""
+        arrays = _arrays(path, ("edge_index", "edge_weight"))
+        return np.asarray(arrays["edge_index"]).reshape(2, -1), arrays.get("edge_weight")
+
+    def nodes(self, first: int, last: int) -> Iterator[dict[str, np.ndarray]]:
+        """The arrays of these nodes, file by file."""
+        ends = [*self._starts[1:], self.count]
+        for path, start, end in zip(self.every, self._starts, ends, strict=True):
+            if start < last and end > first:
+                own = slice(max(first, start) - start, last - start)
+                found = _arrays(path, ("x", "y", *MASKS))
+                yield {name: np.asarray(rows)[own] for name, rows in found.items()}
+
+
+class _Tables:
+    """The same of files ``nodes-….parquet`` and ``edges-….parquet``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = sorted(folder.glob(_NODE_TABLES))
+        self.with_edges = sorted(folder.glob(_EDGE_TABLES))
+        if not self.with_edges:
+            raise GraphError(f"{folder}: no files edges-….parquet here.")
+        self.every = [*self._paths, *self.with_edges]
+        self._sizes = [parquet_file(path).metadata.num_rows for path in self._paths]
+        self.count = sum(self._sizes)
+
+    def edges(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+        table = parquet_file(path).read()
+        for name in ("source", "target"):
+            if name not in table.column_names:
+                raise GraphError(f"{path}: has no column {name!r}, the number of an edge's end.")
+        ends = np.stack([_numbers(path, table, name) for name in ("source", "target")])
+        weighted = "weight" in table.column_names
+        return ends, _numbers(path, table, "weight") if weighted else None
+
+    def nodes(self, first: int, last: int) -> Iterator[dict[str, np.ndarray]]:
+        start = 0
+        for path, size in zip(self._paths, self._sizes, strict=True):
+            low, high = max(first - start, 0), min(last - start, size)
+            if low < high:
+                yield _nodes_of(path, low, high)
+            start += size
+
+
+def _nodes_of(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
+    """Some rows of a table of nodes; groups of rows that hold none of them are not read."""
+    file = parquet_file(path)
+    groups = [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)]
+    ends = np.cumsum(groups)
+    read = [each for each, end in enumerate(ends) if end > low and end - groups[each] < high]
+    skipped = int(ends[read[0]] - groups[read[0]])
+    table = file.read_row_groups(read).slice(low - skipped, high - low)
+    names = [name for name in table.column_names if name not in ("y", *MASKS)]
+    found = {name: _numbers(path, table, name) for name in table.column_names}
+    nodes = {name: rows for name, rows in found.items() if name not in names}
+    if names:
+        nodes["feature_names"] = np.array(names)
+        nodes["x"] = np.column_stack([found[name].astype(np.float32) for name in names])
+    return nodes
+
+
+def _numbers(path: Path, table: Any, name: str) -> np.ndarray:
+    """A column of numbers; what is missing is NaN, and −1 of whole numbers."""
+    column = table.column(name)
+    kind = str(column.type)
+    if column.null_count and kind.startswith(("int", "uint")):
+        column = column.fill_null(-1)
+    values: np.ndarray = column.to_numpy()
+    if values.dtype.kind not in "iufb":
+        raise GraphError(
+            f"{path}: column {name!r} holds {kind}, and parts hold numbers; write words as columns "
+            "of 0 and 1."
+        )
+    return values
+
+
+def is_in_parts(source: str | Path) -> bool:
+    """Whether a path is a folder with a graph in parts."""
+    path = Path(source)
+    return path.is_dir() and any(any(path.glob(each)) for each in (_ARCHIVES, _NODE_TABLES))
 
 
 @dataclass(frozen=True)
-class GraphRows:
-    """What one process has of a graph: rows ``[m, n]`` of the adjacency, and its nodes' arrays.
+class AllRows:
+    """How the rows of a graph lie that one process has."""
 
-    ``nodes`` has them by name: ``x`` float32, ``y`` int64, masks bool, as far as the files do.
+    count: int
+
+    @property
+    def bounds(self) -> list[int]:
+        return [0, self.count]
+
+    @property
+    def rows(self) -> slice:
+        return slice(0, self.count)
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def swap(self, rows: torch.Tensor, *_: object) -> Callable[[], torch.Tensor]:
+        return lambda: rows
+
+
+def read_parts(
+    folder: str | Path,
+    share: Callable[[int], Parts] = AllRows,
+    device: torch.device | str = "cpu",
+) -> Graph:
+    """The graph in a folder of parts; of several processes, each has its rows of it.
+
+    All processes read some of the edges and send them where they belong. They are symmetrised as
+    everywhere: without weights they are 0 or 1, with them repeats are summed and the larger of both
+    directions counts.
+
+    Args:
+        folder: where the files are.
+        share: how so many nodes lie over the processes.
+        device: where messages between them have to lie.
     """
+    folder, device = Path(folder), torch.device(device)
+    if not is_in_parts(folder):
+        raise GraphError(f"{folder}: no files part-….npz or nodes-….parquet here.")
+    files = _Archives(folder) if any(folder.glob(_ARCHIVES)) else _Tables(folder)
+    count, parts = files.count, share(files.count)
+    bounds, size = np.asarray(parts.bounds), len(parts.bounds) - 1
+    rank = _rank(parts)
+    first, last = int(bounds[rank]), int(bounds[rank + 1])
+    mark = _mark(files.every, rank, parts, device)
+    own, found = _own(files.with_edges, rank, size), []
+    for number in range(-(-len(files.with_edges) // size)):  # as many rounds for every process
+        ends = _edges(files, own[number]) if number < len(own) else np.empty((0, 3))
+        found.append(_sent(_both_ways(ends), bounds, parts, device))
+    rows = _symmetric(np.concatenate(found), first, last, count)
+    nodes = _joined(files, first, last, folder)
+    names = nodes.pop("feature_names", None)
+    for name in ("y", *MASKS):  # in this order everywhere
+        if name in nodes:
+            nodes[name] = _of_all(nodes[name], parts, device)
+    known: dict[str, Any] = {**nodes, "name": folder.name, "mark": mark, "feature_names": names}
+    if size == 1:
+        return Graph(rows, **known)
+    ways = torch.tensor([rows.nnz - np.count_nonzero(rows.diagonal(first))])
+    edges = int(parts.sum(ways.to(device))) // 2
+    return GraphPart(rows, **known, parts=parts, edges=edges, device=device)
 
-    adjacency: csr_array
-    nodes: dict[str, np.ndarray]
+
+def _rank(parts: Parts) -> int:
+    return list(parts.bounds).index(parts.rows.start or 0)
 
 
-def parts_in(folder: str | Path) -> tuple[list[Path], int]:
-    """The files of a graph, and its number of nodes."""
-    paths = sorted(Path(folder).glob("part-*.npz"))
-    if not paths:
-        raise GraphError(f"{folder}: no files part-….npz here.")
-    return paths, int(_arrays(paths[0], _SIZES)["num_nodes"])
+def _own(paths: Sequence[Path], rank: int, size: int) -> Sequence[Path]:
+    """The files that a process reads for all: those of its own nodes, if files are alike."""
+    return paths[len(paths) * rank // size : len(paths) * (rank + 1) // size]
 
 
-def read_rows(folder: str | Path, parts: Parts) -> GraphRows:
-    """This process's rows; all processes read some of the edges and send them where they belong.
+def _mark(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) -> str:
+    """A hash of all files, each of which one process reads."""
+    digests = torch.zeros(len(paths), dtype=torch.int64)
+    for path in _own(paths, rank, len(parts.bounds) - 1):
+        digest = xxhash.xxh3_64()
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                digest.update(piece)
+        digests[paths.index(path)] = digest.intdigest() - 2**63
+    found = parts.sum(digests.to(device)).tolist()
+    named = "".join(f"{path.name} {own};" for path, own in zip(paths, found, strict=True))
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
 
-    Edges are symmetrised as everywhere: without weights they are 0 or 1, with them repeats are
-    summed and the larger of both directions counts.
-    """
-    paths, count = parts_in(folder)
-    bounds = np.asarray(parts.bounds)
-    if bounds[-1] != count:
-        raise GraphError(f"{folder}: has {count:,} nodes, and the processes share {bounds[-1]:,}.")
-    first, last = parts.rows.start or 0, count if parts.rows.stop is None else parts.rows.stop
-    size = len(bounds) - 1
-    rank = int(np.searchsorted(bounds, first, side="right")) - 1
-    found = []
-    for start in range(0, len(paths), size):  # as many rounds for every process
-        own = paths[start + rank : start + rank + 1]
-        ends = _edges(own[0], count) if own else np.empty((0, 3))
-        found.append(_sent(ends, bounds, parts) if size > 1 else _both_ways(ends))
-    nodes = _joined(_node_parts(paths, first, last), first, last, str(folder))
-    return GraphRows(_symmetric(np.concatenate(found), first, last, count), nodes)
+
+def _of_each(number: int, parts: Parts, device: torch.device) -> np.ndarray:
+    """A number of every process."""
+    found = torch.zeros(len(parts.bounds) - 1, dtype=torch.int64)
+    found[_rank(parts)] = number
+    return parts.sum(found.to(device)).cpu().numpy()
+
+
+def for_first(array: np.ndarray, parts: Parts, device: torch.device) -> Iterator[np.ndarray]:
+    """The arrays of all processes one after another, in pieces, for the first; none for others."""
+    rank, size = _rank(parts), len(parts.bounds) - 1
+    for sender, length in enumerate(_of_each(len(array), parts, device).tolist()):
+        for start in range(0, length, _CHUNK):
+            own = array[start : start + _CHUNK] if sender == rank else array[:0]
+            counts, back = [0] * size, [0] * size
+            counts[0], back[sender] = len(own), min(_CHUNK, length - start) * (rank == 0)
+            found = parts.swap(torch.as_tensor(own).to(device), counts, back)()
+            if rank == 0:
+                yield found.cpu().numpy()
+
+
+def _of_all(rows: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
+    """The rows of all processes, from those of this one."""
+    if len(parts.bounds) == 2:
+        return rows
+    sent = rows.astype(np.uint8) if rows.dtype == np.bool_ else rows
+    whole = torch.zeros(parts.bounds[-1], *rows.shape[1:], dtype=torch.as_tensor(sent[:0]).dtype)
+    whole[parts.rows] = torch.as_tensor(sent)
+    return parts.sum(whole.to(device)).cpu().numpy().astype(rows.dtype)
 
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     with naming(path):
-        return read_arrays(path, "part of a graph", _NEEDED, names)
+        return read_arrays(path, "part of a graph", ("edge_index", "num_nodes", "first"), names)
 
 
-def _edges(path: Path, count: int) -> np.ndarray:
+def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:
     """Both ends and the weight of every edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact."""
-    arrays = _arrays(path, ("edge_index", "edge_weight"))
-    ends = np.asarray(arrays["edge_index"]).reshape(2, -1)
-    weight = np.asarray(arrays.get("edge_weight", np.nan), dtype=np.float64)
-    if ends.size and not 0 <= ends.min() <= ends.max() < count:
-        raise GraphError(f"{path}: edge_index has a node that is not in 0..{count - 1}.")
+    ends, given = files.edges(path)
+    weight = np.asarray(np.nan if given is None else given, dtype=np.float64)
+    if ends.size and not 0 <= ends.min() <= ends.max() < files.count:
+        raise GraphError(f"{path}: an edge has a node that is not in 0..{files.count - 1}.")
     if np.any(weight < 0) or np.any(np.isinf(weight)):
-        raise GraphError(f"{path}: edge_weight must be finite and not negative.")
+        raise GraphError(f"{path}: weights of edges must be finite and not negative.")
     return np.column_stack([*ends, np.broadcast_to(weight, ends.shape[1])])
 
 
@@ -93,15 +325,14 @@ def _both_ways(edges: np.ndarray) -> np.ndarray:
     return np.concatenate(ways)
 
 
-def _sent(edges: np.ndarray, bounds: np.ndarray, parts: Parts) -> np.ndarray:
+def _sent(both: np.ndarray, bounds: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
     """The edges of all processes that have an end here."""
-    both = _both_ways(edges)
     owner = np.searchsorted(bounds, both[:, 0], side="right") - 1
     counts = np.bincount(owner, minlength=len(bounds) - 1)
     ones = [1] * len(counts)
-    back = parts.swap(torch.as_tensor(counts), ones, ones)().tolist()
-    ordered = torch.as_tensor(both[np.argsort(owner, kind="stable")])
-    return parts.swap(ordered, counts.tolist(), back)().numpy()
+    back = parts.swap(torch.as_tensor(counts).to(device), ones, ones)().tolist()
+    ordered = torch.as_tensor(both[np.argsort(owner, kind="stable")]).to(device)
+    return parts.swap(ordered, counts.tolist(), back)().cpu().numpy()
 
 
 def _symmetric(found: np.ndarray, first: int, last: int, count: int) -> csr_array:
@@ -116,32 +347,30 @@ def _symmetric(found: np.ndarray, first: int, last: int, count: int) -> csr_arra
     if plain:
         rows.data[:] = 1.0
     rows.eliminate_zeros()
+    rows.sort_indices()
     return rows
 
 
-def _node_parts(paths: list[Path], first: int, last: int) -> Iterator[dict[str, Any]]:
-    """The arrays of every file that holds some of these nodes."""
-    starts = [int(_arrays(path, _SIZES)["first"]) for path in paths]
-    ends = [*starts[1:], last]
-    for path, start, end in zip(paths, starts, ends, strict=True):
-        if start < last and end > first:
-            own = slice(max(first, start) - start, last - start)
-            yield {name: rows[own] for name, rows in _arrays(path, _NODES).items()}
-
-
-def _joined(
-    parts: Iterator[dict[str, Any]], first: int, last: int, folder: str
-) -> dict[str, np.ndarray]:
-    found = list(parts)
-    kinds = {"x": np.float32, "y": np.int64} | dict.fromkeys(MASKS, np.bool_)
-    joined = {
-        name: np.concatenate([np.asarray(own[name], dtype=kinds[name]) for own in found])
-        for name in (found[0] if found else ())
-        if all(name in own for own in found)
-    }
-    for name, array in joined.items():
-        if len(array) != last - first:
+def _joined(files: _Archives | _Tables, first: int, last: int, folder: Path) -> dict[str, Any]:
+    """The arrays of these nodes that every file has."""
+    found = list(files.nodes(first, last))
+    joined: dict[str, Any] = {}
+    for name in found[0] if found else ():
+        if any(name not in own for own in found):
+            raise GraphError(f"{folder}: some files have {name}, and others do not.")
+        if len({own[name].shape[1:] for own in found}) > 1:
+            raise GraphError(f"{folder}: files differ in the number of columns of {name}.")
+        if name == "feature_names":
+            joined[name] = tuple(found[0][name].tolist())
+            if any(tuple(own[name].tolist()) != joined[name] for own in found):
+                raise GraphError(f"{folder}: files of nodes have different columns.")
+            continue
+        rows = np.concatenate([own[name] for own in found])
+        if len(rows) != last - first:
             raise GraphError(
-                f"{folder}: {name} has {len(array):,} rows for the nodes {first:,} to {last - 1:,}."
+                f"{folder}: {name} has {len(rows):,} rows for the nodes {first:,} to {last - 1:,}."
             )
+        whole = np.float32 if rows.dtype.kind == "f" else np.int64
+        kinds = {"x": np.float32, "y": whole}  # which messages can carry
+        joined[name] = rows.astype(kinds.get(name, np.bool_))
     return joined

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, download, search, set_file
 from specformer.datasets.features import with_features, with_structural_features
 from specformer.datasets.graph_download import download_graphs
+from specformer.datasets.parts import AllRows, GraphPart, is_in_parts, read_parts
 from specformer.datasets.signals import (
     EMBEDDED,
     SIGNAL_SETS,
@@ -29,6 +31,7 @@ from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
 from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from specformer.graphs.node_targets import TargetKind, with_targets
+from specformer.spectrum.sparse import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +158,8 @@ def node_graph(
     *,
     labels: bool = True,
     task: TargetKind | None = None,
+    share: Callable[[int], Parts] = AllRows,
+    device: torch.device | str = "cpu",
 ) -> Graph:
     """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
 
@@ -168,10 +173,18 @@ def node_graph(
         labels: whether it must have labels to learn, see
             :func:`~specformer.graphs.node_targets.with_targets`.
         task: what they are learned as; None to let them say.
+        share: how the nodes of a graph in parts lie over processes, see
+            :func:`~specformer.datasets.parts.read_parts`.
+        device: where messages between them lie.
     """
-    graph = _one_graph(source, data, columns, labels=labels)
+    graph = _one_graph(source, data, columns, labels=labels, share=share, device=device)
     if labels:
         graph = with_targets(graph, task, source)
+    if isinstance(graph, GraphPart):
+        if graph.x is None:
+            raise GraphError(f"{source}: parts need features, x, to be read by several processes.")
+        return graph
+    if labels:
         graph = with_features(graph, source)
     return graph if graph.x is not None else with_structural_features(graph)
 
@@ -183,12 +196,17 @@ def _one_graph(
     *,
     labels: bool = True,
     unknown: type[Exception] = DataNotFoundError,
+    share: Callable[[int], Parts] = AllRows,
+    device: torch.device | str = "cpu",
 ) -> Graph:
     if source in NODE_SETS:
         _refuse_columns(source, columns)
         return named_graph(source, data)
     if not Path(source).exists():
         raise unknown(unknown_set(source))
+    if is_in_parts(source):
+        _refuse_columns(source, columns)
+        return read_parts(source, share, device)
     return read_graph(source, columns, labels=labels)
 
 

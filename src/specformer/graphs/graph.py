@@ -51,6 +51,7 @@ class Graph:
         name: what to call the graph in reports.
         feature_words: by name, the words that a column's numbers 0, 1, … stand for, of columns that
             hold words; :class:`specformer.datasets.FeaturePreparation` makes numbers of them.
+        mark: a hash of the files it came from, to be told apart by in place of all its entries.
 
     Example:
         >>> path = csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
@@ -69,6 +70,7 @@ class Graph:
     feature_names: tuple[str, ...] | None = None
     name: str = "graph"
     feature_words: Mapping[str, tuple[str, ...]] | None = None
+    mark: str | None = None
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)
@@ -151,9 +153,15 @@ class Graph:
         """Whether some edge weighs other than 1."""
         return bool(np.any(self.adjacency.data != 1.0))
 
+    def of_all(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows of all nodes, from those of the nodes that this process has: all of them."""
+        return rows
+
     @property
     def fingerprint(self) -> str:
         """A short hash of edges, features and labels."""
+        if self.mark is not None:
+            return self.mark
         words = None if self.feature_words is None else np.array(str(self.feature_words))
         return fingerprint(adjacency=self.adjacency, x=self.x, y=self.y, words=words)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -50,14 +50,17 @@ MANY_FORMAT = "specformer.many-spectra/2"
 
 def content(adjacency: sp.csr_array) -> str:
     """A hash of a graph's edges and weights."""
+    parts = (adjacency.indptr, np.int64), (adjacency.indices, np.int64)
+    arrays = (np.ascontiguousarray(*part) for part in (*parts, (adjacency.data, np.float64)))
+    return content_of(adjacency.shape, arrays)
+
+
+def content_of(shape: tuple[int, int], pieces: Iterable[np.ndarray]) -> str:
+    """The same of an adjacency that comes in pieces: its starts, columns and weights in turn."""
     digest = hashlib.sha256()
-    digest.update(np.asarray(adjacency.shape, dtype=np.int64).tobytes())
-    for part, dtype in (
-        (adjacency.indptr, np.int64),
-        (adjacency.indices, np.int64),
-        (adjacency.data, np.float64),
-    ):
-        digest.update(np.ascontiguousarray(part, dtype=dtype).data)
+    digest.update(np.asarray(shape, dtype=np.int64).tobytes())
+    for piece in pieces:
+        digest.update(piece.data)
     return digest.hexdigest()
 
 

@@ -188,17 +188,25 @@ def decompose_rows(
     device: torch.device | str | None = None,
     cache: str | Path,
     solve: bool = True,
+    content: str | None = None,
 ) -> Spectrum:
     """As :func:`specformer.decompose`, the rows of some nodes only: for one of several processes.
 
     All of them read the cache. What it does not hold is solved, if this process is to ``solve``,
     and kept there in shards of rows.
+
+    ``content``: the hash of a graph of which ``source`` has some rows; it must be in the cache.
     """
     adjacency = as_adjacency(source)
-    graph = spectrum_cache.content(adjacency)
-    ends = _requested(k, adjacency.shape[0])
+    graph = content or spectrum_cache.content(adjacency)
+    ends = _requested(k, adjacency.shape[1])
     names = _cache_names(graph, *ends, "auto")
     found = _cached(cache, names, graph, nodes)
+    if found is None and content:
+        raise SpectrumError(
+            f"{cache}: has no spectrum of this graph, which lies in parts; decompose it before, by "
+            "`specformer spectrum FOLDER --k … --cache …`, or do without: --set spectrum=density."
+        )
     if found is None and solve:
         decompose(adjacency, k=k, device=device, out=spectrum_cache.rows_folder(cache, names[0]))
         found = _cached(cache, names, graph, nodes)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from specformer.datasets import SignalSet, Split
+from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph, GraphSet
 from specformer.graphs.same_graphs import copies
 from specformer.tasks import estimate
@@ -37,20 +38,21 @@ _GIANT, _GIANT_NODES = 0.25, 300
 
 def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[str, Any]:
     """One graph: its sizes, what is known of labels, and the parts of its first split."""
-    degrees = np.diff(graph.adjacency.indptr)
     found: dict[str, Any] = {
         "kind": "nodes",
         "name": graph.name,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
-        "components": graph.num_components,
-        "isolated_nodes": int(np.count_nonzero(degrees == 0)),
         "weighted": graph.is_weighted,
         "features": graph.num_features,
     }
     if graph.is_weighted:
         weights = graph.adjacency.data
         found["heaviest"] = float(weights.max() / np.median(weights))
+    if not isinstance(graph, GraphPart):
+        degrees = np.diff(graph.adjacency.indptr)
+        found["components"] = graph.num_components
+        found["isolated_nodes"] = int(np.count_nonzero(degrees == 0))
     if graph.y is not None and graph.num_targets:
         task = recipe.task or "regression"
         columns = zip(target_names(graph.class_names, graph.num_targets), graph.y.T, strict=True)
@@ -235,12 +237,13 @@ def in_words(found: Mapping[str, Any]) -> str:
 
 
 def _nodes_in_words(found: Mapping[str, Any]) -> list[str]:
-    alone = found["isolated_nodes"]
+    alone = found.get("isolated_nodes", 0)
+    components = found.get("components")
     weighted = " with weights" if found["weighted"] else ""
     lines = [
         f"{found['name']}: {_counted(found['nodes'], 'node')}, "
-        f"{_counted(found['edges'], 'edge')}{weighted}, "
-        f"{_counted(found['components'], 'component')}"
+        f"{_counted(found['edges'], 'edge')}{weighted}"
+        + (f", {_counted(components, 'component')}" if components else "")
         + (f" ({_counted(alone, 'node')} without edges)" if alone else "")
         + f", {_counted(found['features'], 'feature')}"
     ]

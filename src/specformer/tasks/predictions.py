@@ -50,15 +50,20 @@ class PredictionRequest:
 
 @dataclass(frozen=True)
 class Predictions:
-    """CSV text, its number of rows, and what is wrong with which of them."""
+    """CSV text, its number of rows, and what is wrong with which of them.
+
+    Of several workers each has the text of its own rows, but all count all of them.
+    """
 
     text: str
     rows: int
     problems: list[str] = field(default_factory=list)
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
+def csv_text(header: Sequence[str] | None, rows: Iterable[Sequence[str | None]]) -> str:
     r"""A table as CSV; an apostrophe before what a spreadsheet would take for a formula.
+
+    Without a header it is the rest of one that another worker begins.
 
     Example:
         >>> csv_text(["id", "prediction"], [["a,b", "1"], ["=1+1", "-2e3"]])
@@ -66,7 +71,8 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_no_formula(name) for name in header])
+    if header is not None:
+        writer.writerow([_no_formula(name) for name in header])
     writer.writerows([_no_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
 

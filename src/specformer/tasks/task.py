@@ -96,6 +96,10 @@ class Task(ABC, Generic[Work]):
         """Whether several processes compute spectra together; else the first does, for all."""
         return False
 
+    def loads_together(self, job: Job) -> bool:  # noqa: ARG002
+        """Whether several processes read a source together; else the first does before others."""
+        return False
+
     @abstractmethod
     def load(self, job: Job, place: Workplace) -> Work:
         """Read the data and split them. Refuses all that cannot be trained on."""

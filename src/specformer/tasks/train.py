@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,10 @@ def train(
     if workers.size > 1:
         task.refuse_workers(job)
     together = workers.size > 1 and task.spectra_together(job)
+    alone = not (together and task.loads_together(job))
     with one_thread(job.deterministic):
-        with workers.first_before_others():  # the first may download and decompose
+        # The first may download and decompose.
+        with workers.first_before_others() if alone else nullcontext():
             if beside is None:
                 work = task.load(job, place)
                 needs = task.estimate(work, place.device)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from tests.datasets.test_parts import write_parts
+from tests.datasets.test_parts import write_parts, write_tables
 from tests.training.seeded import seeded
 
 from specformer import ImplicitSpectrum, Specformer, approximate, decompose
 from specformer.datasets import csbm, random_60_20_20
-from specformer.datasets.parts import read_rows
+from specformer.datasets import parts as parts_module
+from specformer.datasets.parts import GraphPart, read_parts
+from specformer.graphs import Graph
+from specformer.spectrum.cache import content
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.training.engine.distributed import Share, Workers, torchrun_workers
@@ -73,16 +77,18 @@ def fit(
 
 
 def fit_without_vectors(
-    workers: Workers, batch_size: int | None, dropout: float = 0.0
+    workers: Workers, batch_size: int | None, dropout: float = 0.0, part: Graph | None = None
 ) -> tuple[NodeFit, NodeTask, ImplicitSpectrum]:
-    """On the density alone, with all nodes in a step or in batches of them."""
-    share, adjacency = Share(workers, GRAPH.num_nodes), GRAPH.adjacency
+    """On the density alone, with all nodes in a step or in batches; ``part``: what was read."""
+    share = Share(workers, GRAPH.num_nodes)
+    rows = GRAPH.adjacency[share.rows] if part is None else part.adjacency
+    x, y = (GRAPH.x, GRAPH.y) if part is None else (part.x, part.y)
     how: dict[str, Any] = {"degree": 12, "probes": 3, "steps": 20, "dtype": torch.float64}
     if workers.size > 1:
-        spectrum = approximate_rows(sp.csr_array(adjacency[share.rows]), share, **how)
+        spectrum = approximate_rows(sp.csr_array(rows), share, **how)
     else:
-        spectrum = approximate(adjacency, **how)
-    task = NodeTask.from_splits(GRAPH.x, GRAPH.y, SPLITS, CPU, share=share)
+        spectrum = approximate(rows, **how)
+    task = NodeTask.from_splits(x, y, SPLITS, CPU, share=share)
     task = replace(task, x=task.x.to(dtype=torch.float64))
     form: dict[str, Any] = {"form": "deep"} if batch_size is None else {"space": "input"}
     form |= {"transformer_dropout": dropout, "feature_dropout": dropout, "propagation_dropout": 0.0}
@@ -116,9 +122,9 @@ def results(workers: Workers, out: Path, other: Path | None) -> Iterator[tuple[s
     with workers.first_before_others():
         if workers.is_first:
             write_parts(out / "parts", weighted=True)
-    own = read_rows(out / "parts", task.share)
-    rows = torch.as_tensor(np.column_stack([own.adjacency.toarray(), own.nodes["x"]]))
-    yield "parts", task.share.whole(rows).numpy()
+            write_tables(out / "tables", weighted=True)
+    for name in ("parts", "tables"):
+        yield from in_parts(name, out / name, workers)
     # Epoch 16 is the only one that is saved: a run that stopped there, for others to go on with.
     NodeRuns.fit.__kwdefaults__["save_every"] = 16  # type: ignore[index]
     fit("deep", workers, checkpoint=Checkpoint(out / STOPPED, "test"))
@@ -131,6 +137,30 @@ def results(workers: Workers, out: Path, other: Path | None) -> Iterator[tuple[s
         yield "dropped filters", torch.stack(found.model.train().responses(spectrum)).numpy()
     found, _, _ = fit("deep", workers, dtype=torch.float32)
     yield "deep in float32", found.curves.numpy()
+
+
+def in_parts(name: str, folder: Path, workers: Workers) -> Iterator[tuple[str, np.ndarray]]:
+    """What workers read of a graph in parts, its content, and training on it."""
+    share, read = Share(workers, 62), []
+    usual = parts_module._arrays
+
+    def noting(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+        if "x" in names:
+            read.append(path.stem)
+        return usual(path, names)
+
+    parts_module._arrays = noting
+    own = read_parts(folder, partial(Share, workers))
+    parts_module._arrays = usual
+    if name == "parts":  # three files for 62 nodes: no worker reads features of others' files
+        first, last, _ = share.rows.indices(62)
+        assert read == [f"part-{each}" for each in range(first * 3 // 62, (last * 3 - 1) // 62 + 1)]
+    rows = torch.as_tensor(np.column_stack([own.adjacency.toarray(), own.x]))
+    yield name, share.whole(rows).numpy()
+    told = own.content if isinstance(own, GraphPart) else content(own.adjacency)
+    yield f"{name}: hashes", np.array([told, own.fingerprint])
+    found, _, _ = fit_without_vectors(workers, None, part=own)
+    yield f"{name}: curves", found.curves.numpy()
 
 
 def main(out: Path, other: Path | None = None) -> None:

@@ -54,7 +54,11 @@ def test_workers_are_one(size: int, alone, tmp_path: Path) -> None:
                 np.testing.assert_allclose(found[key], expected[key], 1e-10, 1e-10, err_msg=key)
         for key in (key for key in expected if key.startswith("batches")):
             np.testing.assert_allclose(found[key], expected[key], 1e-9, 1e-10, err_msg=key)
-        np.testing.assert_allclose(found["parts"], expected["parts"])
+        for name in ("parts", "tables"):
+            np.testing.assert_allclose(found[name], expected["parts"])
+            assert found[f"{name}: hashes"].tolist() == expected[f"{name}: hashes"].tolist()
+            key = f"{name}: curves"
+            np.testing.assert_allclose(found[key], expected["parts: curves"], 1e-10, 1e-10)
         # From one process to several, and with dropout all stay together.
         np.testing.assert_allclose(found["resumed"], expected["deep curves"], 1e-10, 1e-10)
         # What Adam makes of rounding must not be seen: 1e-3 where batch norms' idle biases learn.

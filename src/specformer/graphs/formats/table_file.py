@@ -63,7 +63,7 @@ def read_table(path: Path) -> Table:
 def table_header(path: Path) -> tuple[str, ...]:
     """The names of a table's columns; none where it is empty."""
     if path.suffix.lower() in _PARQUET:
-        return tuple(_parquet(path).schema_arrow.names)
+        return tuple(parquet_file(path).schema_arrow.names)
 
     def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
         start = _start(text)
@@ -290,7 +290,8 @@ def cell_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date) else str(value).strip()
 
 
-def _parquet(path: Path) -> Any:
+def parquet_file(path: Path) -> Any:
+    """An open Parquet file, as PyArrow has it."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
@@ -309,7 +310,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Table:
-    found = _parquet(path).read()
+    found = parquet_file(path).read()
     columns: dict[str, list[str]] = {}
     for name, column in zip(found.column_names, found.columns, strict=True):
         values = column.to_pylist()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split
+from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
@@ -63,9 +64,10 @@ class Fitted:
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """What the models put out now, ``[runs, n, channels]``."""
+        """What the models put out now for this worker's nodes, ``[runs, m, channels]``."""
         points = () if self.landmarks is None else (self.landmarks,)
-        return self.task.share.whole(self.fit.model.eval()(self.task.x, self.operator, *points))
+        found: Tensor = self.fit.model.eval()(self.task.x, self.operator, *points)
+        return found
 
 
 def fit_nodes_of(
@@ -133,7 +135,7 @@ def learn_nodes(
     assert isinstance(task, NodeTask)
     check_divergence(fit, f"{graph.name}: {label}")
     with matmul_precision(recipe.precision, place.device):
-        tested = {} if recipe.batch_size else _tested(task, fitted.outputs())
+        tested = {} if recipe.batch_size else _tested(fitted, isinstance(graph, GraphPart))
     models = fitted.models()
     row = {
         "dataset": graph.name,
@@ -155,7 +157,7 @@ def learn_nodes(
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
         arrays |= learned_filters(models[0], operator)
-    if not recipe.batch_size:
+    if not recipe.batch_size and not isinstance(graph, GraphPart):
         seen, row["worst"] = node_insights(graph, task, fit.model, models, operator, landmarks)
         arrays |= seen
     if isinstance(operator, ImplicitSpectrum):
@@ -188,22 +190,28 @@ def check_divergence(fit: NodeFit, what: str) -> None:
     warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)], fit.layers)
 
 
-def _tested(task: NodeTask, outputs: Tensor) -> dict[str, np.ndarray]:
+def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:
     """What a report shows of the test nodes of all runs.
 
     Of classes, how often each was taken for each, ``[classes, classes]``. Of labels, numbers and
-    two classes that are ranked, predictions and targets ``[2, nodes, targets]``.
+    two classes that are ranked, predictions and targets ``[2, nodes, targets]``, unless a graph
+    lies in parts, as they are gathered.
     """
-    task = task.gathered()
-    told = task.objective.predictions(outputs)
-    true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
-    shown = {}
+    task, outputs, shown = fitted.task, fitted.outputs(), {}
+    assert isinstance(task, NodeTask)
     if task.loss == "ce":
+        true = task.y.expand(outputs.shape[:2])[task.test]
         taken_for = outputs.argmax(dim=-1)[task.test]
         counts = confusion(true.cpu().numpy(), taken_for.cpu().numpy(), outputs.shape[-1])
-        shown["confusion"] = counts
-        told, true = told[..., 1:], true.unsqueeze(-1)
-    if task.loss != "ce" or task.metric in ("rocauc", "ap"):
+        shown["confusion"] = (
+            task.share.sum(torch.as_tensor(counts).to(outputs.device)).cpu().numpy()
+        )
+    if not in_parts and (task.loss != "ce" or task.metric in ("rocauc", "ap")):
+        outputs, task = task.share.whole(outputs), task.gathered()
+        told = task.objective.predictions(outputs)
+        true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
+        if task.loss == "ce":
+            told, true = told[..., 1:], true.unsqueeze(-1)
         both = torch.stack([told[task.test].float(), true.float()])[..., :SHOWN]
         shown["tested"] = both.cpu().numpy()
     return shown
@@ -236,8 +244,8 @@ def each_prediction(
 
     Classes and labels have probabilities, numbers are in their own units: ``scales`` has mean and
     standard deviation of each run's. Without a loss, outputs are as the models put them out.
-    ``prepared`` says how each model's run prepared the features. Of several workers each computes
-    its ``share``, and all of them have all predictions.
+    ``prepared`` says how each model's run prepared the features. Of several workers each has its
+    ``share`` of the nodes.
     """
     if isinstance(operator, ImplicitSpectrum):
         interpolation_error(models, operator)
@@ -245,8 +253,8 @@ def each_prediction(
     known: FeaturePreparation | None = None
     for run, (model, own) in enumerate(zip(models, prepared, strict=True)):
         if own != known:
-            known, x = own, torch.as_tensor(own.dense(graph)[share.rows]).to(device)
-        outputs = share.whole(model.to(device).eval()(x, operator))
+            known, x = own, torch.as_tensor(share.own(own.dense(graph))).to(device)
+        outputs = model.to(device).eval()(x, operator)
         if loss == "ce":
             outputs = outputs.softmax(dim=-1)
         elif loss == "bce":
@@ -294,6 +302,8 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     protocol = recipe.split if split.is_tested else "its own"
     parts = f"{split.in_words.replace(' train', ' nodes train', 1)} ({protocol})"
     counted = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges"
+    if isinstance(graph, GraphPart):
+        return f"{counted}; {parts}"
     if graph.num_targets > 1:
         return f"{counted}; {parts}; {graph.num_targets} targets, figures are means over them"
     if graph.num_targets:

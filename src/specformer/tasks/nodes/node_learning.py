@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import torch
 from specformer.baselines import Propagation
 from specformer.datasets import Split, make_splits, node_graph
 from specformer.datasets.features import preparation_lines
+from specformer.datasets.parts import is_in_parts
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Spectrum
@@ -33,6 +35,7 @@ from specformer.tasks.nodes.node_work import NodeWork, kept_epochs
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
+from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.loops.nodes import FullBatchTask
 from specformer.training.runs.folder import RunFolder
@@ -72,10 +75,20 @@ class NodeLearning(Task[NodeWork]):
             )
 
     def spectra_together(self, job: Job) -> bool:
-        return bool(job.settings.spectrum == "density")
+        return bool(job.settings.spectrum == "density" or self.loads_together(job))
+
+    def loads_together(self, job: Job) -> bool:
+        return is_in_parts(job.source)
 
     def load(self, job: Job, place: Workplace) -> NodeWork:
-        graph = node_graph(job.source, place.data, job.columns, task=job.settings.task)
+        graph = node_graph(
+            job.source,
+            place.data,
+            job.columns,
+            task=job.settings.task,
+            share=partial(Share, place.workers),
+            device=place.device,
+        )
         return self.work_on(job, graph)
 
     def work_on(self, job: Job, graph: Graph, splits: Sequence[Split] | None = None) -> NodeWork:

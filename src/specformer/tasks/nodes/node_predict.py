@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from specformer.baselines import BASELINES, Propagation
 from specformer.datasets import FeaturePreparation, node_graph
 from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.datasets.parts import GraphPart
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import unsealed
@@ -145,7 +147,8 @@ class NodePredictor:
                 raise ConfigError(f"{name} predicts in one process only.")
             operator = Propagation(graph.adjacency, device=place.device)
         else:
-            alone = recipe.spectrum != "density"  # which all compute together
+            # Else all compute together, or read what is there.
+            alone = recipe.spectrum != "density" and not isinstance(graph, GraphPart)
             with workers.first_before_others() if alone else nullcontext():
                 operator = node_spectrum(graph, recipe, place.device, place.cache, workers)
             if "quantiles" in self.result:
@@ -177,13 +180,14 @@ class NodePredictor:
 
 
 def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
-    """Predictions for every node: id, prediction, one probability per class.
+    """Predictions for every node, or every one of this worker: id, prediction, probabilities.
 
     Labels and numbers have the columns of :func:`~specformer.tasks.predictions.target_columns`.
     """
     predictor = NodePredictor.of_run(run)
     source, columns = request.source_of(run)
-    graph = node_graph(source, place.data, columns, labels=False)
+    share = partial(Share, place.workers)
+    graph = node_graph(source, place.data, columns, labels=False, share=share, device=place.device)
     each = predictor.each(graph, place, request, source)
     if predictor.loss == "ce":
         names, chances = run.result("classes")["classes"], each.mean(dim=0)
@@ -193,9 +197,11 @@ def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) 
     else:
         targets = run.result("targets")["targets"]
         written = target_columns(each, targets, labels=predictor.loss == "bce")
-    ids = graph.node_ids or tuple(str(node) for node in range(graph.num_nodes))
-    rows = list(zip(ids, *written.values(), strict=True))
-    return Predictions(csv_text(["id", *written], rows), len(rows))
+    ids = graph.node_ids or range(graph.num_nodes)
+    own = map(str, ids[share(graph.num_nodes).rows])
+    header = ["id", *written] if place.workers.is_first else None
+    text = csv_text(header, zip(own, *written.values(), strict=True))
+    return Predictions(text, graph.num_nodes)
 
 
 def _as_trained_on(

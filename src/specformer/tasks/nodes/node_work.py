@@ -14,6 +14,7 @@ from torch import nn
 
 from specformer.baselines import Propagation
 from specformer.datasets import FeaturePreparation, Split, prepare_features, sparse_features
+from specformer.datasets.parts import GraphPart
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Keys, Spectrum, approximate, decompose
@@ -128,11 +129,14 @@ def node_spectrum(
     computes where the cache does not have them, or of the Laplacian, whose density all compute.
     """
     if recipe.loops:
-        loops = sp.eye_array(graph.num_nodes, format="csr")
+        first = graph.parts.rows.start if isinstance(graph, GraphPart) else 0
+        loops = sp.eye_array(*graph.adjacency.shape, k=first, format="csr")
         graph = replace(graph, adjacency=graph.adjacency + loops)
     if workers.size > 1 and recipe.spectrum == "density":
         share = Share(workers, graph.num_nodes)
-        own = sp.csr_array(graph.adjacency[share.rows])
+        own = graph.adjacency
+        if not isinstance(graph, GraphPart):
+            own = sp.csr_array(own[share.rows])
         return approximate_rows(own, share, degree=recipe.degree, device=device)
     if workers.size > 1:
         return _sharded_spectrum(graph, recipe, device, cache, workers)
@@ -162,7 +166,13 @@ def _sharded_spectrum(
         raise ConfigError(f"{graph.name}: workers share a spectrum through a cache; name one.")
     share = Share(workers, graph.num_nodes)
     part = decompose_rows(
-        graph, share.rows, k=recipe.pairs, device=device, cache=cache, solve=workers.is_first
+        graph,
+        share.rows,
+        k=recipe.pairs,
+        device=device,
+        cache=cache,
+        solve=workers.is_first,
+        content=graph.content if isinstance(graph, GraphPart) else None,
     )
     own = ShardedSpectrum(
         part.eigenvalues,

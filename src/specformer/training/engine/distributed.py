@@ -184,6 +184,8 @@ class Share:
         self, rows: Tensor, counts: Sequence[int], back: Sequence[int]
     ) -> Callable[[], Tensor]:
         """Send so many consecutive rows to each worker; what is called waits for ``back`` rows."""
+        if self.workers.size == 1:
+            return lambda: rows
         found = rows.new_empty(sum(back), *rows.shape[1:])
         sent = dist.all_to_all_single(found, rows, list(back), list(counts), async_op=True)
 
@@ -196,6 +198,12 @@ class Share:
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up over all workers, in place."""
         return self.workers.sum(tensor)
+
+    def own(self, rows: Any) -> Any:
+        """This worker's of rows ``[..., n, columns]``; those of its nodes alone are left."""
+        if rows.shape[-2] != self.count:
+            return rows
+        return rows[..., self.rows, :] if isinstance(rows, np.ndarray) else rows[self.rows]
 
     def whole(self, part: Tensor, dim: int = -2) -> Tensor:
         """Every worker's rows, which lie along this axis, one after the other."""

@@ -77,7 +77,7 @@ class NodeTask:
             torch.as_tensor(np.stack([getattr(split, part)[rows] for split in splits])).to(device)
             for part in ("train", "val", "test")
         )
-        x, y = x[..., rows, :] if isinstance(x, np.ndarray) else x[rows], y[rows]
+        x, y = share.own(x), y[rows]
         if isinstance(x, np.ndarray):
             features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
         else:
