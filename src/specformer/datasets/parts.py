@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from scipy.sparse import coo_array, csr_array
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs import Graph
-from specformer.graphs.checks import check_features, check_labels
 from specformer.graphs.formats.table_file import parquet_file
 from specformer.graphs.graph import MASKS
 from specformer.spectrum.cache import content_of
@@ -53,15 +52,8 @@ class GraphPart(Graph):
     edges: int = field(kw_only=True)
     device: torch.device = field(kw_only=True)
 
-    def __post_init__(self) -> None:
-        put = partial(object.__setattr__, self)
-        if self.x is not None:
-            rows, names = self.adjacency.shape[0], self.feature_names
-            put("x", check_features(self.x, rows, missing=True, columns=names, of=self.name))
-        if self.y is not None:
-            put("y", check_labels(self.y, self.num_nodes, self.class_names))
-        for name, mask in self._checked_masks().items():
-            put(name, mask)
+    def _checked_adjacency(self) -> csr_array:
+        return self.adjacency  # which is not square here
 
     @property
     def num_nodes(self) -> int:

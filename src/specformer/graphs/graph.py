@@ -74,10 +74,10 @@ class Graph:
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)
-        put("adjacency", check_adjacency(self.adjacency))
+        put("adjacency", self._checked_adjacency())
         if self.x is not None:
-            names = self.feature_names
-            x = check_features(self.x, self.num_nodes, missing=True, columns=names, of=self.name)
+            names, rows = self.feature_names, self.adjacency.shape[0]
+            x = check_features(self.x, rows, missing=True, columns=names, of=self.name)
             put("x", x)
         counts = {"node_ids": self.num_nodes, "feature_names": self.num_features}
         for field, count in {**counts, "class_names": None}.items():
@@ -177,6 +177,9 @@ class Graph:
         }
         shown = always | {key: value for key, value in known.items() if value}
         return f"Graph({self.name!r}, {', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+    def _checked_adjacency(self) -> csr_array[np.float64]:
+        return check_adjacency(self.adjacency)
 
     def _checked_masks(self) -> dict[str, NDArray[np.bool_]]:
         masks = {
