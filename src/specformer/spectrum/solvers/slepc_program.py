@@ -99,16 +99,17 @@ def answer(folder: Path) -> None:
             high = End(folder, "highest", problem, laplacian).solve()
     except RefusedError as error:
         refused = str(error)
-    values, rows = np.concatenate([low[0], high[0]]), np.concatenate([low[1], high[1]], axis=1)
-    del high
-    told: dict[str, Any] = {"refused": refused, "lowest": len(low[0])}
+    values, num_low = np.concatenate([low[0], high[0]]), len(low[0])
+    rows = np.concatenate([low[1], high[1]], axis=1) if high[1].size else low[1]
+    del low, high  # the largest arrays
+    told: dict[str, Any] = {"refused": refused, "lowest": num_low}
     if problem["out"] is None or refused:
         np.save(folder / f"vectors-{rank:05d}.npy", rows)
     else:
         # Beside this file, which is run and not imported; so is slepc_filter.
         from slepc_rows import checked, write_shards  # type: ignore[import-not-found]
 
-        told |= checked(problem["out"], laplacian, values, rows, len(low[0]))
+        told |= checked(problem["out"], laplacian, values, rows, num_low)
         kept = write_shards(problem["out"], rows, first, rank)
         (folder / f"shards-{rank:05d}.json").write_text(json.dumps(kept), encoding="utf-8")
     if rank == 0:
@@ -193,10 +194,8 @@ class End:
         order = np.argsort(values, kind="stable")
         gaps = np.flatnonzero(np.diff(values[order][self.count - 1 :]) > self.equal)
         order = order[: self.count + int(gaps[0]) if len(gaps) else len(order)][:: self.sign]
-        rows = self._rows(order)
-        for vector in self.vectors:
-            vector.destroy()
-        return (values[order] if self.sign > 0 else 2.0 - values[order]), rows
+        found = values[order]
+        return (found if self.sign > 0 else 2.0 - found), self._rows(order)
 
     def _rows(self, order: np.ndarray) -> np.ndarray:
         """Local rows of known vectors (positions below ``num_known``) and found ones."""
@@ -208,7 +207,9 @@ class End:
         rows[inside, place[self.column[inside]]] = self.entry[inside]
         for target, position in enumerate(order):
             if position >= self.num_known:
-                rows[:, target] = self.vectors[position - self.num_known].getArray(readonly=True)
+                vector = self.vectors[position - self.num_known]
+                rows[:, target] = vector.getArray(readonly=True)
+                vector.destroy()
         return rows
 
     def _search(self, wanted: int) -> None:

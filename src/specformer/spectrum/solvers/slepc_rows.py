@@ -39,11 +39,14 @@ def checked(
     if below.shape[1] and above.shape[1]:
         above -= below @ gathered(below.T @ above).sum(axis=0)
         above /= np.sqrt(gathered((above**2).sum(axis=0)).sum(axis=0))
-    rows[:] = rows.astype(out["dtype"])
-    large = np.abs(rows) >= gathered(np.abs(rows).max(axis=0)).max(axis=0) * (1.0 - out["tie"])
-    place = large.argmax(axis=0)
-    places = gathered(np.where(large.any(axis=0), first + place, np.inf)).argmin(axis=0)
-    rows *= np.sign(gathered(rows[place, columns])[places, columns])
+    for start in range(0, len(values), _COLUMNS):  # few at a time, as each step makes copies
+        part = rows[:, start : start + _COLUMNS]
+        part[:] = part.astype(out["dtype"])
+        size, own = np.abs(part), np.arange(part.shape[1])
+        large = size >= gathered(size.max(axis=0)).max(axis=0) * (1.0 - out["tie"])
+        place = large.argmax(axis=0)
+        places = gathered(np.where(large.any(axis=0), first + place, np.inf)).argmin(axis=0)
+        part *= np.sign(gathered(part[place, own])[places, own])
     x, y = laplacian.createVecs()
     residual = orthogonality = 0.0
     for column, value in enumerate(values):
