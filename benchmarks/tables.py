@@ -255,7 +255,11 @@ def newest_cases(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _manner(entry: Mapping[str, Any]) -> str:
     plan = entry["plan"]
     if entry["suite"] in ("reliability", "silence", "interruptions"):
-        return f"{sum(row['seconds'] for row in entry['rows']) / 60:.0f} minutes"
+        whole, worked = (
+            sum(row.get(name, 0.0) for row in entry["rows"]) / 60
+            for name in ("seconds", "processor_seconds")
+        )
+        return f"{whole:.0f} minutes" + (f", {worked:.0f} of processor time" if worked else "")
     if entry["suite"] == "decompose":
         return f"median of {plan['repeats']}" if plan["repeats"] > 1 else "measured once"
     if entry["suite"] != "same":

@@ -36,7 +36,7 @@ def attack(scene: Path, rounds: int) -> Iterator[Tally]:
     with inside(scene):
         assert call(*_WORDS, "--out", "alone") == 0
         truth = _weights(Path("alone"))
-        cache, folder = Tally("four at once", "one cache"), Tally("four at once", "one run folder")
+        cache = Tally("four at once", "one cache")
         for _ in range(rounds):
             shutil.rmtree("crowd-cache")
             names = [f"crowd-{number}" for number in range(4)]
@@ -44,6 +44,9 @@ def attack(scene: Path, rounds: int) -> Iterator[Tally]:
             for name, status in zip(names, statuses, strict=True):
                 cache.attempt(lambda n=name, s=status: s == 0 and same(_weights(Path(n)), truth))
                 shutil.rmtree(name)
+        yield cache
+        folder = Tally("four at once", "one run folder")
+        for _ in range(rounds):
             statuses = at_once([[*_WORDS, "--out", "crowd"]] * 4)
             whole = "altered" not in RunFolder("crowd").verified().values()
             whole = whole and same(_weights(Path("crowd")), truth)
@@ -53,7 +56,6 @@ def attack(scene: Path, rounds: int) -> Iterator[Tally]:
                     "refused" if refused else "unaffected" if status == 0 and whole else "wrong"
                 )
             shutil.rmtree("crowd")
-        yield cache
         yield folder
 
 

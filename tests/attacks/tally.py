@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +27,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     begun: float = field(default_factory=time.perf_counter)
+    worked: float = field(default_factory=lambda: _processor_seconds())
 
     def add(self, outcome: str, example: str = "") -> None:
         assert outcome in OUTCOMES
@@ -55,4 +57,10 @@ class Tally:
             "tried": self.counts.total(),
             **{name: self.counts[name] for name in OUTCOMES},
             "seconds": round(time.perf_counter() - self.begun, 1),
+            "processor_seconds": round(_processor_seconds() - self.worked, 1),
         }
+
+
+def _processor_seconds() -> float:
+    """Of this process and those that have ended below it, whatever else the machine does."""
+    return sum(os.times()[:4])

@@ -169,3 +169,9 @@ def test_attacks_are_added_up():
         ["one bit: cache", "1,990", "1,987", "3", "0", "0"],
         ["all", "2,000", "1,994", "6", "0", "0"],
     ]
+    environment = {"packages": {"torch": "2.13.0"}, "commit": "abc"}
+    entry = {"suite": "reliability", "command": "attack", "device": "CPU", "threads": 1, "plan": {}}
+    entry |= {"environment": environment, "created": "2026", "rows": rows}
+    assert "PyTorch 2.13.0, 2 minutes, commit abc" in bench_markdown([entry])
+    entry["rows"] = [{**row, "processor_seconds": 20.0} for row in rows]
+    assert "2 minutes, 1 of processor time, commit" in bench_markdown([entry])

@@ -217,6 +217,13 @@ def test_a_pipe_gets_the_bytes_and_stays_one(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(OSError, match="No space left") as caught, replacing("/dev/full") as part:
+        part.write_text("whole")
+    assert caught.value.filename == "/dev/full"
+
+
 @pytest.mark.skipif(not Path("/dev/null").exists(), reason="no such device")
 def test_a_device_is_not_replaced(tmp_path):
     """Through a link of our own: what goes wrong does not cost the machine its device."""

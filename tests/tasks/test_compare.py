@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,17 @@ def test_the_folder_holds_a_run_of_every_model(compared: Comparison) -> None:
         assert (read_job(run).model, run.result()["test"]) == (row["model"], row["test"])
         assert predict_with(run).rows == 120
         assert (run.path / "report.html").is_file()
+
+
+def test_the_files_of_all_models_are_verified(compared: Comparison, tmp_path: Path) -> None:
+    found = RunFolder(shutil.copytree(compared.run_dir, tmp_path / "copy"))
+    weights = "gcn/model/000/model.safetensors"
+    assert found.verified()[weights] == "intact"
+    content = (found.path / weights).read_bytes()
+    (found.path / weights).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert found.verified()[weights] == "altered"
+    (found.path / "gcn/checksums.json").unlink()  # or an altered model would be called intact
+    assert found.verified()["gcn/checksums.json"] == "missing"
 
 
 def test_the_report_and_the_text_say_which_hold(compared: Comparison) -> None:

@@ -110,7 +110,10 @@ def _written_through(target: Path) -> Iterator[Path]:
         part = Path(folder) / "part"
         yield part
         with part.open("rb") as source, target.open("wb", buffering=0) as sink:
-            shutil.copyfileobj(source, sink)
+            try:
+                shutil.copyfileobj(source, sink)
+            except OSError as error:  # which names no file
+                raise OSError(error.errno, error.strerror, str(target)) from error
 
 
 def _here() -> str | None:

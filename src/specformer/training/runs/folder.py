@@ -292,7 +292,10 @@ class RunFolder:
         return states == {"intact"}
 
     def verified(self) -> dict[str, State]:
-        """What became of every file that a finished run wrote, its report left aside."""
+        """What became of every file that a finished run wrote, its report left aside.
+
+        Of a comparison, also of the files of the models compared, each by its folder's name.
+        """
         if not self.is_finished:
             raise RunError(f"{self.path}: the run is not finished{self._go_on()}.")
         try:
@@ -301,6 +304,11 @@ class RunFolder:
             raise RunError(f"{self._manifest.path}: damaged ({error}).") from error
         if not states:
             raise RunError(f"{self.path}: has no {CHECKSUMS}, so that nothing can be said of it.")
+        for name in [name for name in states if name.endswith(f"/{CHECKSUMS}")]:
+            if states[name] != "missing":
+                folder = Path(name).parent
+                below = RunFolder(self.path / folder).verified()
+                states |= {f"{folder}/{each}": state for each, state in below.items()}
         return states
 
     def _repr_html_(self) -> str:
@@ -351,7 +359,8 @@ class RunFolder:
         models = (path for path in (self.path / MODEL).rglob("*") if path.is_file())
         kept = (path.relative_to(self.path).as_posix() for path in models)
         data = [DATA] if (self.path / DATA).is_file() else []
-        return [CONFIG, METRICS, OUTPUTS, *data, *sorted(kept)]
+        below = (f"{path.parent.name}/{CHECKSUMS}" for path in self.path.glob(f"*/{CHECKSUMS}"))
+        return [CONFIG, METRICS, OUTPUTS, *data, *sorted(kept), *sorted(below)]
 
     def _checkpoints(self) -> Iterator[Path]:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
