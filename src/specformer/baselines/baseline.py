@@ -10,29 +10,6 @@ from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts, check_flags, check_numbers, check_rates
 from specformer.nn.pretrained import Pretrained, given
 
-_COUNTS = (
-    "in_channels",
-    "hidden_channels",
-    "out_channels",
-    "num_layers",
-    "num_rounds",
-    "heads",
-    "num_heads",
-    "order",
-    "steps",
-    "hops",
-    "max_degree",
-    "max_distance",
-    "max_hops",
-    "max_ring",
-    "walk_steps",
-    "walk_channels",
-    "frequencies",
-    "spectrum_channels",
-    "spectrum_layers",
-)
-_RATES = ("dropout", "propagation_dropout", "attention_dropout", "alpha")
-_NUMBERS = ("theta", "a", "b", "gamma", "exponent", "average_log_degree")
 #: What a number must be larger than.
 _BOUNDS = {"theta": -1.0, "a": -1.0, "b": -1.0}
 
@@ -72,7 +49,7 @@ class Baseline(Pretrained):
         """Make the layers from the settings that only this model has."""
 
     def _check(self) -> None:
-        """Refuse arguments that make no model. What may be left out may be None."""
+        """Refuse arguments that make no model, by their types. What may be left out may be None."""
         known = self.__signature__.parameters
         there = {
             name: value
@@ -80,14 +57,14 @@ class Baseline(Pretrained):
             if value is not None or known[name].default is not None
         }
         for name in there:
-            if name in _COUNTS:
+            kind = str(known[name].annotation).removesuffix(" | None")
+            if kind == "int":
                 check_counts(there, name, least=self.least.get(name, 1))
-            elif name in _RATES:
-                check_rates(there, name)
-            elif name in _NUMBERS:
-                check_numbers(there, name)
-            elif name == "self_loops":
+            elif kind == "bool":
                 check_flags(there, name)
+            elif kind == "float":
+                is_rate = name.endswith("dropout") or name == "alpha"
+                (check_rates if is_rate else check_numbers)(there, name)
             if name in _BOUNDS and there[name] <= _BOUNDS[name]:
                 raise ConfigError(f"{name}={there[name]} must be larger than {_BOUNDS[name]:g}.")
 
