@@ -186,21 +186,18 @@ class GraphSet:
         chosen = check_index(indices, "indices", len(self))
         rows = ragged(self.node_start[chosen], self.num_nodes[chosen])
         bonds = ragged(self.edge_start[chosen], self.num_edges[chosen])
-        unsplit: dict[str, Any] = dict.fromkeys(SPLITS)
-        return replace(
-            self,
-            num_nodes=self.num_nodes[chosen],
-            num_edges=self.num_edges[chosen],
-            edge_index=self.edge_index[:, bonds],
-            node_feat=self.node_feat[rows],
-            edge_feat=self.edge_feat[bonds],
-            x=None if self.x is None else self.x[rows],
-            edge_x=None if self.edge_x is None else self.edge_x[bonds],
-            y=None if self.y is None else self.y[chosen],
-            ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
-            smiles=None if self.smiles is None else tuple(self.smiles[i] for i in chosen),
-            **unsplit,
-        )
+        arrays = dict.fromkeys(("num_nodes", "num_edges", "y"), chosen)
+        arrays |= {"node_feat": rows, "x": rows, "edge_feat": bonds, "edge_x": bonds}
+        taken: dict[str, Any] = {
+            name: held[places]
+            for name, places in arrays.items()
+            if (held := getattr(self, name)) is not None
+        }
+        for name in ("ids", "smiles"):
+            if (texts := getattr(self, name)) is not None:
+                taken[name] = tuple(texts[i] for i in chosen)
+        taken |= dict.fromkeys(SPLITS)
+        return replace(self, edge_index=self.edge_index[:, bonds], **taken)
 
     def __repr__(self) -> str:
         shown = {"graphs": len(self), "nodes": len(self.node_feat), "edges": len(self.edge_feat)}

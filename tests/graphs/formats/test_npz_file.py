@@ -282,14 +282,6 @@ def test_a_set_that_was_written_is_read(graphs: GraphSet, tmp_path: Path) -> Non
     assert back.name == "own"
 
 
-def test_binary_targets_are_stored_as_bits(tmp_path: Path) -> None:
-    write_graph_set(tmp_path / "own.npz", SETS["binary"])
-    with np.load(tmp_path / "own.npz", allow_pickle=False) as file:
-        assert file["y_known"].shape == (2, 2)
-        assert "y" not in file.files
-        assert bool(file["bonds_once"])
-
-
 def test_packed_targets_are_unpacked(tmp_path: Path) -> None:
     bits = {"y_known": np.uint8([[0b11000000], [0b01000000]]), "y_positive": np.uint8([[64], [0]])}
     graphs = read_graph_set(saved_set(tmp_path, **PAIR_AND_ONE, **bits, y_shape=[2, 3]))

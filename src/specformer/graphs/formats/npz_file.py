@@ -178,7 +178,7 @@ def read_graph_set(path: str | Path) -> GraphSet:
 
 
 def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
-    """Write graphs to an ``.npz`` file, whole or not at all; targets of 0 and 1 are packed.
+    """Write graphs to an ``.npz`` file, whole or not at all.
 
     Example:
         >>> import tempfile
@@ -195,9 +195,7 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
         "node_feat": graphs.node_feat,
         "edge_feat": graphs.edge_feat,
     }
-    arrays |= _stored(graphs, ("x", "edge_x", *SPLITS), _TEXTS)
-    if graphs.y is not None:
-        arrays |= _packed(graphs.y)
+    arrays |= _stored(graphs, ("x", "edge_x", "y", *SPLITS), _TEXTS)
     write_arrays(path, arrays)
 
 
@@ -208,16 +206,6 @@ def _stored(held: Any, keys: Sequence[str], of_texts: Sequence[str]) -> dict[str
     return {
         key: np.array(each, dtype=kinds[key]) for key, each in found.items() if each is not None
     }
-
-
-def _packed(y: NDArray[np.float32]) -> dict[str, Any]:
-    """Return ``y`` as it is stored: in bits if every known target is 0 or 1."""
-    known = ~np.isnan(y)
-    positive = y == 1
-    if not ((y == 0) | positive | ~known).all():
-        return {"y": y}
-    bits = {"y_known": np.packbits(known, axis=1), "y_positive": np.packbits(positive, axis=1)}
-    return {**bits, "y_shape": y.shape}
 
 
 def _unpacked(arrays: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
