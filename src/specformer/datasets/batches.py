@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from specformer.errors import ConfigError
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import runs_within
 from specformer.spectrum import PackedGraphs
+from specformer.spectrum.many.packed_graphs import tensors_of
 
 #: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
 _GROWTH = 1.1
@@ -198,7 +199,7 @@ def _send(
     if side is None:
         return (graphs.to(device), None if labels is None else labels.to(device)), None
     # Copies run beside computation only from pinned memory and on a stream of their own.
-    pinned: dict[str, Any] = {name: each.pin_memory() for name, each in _tensors(graphs).items()}
+    pinned: dict[str, Any] = {name: each.pin_memory() for name, each in tensors_of(graphs).items()}
     graphs = replace(graphs, **pinned)
     with torch.cuda.stream(side):
         moved = graphs.to(device)
@@ -214,11 +215,6 @@ def _received(sent: _Sent) -> Loaded:
         current = torch.cuda.current_stream()
         current.wait_event(arrival)
         # They were made on another stream and are freed on this one.
-        for tensor in (*_tensors(graphs).values(), *(() if labels is None else (labels,))):
+        for tensor in (*tensors_of(graphs).values(), *(() if labels is None else (labels,))):
             tensor.record_stream(current)
     return graphs, labels
-
-
-def _tensors(graphs: PackedGraphs) -> dict[str, Tensor]:
-    values = {field.name: getattr(graphs, field.name) for field in fields(graphs)}
-    return {name: value for name, value in values.items() if isinstance(value, Tensor)}

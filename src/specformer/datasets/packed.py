@@ -2,7 +2,7 @@ r"""A whole data set of small graphs on one device, and batches cut from it by i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from specformer.graphs.flat_arrays import starts
 from specformer.graphs.formats.smiles import morgan_counts
 from specformer.kernels.segments import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
-from specformer.spectrum.many.packed_graphs import as_packed
+from specformer.spectrum.many.packed_graphs import as_packed, tensors_of
 from specformer.spectrum.many.spectra import Matrix
 
 
@@ -139,13 +139,12 @@ class GraphStore:
     @property
     def nbytes(self) -> int:
         """Memory of all its tensors."""
-        return sum(tensor.nbytes for tensor in self._tensors().values())
+        return sum(tensor.nbytes for tensor in tensors_of(self).values())
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The same store on another device."""
-        moved: dict[str, Any] = {k: tensor.to(device) for k, tensor in self._tensors().items()}
-        hosts = {"host_sizes": self.host_sizes, "host_cells": self.host_cells}
-        return GraphStore(**{"y": None, **moved, **hosts})
+        moved: dict[str, Any] = {k: tensor.to(device) for k, tensor in tensors_of(self).items()}
+        return replace(self, **moved)
 
     def placed(self, device: torch.device | str) -> GraphStore:
         """The store on ``device`` if it takes at most half of the memory free there.
@@ -256,10 +255,6 @@ class GraphStore:
     def __repr__(self) -> str:
         counts = f"graphs={len(self)}, nodes={len(self.nodes)}, pairs={len(self.bond)}"
         return f"GraphStore({counts}, device={self.device})"
-
-    def _tensors(self) -> dict[str, Tensor]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def pack(

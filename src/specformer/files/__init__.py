@@ -1,7 +1,6 @@
 """Files: written whole, read unaltered or not at all, and where those go that are kept.
 
-What needs PyTorch is named by its module: :mod:`~specformer.files.checked_tensors` and
-:mod:`~specformer.files.checked_tensors`.
+What needs PyTorch is named by its module, :mod:`~specformer.files.checked_tensors`.
 """
 
 from specformer.files.atomic import (

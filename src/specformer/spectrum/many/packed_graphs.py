@@ -21,6 +21,12 @@ from specformer.kernels.segments import stretches
 from specformer.kernels.tracing import kept_property
 
 
+def tensors_of(record: Any) -> dict[str, Tensor]:
+    """The fields of a data class that hold tensors, by name."""
+    held = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: each for name, each in held.items() if isinstance(each, Tensor)}
+
+
 @dataclass(frozen=True)
 class PackedGraphs:
     """B graphs: N rows of nodes and P pairs of nodes, both perhaps with padding at the end.
@@ -138,12 +144,10 @@ class PackedGraphs:
         """The same batch on another device; a model takes its numbers in its own precision."""
         if isinstance(device, torch.dtype):  # it would turn numbers of nodes into floats too
             raise ConfigError(f"a batch goes to a device, not to {device}.")
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-            for name, value in values.items()
+            name: each.to(device, non_blocking=True) for name, each in tensors_of(self).items()
         }
-        return PackedGraphs(**moved)
+        return replace(self, **moved)
 
     def __repr__(self) -> str:
         counts = f"graphs={self.num_graphs}, nodes={len(self.nodes)}, pairs={len(self.bond)}"
