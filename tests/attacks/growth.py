@@ -13,8 +13,8 @@ from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.resolve import TASKS, resolve
+from specformer.tasks.task import PredictionRequest
 from specformer.tasks.train import train
 from specformer.training.runs.folder import RunFolder
 

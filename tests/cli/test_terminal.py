@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specformer.cli.terminal import show_molecules, show_table
+from specformer.cli.terminal import show_rows, show_table
 
 HEADER = ("model", *(f"set number {number:02d}" for number in range(12)))
 CELLS = [[f"{place}.{number:02d} ± 1.23" for number in range(12)] for place in range(2)]
@@ -68,7 +68,7 @@ def test_small_and_large_errors_keep_their_digits(monkeypatch):
         "val": {"mean": 52_345.0, "ci95": None}, "seconds_per_epoch": 1.0, "seconds": 2.0,
     }  # fmt: skip
     monkeypatch.setattr(sys, "stdout", screen := io.StringIO())
-    show_molecules([row])
+    show_rows("molecules", [row])
     assert "2.50×10⁻⁷ ± 0.10×10⁻⁷" in screen.getvalue()
     assert " 52,300 " in screen.getvalue()
 
@@ -82,9 +82,9 @@ def test_several_targets_are_told_one_by_one(monkeypatch):
     several = {"logS [mol/L]": {**figure, "mean": 0.25}, "logP": {**figure, "mean": 0.75}, "": None}
     many = {f"target {number}": figure for number in range(100)}
     monkeypatch.setattr(sys, "stdout", screen := io.StringIO())
-    show_molecules([row | {"test_by_target": several}])
+    show_rows("molecules", [row | {"test_by_target": several}])
     text = screen.getvalue()
     assert re.search(r"mine\[1\].*logS \[mol/L\].*0\.2500", text)
     assert re.search(r"logP.*0\.7500", text)
-    show_molecules([row | {"test_by_target": many}, row])
+    show_rows("molecules", [row | {"test_by_target": many}, row])
     assert "target" not in screen.getvalue()[len(text) :]

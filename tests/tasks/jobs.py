@@ -17,9 +17,8 @@ from specformer.tasks.job import Request, Workplace
 from specformer.tasks.nodes.node_fit import learn_nodes
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork
-from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.resolve import TASKS, resolve
-from specformer.tasks.task import Outcome
+from specformer.tasks.task import Outcome, PredictionRequest, Predictions
 from specformer.tasks.train import Trained, train
 from specformer.tasks.tune import SearchPlan, tune
 from specformer.training.runs.folder import FEATURES, RunFolder

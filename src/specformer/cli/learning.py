@@ -21,7 +21,7 @@ from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from specformer.tasks.job import Job, Workplace
-    from specformer.tasks.predictions import Predictions
+    from specformer.tasks.task import Predictions
     from specformer.training.runs.folder import RunFolder
     from specformer.training.runs.progress import Progress
 
@@ -36,7 +36,7 @@ _HIDDEN = (
 def demo(shared: Shared) -> None:
     """Learn filters on photographs and classify generated graphs; ends with a report."""
     shared.begin("Starting the demo.")
-    from specformer.cli.terminal import show_filters, show_nodes
+    from specformer.cli.terminal import show_rows
     from specformer.paper.demo import demo as run_demo
 
     config = {
@@ -53,8 +53,8 @@ def demo(shared: Shared) -> None:
         shown = {key: value for key, value in result.items() if key != "environment"}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    show_filters(result["filters"])
-    show_nodes(result["nodes"])
+    show_rows("filters", result["filters"])
+    show_rows("nodes", result["nodes"])
     farewell(result, report)
 
 
@@ -226,13 +226,13 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
 
 
 def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, shared: Shared) -> None:
-    from specformer.cli.terminal import SHOW
+    from specformer.cli.terminal import show_rows
 
     if shared.json:
         shown = {key: value for key, value in result.items() if key not in _HIDDEN}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})
         return
-    SHOW[result["kind"]](result[result["kind"]])
+    show_rows(result["kind"], result[result["kind"]])
     farewell(result, report)
 
 
@@ -271,8 +271,8 @@ def predict(
     shared.begin(f"Reading {run}.")
     from specformer.errors import check_known
     from specformer.tasks.job import Workplace
-    from specformer.tasks.predictions import PredictionRequest
     from specformer.tasks.resolve import TASKS, refuse_foreign
+    from specformer.tasks.task import PredictionRequest
     from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.runs.folder import RunFolder
 

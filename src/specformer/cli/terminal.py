@@ -80,89 +80,23 @@ def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
     show_table(f"Table {table} · {caption(table)}", header, lines, left=1)
 
 
-def show_filters(rows: Sequence[dict[str, Any]]) -> None:
-    """Learned filters, a line each."""
-    lines = [
-        (
-            row["filter"],
-            look(row["model"]).label,
-            f"{row['parameters']:,}",
-            error(row["sse"]["mean"]),
-            r_squared(row["r2"]["mean"]),
-            f"{row['epochs']:.0f}",
-            f"{row['seconds']:.1f}",
-        )
-        for row in rows
-    ]
-    header = ("filter", "model", "parameters", "SSE", "R²", "epochs", "seconds")
-    show_table("Learned filters", header, lines)
-
-
-def show_nodes(rows: Sequence[dict[str, Any]]) -> None:
-    """Learning on nodes, one line per model; accuracies in per cent."""
+def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
+    """What training gave, one line per model; ``kind`` is as results name it."""
+    title, cells = _KINDS[kind]
     lines = []
     for row in rows:
-        metric = metric_named(row.get("metric") or "accuracy")
-        write = interval if metric.name == "accuracy" else plain_interval
-        lines.append(
-            (
-                escape(row["dataset"]),
-                look(row["model"]).label,
-                f"{row['parameters']:,}",
-                metric.label + (", %" if write is interval else ""),
-                write(row["test"]),
-                write(row[f"test_by_{metric.name}"]),
-                f"{row['epochs']:.0f}",
-                f"{row['seconds']:.1f}",
-            )
-        )
-    header = ["data", "model", "parameters", "metric", "test", "by val. metric", "epochs"]
-    show_table("Nodes", [*header, "seconds"], lines)
-
-
-def show_links(rows: Sequence[dict[str, Any]]) -> None:
-    """Learning on links, one line per model, with all figures of the test links."""
-    header = ["data", "model", "parameters"]
-    names = list(dict.fromkeys(name for row in rows for name in row["figures"]["test"]))
-    lines = [
-        (
-            escape(row["dataset"]),
-            look(row["model"]).label,
-            f"{row['parameters']:,}",
-            *(
-                plain_interval(row["figures"]["test"][name])
-                if name in row["figures"]["test"]
-                else NONE
-                for name in names
-            ),
-            f"{row['epochs']:.0f}",
-            f"{row['seconds']:.1f}",
-        )
-        for row in rows
-    ]
-    show_table("Links", [*header, *map(figure_label, names), "epochs", "seconds"], lines)
-
-
-def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
-    """Predictions for many graphs, one line per model."""
-    together = any("test_together" in row for row in rows)
-    lines = [
-        (
-            escape(row["dataset"]),
-            look(row["model"]).label,
-            f"{row['parameters']:,}",
-            metric_named(row["metric"]).label,
-            plain_interval(row["test"]),
-            *([_together(row)] if together else []),
-            plain_interval(row["val"]),
-            f"{row['seconds_per_epoch']:.2f}",
-            f"{row['seconds']:.1f}",
-        )
-        for row in rows
-    ]
-    joint = ["runs together"] if together else []
-    header = ["data", "model", "parameters", "metric", "test", *joint, "validation", "s/epoch"]
-    show_table("Many graphs", [*header, "seconds"], lines)
+        first = "filter" if kind == "filters" else "data"
+        line = {
+            first: escape(row["filter"] if kind == "filters" else row["dataset"]),
+            "model": look(row["model"]).label,
+            "parameters": f"{row['parameters']:,}",
+            **cells(row),
+        }
+        if kind != "molecules":
+            line["epochs"] = f"{row['epochs']:.0f}"
+        lines.append({**line, "seconds": f"{row['seconds']:.1f}"})
+    header = list(dict.fromkeys(name for line in lines for name in line))
+    show_table(title, header, [[line.get(name, NONE) for name in header] for line in lines])
     if several := by_target(rows):
         of_targets = [
             (
@@ -176,9 +110,42 @@ def show_molecules(rows: Sequence[dict[str, Any]]) -> None:
         show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
 
 
-def _together(row: dict[str, Any]) -> str:
-    figure = row.get("test_together")
-    return NONE if figure is None else plain_interval({"mean": figure, "ci95": None})
+def _of_filters(row: dict[str, Any]) -> dict[str, str]:
+    return {"SSE": error(row["sse"]["mean"]), "R²": r_squared(row["r2"]["mean"])}
+
+
+def _of_nodes(row: dict[str, Any]) -> dict[str, str]:
+    """Accuracies in per cent."""
+    metric = metric_named(row.get("metric") or "accuracy")
+    write = interval if metric.name == "accuracy" else plain_interval
+    return {
+        "metric": metric.label + (", %" if write is interval else ""),
+        "test": write(row["test"]),
+        "by val. metric": write(row[f"test_by_{metric.name}"]),
+    }
+
+
+def _of_links(row: dict[str, Any]) -> dict[str, str]:
+    """All figures of the test links."""
+    found = row["figures"]["test"]
+    return {figure_label(name): plain_interval(figure) for name, figure in found.items()}
+
+
+def _of_molecules(row: dict[str, Any]) -> dict[str, str]:
+    cells = {"metric": metric_named(row["metric"]).label, "test": plain_interval(row["test"])}
+    if "test_together" in row:
+        cells["runs together"] = plain_interval({"mean": row["test_together"], "ci95": None})
+    each = f"{row['seconds_per_epoch']:.2f}"
+    return {**cells, "validation": plain_interval(row["val"]), "s/epoch": each}
+
+
+#: The title of each kind of training, and what its rows have beside costs.
+_KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
+    "filters": ("Learned filters", _of_filters),
+    "nodes": ("Nodes", _of_nodes),
+    "links": ("Links", _of_links),
+    "molecules": ("Many graphs", _of_molecules),
+}
 
 
 def show_comparison(result: Mapping[str, Any]) -> None:
@@ -187,12 +154,3 @@ def show_comparison(result: Mapping[str, Any]) -> None:
     cells = [[escape(cell) for cell in line] for line in lines]
     show_table(str(result["title"]), header, cells)
     echo(verdict(result))
-
-
-#: How the rows of each kind of training are shown.
-SHOW: dict[str, Callable[[Sequence[dict[str, Any]]], None]] = {
-    "filters": show_filters,
-    "nodes": show_nodes,
-    "links": show_links,
-    "molecules": show_molecules,
-}

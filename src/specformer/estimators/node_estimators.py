@@ -36,7 +36,7 @@ from specformer.tasks.links.link_learning import LinkLearning, LinkScores, likel
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_work import NodeWork
-from specformer.tasks.predictions import PredictionRequest
+from specformer.tasks.task import PredictionRequest
 from specformer.training.evaluation.link_objectives import link_scores
 from specformer.training.runs.folder import RunFolder
 

@@ -65,10 +65,6 @@ def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
     return f"{shown} [{cited}]"
 
 
-def _ablation_cell(rows: dict[str, dict[str, Any]]) -> str:
-    return _node_cell(rows) if "accuracy" in rows else _graph_cell(rows)
-
-
 #: By table, how a cell is written from its rows by metric, and what it holds.
 _CELLS: dict[int, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     1: (_signal_cell, "Mean SSE (R²) [the paper's SSE]"),
@@ -85,7 +81,7 @@ _CELLS: dict[int, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
         "a row marked cited has nothing else]",
     ),
     4: (
-        _ablation_cell,
+        lambda rows: _node_cell(rows) if "accuracy" in rows else _graph_cell(rows),
         "Test accuracy as in Table 2, and average precision on MolPCBA as in Table 3, ± 95% "
         "interval [the paper's]",
     ),

@@ -26,7 +26,6 @@ from specformer.tasks.contest import (
     check_kept,
     contest,
     folder_name,
-    go_on,
 )
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace, source_name
@@ -37,7 +36,7 @@ from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.environment import choose_device
-from specformer.training.runs.folder import DATA, REPORT, RunFolder
+from specformer.training.runs.folder import DATA, REPORT, RESULT, RunFolder
 from specformer.training.runs.progress import Progress, Recorded, Silent
 
 logger = logging.getLogger(__name__)
@@ -174,7 +173,9 @@ def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
     run = RunFolder(folder) if folder else RunFolder.fresh("runs", name, made.config)
     with run.held():
         if folder:
-            go_on(folder, made.config)
+            check_folder(folder, made.config)
+            (folder / RESULT).unlink(missing_ok=True)  # until it has all the models
+            RunFolder.create(folder, made.config)
         try:
             yield run
         except SpecformerError:

@@ -13,7 +13,7 @@ from specformer.errors import ConfigError, RunError
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.tasks.job import Job, Kind, Request
 from specformer.tasks.resolve import TASKS, full_changes, kind_of, resolve
-from specformer.training.runs.folder import CONFIG, RESULT, RunFolder
+from specformer.training.runs.folder import CONFIG, RunFolder
 
 #: Who is compared unless someone says, and on how many splits where a task's own number is one.
 _USUAL: dict[Kind, tuple[str, ...]] = {
@@ -133,13 +133,6 @@ def check_folder(path: Path, config: Mapping[str, Any]) -> None:
         raise RunError(
             f"{path}: holds a comparison of other settings ({told}); choose another --out."
         )
-
-
-def go_on(path: Path, config: Mapping[str, Any]) -> None:
-    """Begin a comparison in a folder, or go on with it; for who holds the folder."""
-    check_folder(path, config)
-    (path / RESULT).unlink(missing_ok=True)  # until it has all the models
-    RunFolder.create(path, config)
 
 
 def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:

@@ -1,10 +1,13 @@
-r"""What every kind of learning answers, nodes, graphs and signals alike: training and searches."""
+r"""What every kind of learning answers alike: training, searches, and predictions as a table."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -15,16 +18,15 @@ from torch import Tensor, nn
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError
-from specformer.tasks.job import Job, Kind, Workplace
+from specformer.graphs import Columns
+from specformer.tasks.job import Job, Kind, Request, Workplace, read_columns
 from specformer.tasks.recipes.settings import build, override, shipped
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import summary
+from specformer.training.runs.folder import CONFIG, RunFolder
 
 if TYPE_CHECKING:
     from specformer.tasks.estimate import Estimate
-    from specformer.tasks.job import Request
-    from specformer.tasks.predictions import PredictionRequest, Predictions
-    from specformer.training.runs.folder import RunFolder
 
 Work = TypeVar("Work")
 
@@ -268,3 +270,101 @@ def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict
     given = {assignment.partition("=")[0] for assignment in assignments}
     lists = {**shared, **found.get(model, {})}
     return {key: choices for key, choices in lists.items() if key not in given}
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    """What to predict, and how.
+
+    Args:
+        graph: another graph with the same features, or a file of molecules; None for the data
+            trained on.
+        smiles: of molecules, some written here.
+        spectrum, degree: of nodes, what replaces the recipe's; a model that was trained with a
+            decomposition can predict without one.
+        columns: which column of the file is what, where that differs from what was trained on.
+        pairs: of links, a table of two columns whose pairs of nodes are scored.
+        top: of links, how many of the likeliest that are missing to name.
+    """
+
+    graph: str | None = None
+    smiles: Sequence[str] = ()
+    spectrum: str | None = None
+    degree: int | None = None
+    columns: Columns = field(default_factory=Columns)
+    pairs: Path | None = None
+    top: int | None = None
+
+    def source_of(self, run: RunFolder) -> tuple[str, Columns]:
+        """What to predict for with a run's models, and which of its columns is what."""
+        config = run.config()
+        known = read_columns(config, str(run.path / CONFIG))
+        return self.graph or str(config["source"]), self.columns.over(known)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """CSV text, its number of rows, and what is wrong with which of them.
+
+    Of several workers each has the text of its own rows, but all count all of them.
+    """
+
+    text: str
+    rows: int
+    problems: list[str] = field(default_factory=list)
+
+
+def csv_text(header: Sequence[str] | None, rows: Iterable[Sequence[str | None]]) -> str:
+    r"""A table as CSV; an apostrophe before what a spreadsheet would take for a formula.
+
+    Without a header it is the rest of one that another worker begins.
+
+    Example:
+        >>> csv_text(["id", "prediction"], [["a,b", "1"], ["=1+1", "-2e3"]])
+        'id,prediction\n"a,b",1\n\'=1+1,-2e3\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header is not None:
+        writer.writerow([_no_formula(name) for name in header])
+    writer.writerows([_no_formula(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _no_formula(cell: str | None) -> str | None:
+    if cell and cell[0] in "=+-@\t\r" and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def target_columns(found: Tensor, targets: Sequence[str], *, labels: bool) -> dict[str, list[str]]:
+    """By name, the cells of predictions ``[models, rows, targets]``.
+
+    A column ``prediction`` per target, with ``probability`` where it is a label of 0 or 1, and
+    ``spread``, the standard deviation over the models, where there are several.
+    """
+    mean, columns = found.mean(dim=0), {}
+    spreads = spread(found) if len(found) > 1 else None
+    for number, target in enumerate(targets):
+        name, value = "" if len(targets) == 1 else f"({target})", mean[:, number]
+        if labels:
+            columns[f"prediction{name}"] = cells((value > 0.5).int(), "d")
+            columns[f"probability{name}"] = cells(value, ".6f")
+        else:
+            columns[f"prediction{name}"] = cells(value, ".6g")
+        if spreads is not None:
+            columns[f"spread{name}"] = cells(spreads[:, number], ".3g")
+    return columns
+
+
+def spread(found: Tensor) -> Tensor:
+    """The standard deviation over models ``[models, rows, columns]``; there may be no row."""
+    return found.std(dim=0) if found.numel() else found[0]
+
+
+def cells(values: Tensor, form: str) -> list[str]:
+    """Numbers as text, in one format."""
+    return [format(value, form) for value in values.tolist()]

@@ -17,7 +17,7 @@ from tests.tasks.jobs import CPU, train_on
 from torch_geometric.data import Data
 
 from specformer.baselines import Propagation
-from specformer.cli.terminal import show_links
+from specformer.cli.terminal import show_rows
 from specformer.datasets import FeaturePreparation, csbm
 from specformer.datasets.features import with_structural_features
 from specformer.errors import ConfigError, RunError
@@ -177,7 +177,7 @@ def test_command_line_trains_reports_and_predicts(call, file) -> None:
 
 def test_the_table_at_the_end_has_all_figures(capsys) -> None:
     outcome = LinkLearning().fit(work_on(communities()), PLACE, None)
-    show_links([outcome.row])
+    show_rows("links", [outcome.row])
     shown = capsys.readouterr().out
     assert "ROC-AUC" in shown
     assert "AP" in shown

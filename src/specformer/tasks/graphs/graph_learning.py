@@ -48,9 +48,17 @@ from specformer.tasks.graphs.graph_work import (
 )
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.overview import of_graphs
-from specformer.tasks.predictions import PredictionRequest, Predictions
 from specformer.tasks.recipes.settings import START, refuse_idle
-from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts, target_names
+from specformer.tasks.task import (
+    Measured,
+    Outcome,
+    PredictionRequest,
+    Predictions,
+    Task,
+    Trials,
+    check_parts,
+    target_names,
+)
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.folder import RunFolder
 

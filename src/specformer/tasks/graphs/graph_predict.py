@@ -20,7 +20,7 @@ from specformer.tasks.graphs.graph_fit import predict_graphs
 from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
 from specformer.tasks.graphs.graph_recipe import built_recipe
 from specformer.tasks.job import Workplace
-from specformer.tasks.predictions import (
+from specformer.tasks.task import (
     PredictionRequest,
     Predictions,
     cells,

@@ -27,9 +27,8 @@ from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
 from specformer.tasks.nodes.node_work import NodeWork, model_input, node_features
 from specformer.tasks.overview import of_links
-from specformer.tasks.predictions import PredictionRequest, Predictions, cells, csv_text
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
-from specformer.tasks.task import Outcome
+from specformer.tasks.task import Outcome, PredictionRequest, Predictions, cells, csv_text
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.link_objectives import (

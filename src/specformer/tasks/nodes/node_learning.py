@@ -33,8 +33,15 @@ from specformer.tasks.nodes.node_recipe import (
 )
 from specformer.tasks.nodes.node_work import NodeWork, kept_epochs
 from specformer.tasks.overview import of_nodes
-from specformer.tasks.predictions import PredictionRequest, Predictions
-from specformer.tasks.task import Measured, Outcome, Task, Trials, check_parts
+from specformer.tasks.task import (
+    Measured,
+    Outcome,
+    PredictionRequest,
+    Predictions,
+    Task,
+    Trials,
+    check_parts,
+)
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.loops.nodes import FullBatchTask

@@ -28,15 +28,15 @@ from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import each_prediction
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import node_spectrum
-from specformer.tasks.predictions import (
+from specformer.tasks.recipes.settings import build
+from specformer.tasks.task import (
+    Outcome,
     PredictionRequest,
     Predictions,
     cells,
     csv_text,
     target_columns,
 )
-from specformer.tasks.recipes.settings import build
-from specformer.tasks.task import Outcome
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import Loss, Scale
 from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
@@ -182,7 +182,7 @@ class NodePredictor:
 def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
     """Predictions for every node, or every one of this worker: id, prediction, probabilities.
 
-    Labels and numbers have the columns of :func:`~specformer.tasks.predictions.target_columns`.
+    Labels and numbers have the columns of :func:`~specformer.tasks.task.target_columns`.
     """
     predictor = NodePredictor.of_run(run)
     source, columns = request.source_of(run)

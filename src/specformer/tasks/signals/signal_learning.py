@@ -13,7 +13,6 @@ from specformer.errors import ConfigError, RunError
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.overview import of_signals
-from specformer.tasks.predictions import PredictionRequest
 from specformer.tasks.signals.signal_fit import (
     MODELS,
     Contestant,
@@ -22,7 +21,7 @@ from specformer.tasks.signals.signal_fit import (
     refuse_idle_settings,
     signal_recipe,
 )
-from specformer.tasks.task import Outcome, Task
+from specformer.tasks.task import Outcome, PredictionRequest, Task
 from specformer.training.runs.folder import RunFolder
 
 
