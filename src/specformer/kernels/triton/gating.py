@@ -76,6 +76,16 @@ def _root_slope(x):
 
 
 @jit
+def _factors(ends, own, q, pair, source, end, column, channels):
+    """The factors of pairs of one target, q + k and g, where g lies, and what of it is there."""
+    mask = (pair < end)[:, None] & (column < channels)[None, :]
+    at_source = source[:, None] * 2 * channels + channels + column[None, :]
+    k = tl.load(ends + at_source, mask=mask, other=0.0)
+    at = pair[:, None] * 2 * channels + column[None, :]
+    return q[None, :] + k, tl.load(own + at, mask=mask, other=0.0), at, mask
+
+
+@jit
 def _forward(
     ends,
     own,
@@ -97,13 +107,11 @@ def _forward(
     q = tl.load(ends + target * 2 * channels + column, mask=inside, other=0.0)
     for start in range(begin, end, ROWS):
         pair = start + tl.arange(0, ROWS)
-        mask = (pair < end)[:, None] & inside[None, :]
-        at_source = (source + pair - begin)[:, None] * 2 * channels + channels + column[None, :]
-        k = tl.load(ends + at_source, mask=mask, other=0.0)
-        at = pair[:, None] * 2 * channels + column[None, :]
-        g = tl.load(own + at, mask=mask, other=0.0)
+        both, g, at, mask = _factors(
+            ends, own, q, pair, source + pair - begin, end, column, channels
+        )
         b = tl.load(own + at + channels, mask=mask, other=0.0)
-        x = (q[None, :] + k) * g
+        x = both * g
         root = x * tl.rsqrt(1.0 + tl.abs(x))
         tl.store(out + pair[:, None] * channels + column[None, :], root + b, mask=mask)
     clear_padding(out, offsets, target, targets, pairs, column, channels, ROWS)
@@ -135,14 +143,11 @@ def _of_targets(
     total = tl.zeros([COLUMNS], tl.float32)
     for start in range(begin, end, ROWS):
         pair = start + tl.arange(0, ROWS)
-        mask = (pair < end)[:, None] & inside[None, :]
-        at_source = (source + pair - begin)[:, None] * 2 * channels + channels + column[None, :]
-        k = tl.load(ends + at_source, mask=mask, other=0.0)
-        at = pair[:, None] * 2 * channels + column[None, :]
-        g = tl.load(own + at, mask=mask, other=0.0)
+        both, g, at, mask = _factors(
+            ends, own, q, pair, source + pair - begin, end, column, channels
+        )
         of = pair[:, None] * channels + column[None, :]
         of_b = tl.load(gradient + of, mask=mask, other=0.0)
-        both = q[None, :] + k
         of_x = of_b * _root_slope(both * g)
         total += tl.sum(of_x * g, axis=0)
         tl.store(of_own + at, of_x * both, mask=mask)
