@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training.engine import two_workers
+from tests.training.engine import patient_workers, two_workers
 from tests.training.small_graphs import small_task
 
 from specformer.datasets.batches import Batches
@@ -19,14 +19,22 @@ from specformer.training.engine.distributed import ALONE, Workers, torchrun_work
 ROOT = Path(__file__).parents[3]
 
 
+def run_two(program: str, *words: object) -> None:
+    """Run a program in two workers."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*launcher, "--nproc-per-node=2", "-m", program, *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_others_wait_for_the_first_as_long_as_it_takes() -> None:
+    run_two(patient_workers.__name__)
+
+
 def torchrun(out: Path, dropout: float = 0.0) -> list[dict[str, np.ndarray]]:
     """What each of two workers found."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    program = ["--nproc-per-node=2", "-m", two_workers.__name__, str(out), str(dropout)]
-    done = subprocess.run(
-        [*launcher, *program], cwd=ROOT, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
+    run_two(two_workers.__name__, out, dropout)
     return [dict(np.load(out / f"{rank}-of-2.npz")) for rank in (0, 1)]
 
 

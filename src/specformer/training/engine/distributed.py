@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from threading import current_thread, main_thread
 from typing import Any
@@ -23,6 +24,9 @@ from torch import Tensor, nn
 from specformer.datasets.batches import Batch, Batches
 from specformer.errors import ConfigError, RunError
 from specformer.nn.layers.batch_norm import BatchNorm
+
+#: How long workers wait for a decomposition.
+_PATIENCE = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,11 @@ class Workers:
         if self.size == 1:
             yield
             return
-        done = torch.zeros(1, device=_message_device())
+        done = torch.zeros(1)
+        # The first may take longer than messages may. If it dies, the wait ends at once.
+        told = dist.new_group(backend="gloo", timeout=_PATIENCE)
         if not self.is_first:
-            dist.broadcast(done, src=0)
+            dist.broadcast(done, src=0, group=told)
             if not done:
                 raise RunError("the first worker could not go on.")
             yield
@@ -84,9 +90,9 @@ class Workers:
             yield
             done.fill_(1)
         except Exception:
-            dist.broadcast(done, src=0)
+            dist.broadcast(done, src=0, group=told)
             raise
-        dist.broadcast(done, src=0)
+        dist.broadcast(done, src=0, group=told)
 
     def seed_epoch(self, seed: int, epoch: Tensor, alike: torch.Generator | None = None) -> None:
         """Let dropout differ between workers, and a run go on from any epoch with other workers.
