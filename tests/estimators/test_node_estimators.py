@@ -21,10 +21,11 @@ from torch_geometric.data import Data
 import specformer as sf
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, GraphError, RunError
+from specformer.estimators.node_estimators import node_graph_of
 from specformer.files import write_json
 from specformer.files.documents import read_json
 from specformer.files.sealed import sealed, unsealed
-from specformer.graphs import Graph, write_npz
+from specformer.graphs import Graph, read_graph, write_npz
 from specformer.training.runs.folder import RunFolder
 
 NODES = 120
@@ -224,6 +225,30 @@ def test_saved_loaded_copied_and_reported(tmp_path):
         sf.load(tmp_path / "run").save(tmp_path / "other")
 
 
+def test_a_frame_of_words_and_dates_is_read_as_a_file_is(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({
+        "age": [30.0, None, 29.5] * 40,
+        "city": pd.Categorical(["Wels", "Graz", None] * 40),
+        "paid": [True, False, True] * 40,
+        "born": pd.to_datetime(["1970-01-03", "NaT", "1970-01-31"] * 40),
+        "visits": pd.array([1, None, 3] * 40, dtype="Int64"),
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "nodes.csv", index_label="id")
+    ends = np.stack(GRAPH.adjacency.nonzero())
+    rows = "".join(f"{one},{other}\n" for one, other in ends.T)
+    (tmp_path / "edges.csv").write_text("source,target\n" + rows)
+    held, read = node_graph_of((frame, GRAPH.adjacency)), read_graph(tmp_path)
+    np.testing.assert_array_equal(held.x, read.x)
+    assert (held.feature_names, held.feature_words) == (read.feature_names, read.feature_words)
+    clf = sf.NodeClassifier("mlp", epochs=2, device="cpu").fit((frame, GRAPH.adjacency), GRAPH.y)
+    assert list(clf.feature_names_in_) == list(frame.columns)
+    turned = (frame[frame.columns[::-1]], GRAPH.adjacency)  # columns are found by name
+    np.testing.assert_array_equal(clf.predict(turned), clf.predict((frame, GRAPH.adjacency)))
+    cells = np.array([["a", 1.5], ["b", None]] * 60, dtype=object)
+    assert node_graph_of((cells, GRAPH.adjacency)).feature_words == {"0": ("a", "b")}
+
+
 def test_without_features_those_of_the_structure_are_used():
     bare = Graph(GRAPH.adjacency, y=GRAPH.y)
     own = sf.NodeClassifier(**OURS).fit(bare)
@@ -240,6 +265,7 @@ def test_without_features_those_of_the_structure_are_used():
         (lambda: sf.NodeClassifier().fit((GRAPH.x[:5], GRAPH.adjacency)), "5 rows of features"),
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[True]), r"mask must have shape \[120\]"),
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[200]), "numbers of nodes below 120"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, np.arange(NODES) / 7), "learn numbers with a regr"),
         (lambda: sf.NodeRegressor().fit(GRAPH, ["a"] * NODES), "y must hold numbers"),
         (lambda: sf.NodeRegressor().fit(GRAPH, [1.0, 2.0]), "y must have 120 rows"),
     ],

@@ -262,6 +262,9 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if not known.any():
         raise GraphError("y has no label to learn")
     classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
+    if classes.dtype.kind == "f" and 2 * len(classes) > known.sum() and (classes % 1 != 0).any():
+        told = f"y holds {len(classes)} different numbers, which are no classes"
+        raise GraphError(f"{told}; learn numbers with a regressor")
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = numbers.reshape(-1)
     return found, classes

@@ -30,6 +30,9 @@ from specformer.estimators.base_estimator import (
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.graphs.formats.read import graph_from_networkx
+from specformer.graphs.formats.table import Table
+from specformer.graphs.formats.table_file import cell_text
+from specformer.graphs.formats.table_graph import feature_fields
 from specformer.graphs.node_targets import with_targets
 from specformer.tasks.job import Job, Kind
 from specformer.tasks.links.link_learning import LinkLearning, LinkScores, likeliest
@@ -88,7 +91,8 @@ class NodeEstimator(SingleGraphEstimator):
 
         Args:
             data: a PyG ``Data``, a NetworkX graph whose nodes have attributes, a pair of features
-                ``[n, features]`` and an adjacency matrix or ``edge_index``, or anything else that
+                ``[n, features]``, an array or a DataFrame of numbers, words, dates and gaps, and an
+                adjacency matrix or ``edge_index``, or anything else that
                 :func:`specformer.as_graph` takes. Without features those of the structure are used.
             y: labels of the nodes, None for those of ``data``. None, NaN and, among whole numbers,
                 -1 are no label.
@@ -237,9 +241,22 @@ def featured(graph: Graph) -> Graph:
     return graph if graph.x is not None else with_structural_features(graph)
 
 
+def _of_cells(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Features in cells of any type, read as those of a file are."""
+    columns = [x.iloc[:, i] for i in range(len(names))] if hasattr(x, "iloc") else np.asarray(x).T
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise GraphError(f"X: column {twice!r} appears more than once")
+    cells = [list(map(cell_text, column.tolist())) for column in columns]
+    table = Table(Path("X"), dict(zip(names, cells, strict=True)), range(len(x)))
+    return feature_fields(table, names)
+
+
 def _of_pair(x: Any, adjacency: Any) -> Graph:
-    names = tuple(map(str, x.columns)) if hasattr(x, "columns") else None
     features = x if hasattr(x, "tocsr") else np.asarray(x)
+    names = tuple(map(str, x.columns)) if hasattr(x, "columns") else None
+    fields: dict[str, Any] = {"x": features, "feature_names": names}
+    if features.dtype.kind in "OUSM" and features.ndim == 2:  # words, dates, or several types
+        fields = _of_cells(x, names or tuple(map(str, range(features.shape[1]))))
     count = features.shape[0]
     if isinstance(adjacency, np.ndarray) and adjacency.shape == (count, count) != (2, 2):
         adjacency = csr_array(adjacency)
@@ -247,7 +264,7 @@ def _of_pair(x: Any, adjacency: Any) -> Graph:
     graph = as_graph(adjacency, num_nodes=count if edges else None)
     if graph.num_nodes != count:
         raise GraphError(f"there are {count} rows of features and {graph.num_nodes} nodes")
-    return replace(graph, x=features, feature_names=names)
+    return replace(graph, **fields)
 
 
 def as_mask(mask: Any, count: int) -> np.ndarray:

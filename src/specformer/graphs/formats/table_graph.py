@@ -146,7 +146,7 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
             if len(parts) > 1 and {*parts} <= {*nodes["class_names"]}:
                 told = "%s: %r in column %r is a class of its own; several labels of a node are y "
                 logger.warning(told + "[n, labels] of an npz file", table.path, word, label)
-    nodes |= _features(table, features)
+    nodes |= feature_fields(table, features)
     if split is not None and split not in features:
         if masks:
             other = next(iter(masks.values()))
@@ -212,7 +212,8 @@ def _is_of_names(table: Table, column: str) -> bool:
     return labels_are_names and len(cells) > 2 and len(set(cells)) == len(cells)
 
 
-def _features(table: Table, names: Sequence[str]) -> dict[str, Any]:
+def feature_fields(table: Table, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of :class:`Graph` for some columns as features."""
     if not names:
         return {}
     read = {name: feature_column(table, name) for name in names}
