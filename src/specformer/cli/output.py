@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,12 +47,35 @@ def printable(text: str) -> str:
 def echo(text: str, err: bool = False) -> None:
     """A line for people, on standard output or on standard error, there without its middle if long.
 
-    What people or files name may have any length.
+    What people or files name may have any length. On a terminal, lines end between words.
     """
     if err and len(text) > _LONG:
         text = f"{text[: _LONG // 2]} … {text[-_LONG // 2 :]}"
     clear_line()
-    typer.echo(printable(text), err=err)
+    text = printable(text)
+    if (sys.stderr if err else sys.stdout).isatty():
+        text = wrapped(text, shutil.get_terminal_size().columns)
+    typer.echo(text, err=err)
+
+
+def wrapped(text: str, width: int) -> str:
+    r"""Text whose lines end between words, unless they have a command, which is to be copied whole.
+
+    Example:
+        >>> print(wrapped("  a line that is too long\nspecformer train some-graph", 12))
+          a line
+          that is
+          too long
+        specformer train some-graph
+    """
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        parts = [line] if "specformer " in line else textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )  # fmt: skip
+        lines += parts or [line]
+    return "\n".join(lines)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ def interval(row: dict[str, Any]) -> str:
         >>> interval({"mean": 0.885, "ci95": 0.0101}), interval({"mean": 0.885, "ci95": None})
         ('88.50 ± 1.01', '88.50')
         >>> interval({"mean": 0.97, "ci95": 0.05})  # 0.97 ± 0.05 would leave 100%
-        '97.00, 85.29 to 99.45'
+        '97.00 (85.29 to 99.45)'
     """
     mean, spread = f"{100 * row['mean']:.2f}", row["ci95"]
     if spread is None:
@@ -108,7 +108,7 @@ def interval(row: dict[str, Any]) -> str:
     if row["mean"] - spread >= 0.0 and row["mean"] + spread <= 1.0:
         return f"{mean} ± {100 * spread:.2f}"
     low, high = interval95(row["mean"], spread)
-    return f"{mean}, {100 * low:.2f} to {100 * high:.2f}"
+    return f"{mean} ({100 * low:.2f} to {100 * high:.2f})"
 
 
 def plain_interval(row: dict[str, Any]) -> str:

@@ -71,11 +71,11 @@ def spread(write: Callable[..., str], mean: float, ci95: float) -> str:
 
     Example:
         >>> spread(percent, 0.93, 0.0087), spread(percent, 0.97, 0.05), spread(error, 0.97, 0.05)
-        ('± 0.9', '85.3 to 99.5', '± 0.050')
+        ('± 0.9', '(85.3 to 99.5)', '± 0.050')
     """
     if write is percent and not (mean - ci95 >= 0.0 and mean + ci95 <= 1.0):
         low, high = interval95(mean, ci95)
-        return f"{100 * low:.1f} to {100 * high:.1f}"
+        return f"({100 * low:.1f} to {100 * high:.1f})"
     return f"± {write(ci95, like=mean)}"
 
 
