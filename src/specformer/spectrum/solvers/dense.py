@@ -66,22 +66,11 @@ def solve(
     for basis in symmetric_bases(laplacian, mirrors):
         block = torch.as_tensor((basis.T @ laplacian @ basis).toarray()).to(device)
         values, vectors = torch.linalg.eigh(block)
-        parts.append((values, _expand(basis, vectors)))
+        parts.append((values, to_torch(basis, device, torch.float64) @ vectors))
     values = torch.cat([part[0] for part in parts])
     order = values.argsort()
     vectors = torch.cat([part[1] for part in parts], dim=1)[:, order]
     return values[order].cpu().numpy(), vectors
-
-
-def _expand(basis: sp.csr_array, vectors: torch.Tensor) -> torch.Tensor:
-    """``basis @ vectors`` for a basis with at most one entry per row: gather and scale rows."""
-    rows, columns = basis.tocoo().coords
-    source = np.zeros(basis.shape[0], dtype=np.int64)
-    scale = np.zeros(basis.shape[0])
-    source[rows], scale[rows] = columns, basis.tocoo().data
-    device = vectors.device
-    gathered = vectors[torch.as_tensor(source).to(device)]
-    return gathered * torch.as_tensor(scale).to(device).unsqueeze(-1)
 
 
 def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> list[sp.csr_array]:
