@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +82,16 @@ def test_other_files_are_another_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "change", "why"),
     [
-        (write_parts, {"edge_index": [[0], [62]]}, "node that is not in 0..61"),
+        (write_parts, {"edge_index": [[0], [62]]}, "edge_index.* outside 0..61"),
+        (write_parts, {"edge_index": EDGES.T}, "transpose a list of pairs"),
+        (write_parts, {"edge_index": [[0.5], [1.0]]}, "integers"),
+        (write_parts, {"num_nodes": [62, 62]}, "num_nodes must be one number"),
+        (write_parts, {"num_nodes": 10**15}, "nodes need about .* of memory"),
+        (write_parts, {"first": 0}, "must be 0 in the first file and rise"),
+        (write_parts, {"x": 1.0}, "x must have a row for each node"),
         (write_parts, {"y": [1, 2]}, "y has 6 rows for the nodes 0 to 61"),
         (write_parts, {"edge_weight": [-1.0], "edge_index": [[0], [1]]}, "not negative"),
-        (write_tables, {"source": [62] * 100}, "node that is not in 0..61"),
+        (write_tables, {"source": [62] * 100}, "edge_index.* outside 0..61"),
         (write_tables, {"weight": [-1.0] * 100}, "not negative"),
     ],
 )
@@ -94,6 +101,34 @@ def test_parts_that_do_not_fit(
     write(tmp_path, **change)
     with pytest.raises(GraphError, match=why):
         read_parts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"num_nodes": 63}, "files differ in num_nodes"),
+        ({"edge_weight": np.ones(66)}, "some files have weights of edges, and others do not"),
+    ],
+)
+def test_parts_that_do_not_agree(tmp_path: Path, change: dict, why: str) -> None:
+    write_parts(tmp_path)
+    arrays = dict(np.load(tmp_path / "part-2.npz"))
+    np.savez(tmp_path / "part-2.npz", **{**arrays, **change})
+    with pytest.raises(GraphError, match=why):
+        read_parts(tmp_path)
+
+
+def test_damaged_tables(tmp_path: Path) -> None:
+    """With checksums of pages, any flipped bit is noticed or in no page."""
+    write_tables(tmp_path)
+    truth, path = read_parts(tmp_path), tmp_path / "edges-0.parquet"
+    edges = {"source": EDGES[0, ::2], "target": EDGES[1, ::2]}
+    write_table(pa.table(edges), path, write_page_checksum=True)
+    content = path.read_bytes()
+    for place in range(0, len(content), 5):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        with suppress(GraphError):
+            assert (read_parts(tmp_path).adjacency != truth.adjacency).nnz == 0
 
 
 def test_tables_that_do_not_fit(tmp_path: Path) -> None:

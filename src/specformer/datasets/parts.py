@@ -30,7 +30,9 @@ from scipy.sparse import coo_array, csr_array
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs import Graph
-from specformer.graphs.formats.table_file import parquet_file
+from specformer.graphs.edges import directed_edges
+from specformer.graphs.formats.npz_file import one_number
+from specformer.graphs.formats.table_file import parquet_file, parquet_rows
 from specformer.graphs.graph import MASKS
 from specformer.spectrum.cache import content_of
 from specformer.spectrum.sparse import Parts
@@ -90,14 +92,19 @@ class _Archives:
 
     def __init__(self, folder: Path) -> None:
         self.every = self.with_edges = sorted(folder.glob(_ARCHIVES))
-        sizes = [_arrays(path, ("num_nodes", "first")) for path in self.every]
-        self.count = int(sizes[0]["num_nodes"])
-        self._starts = [int(each["first"]) for each in sizes]
+        counts, self._starts = (
+            [_number(path, name) for path in self.every] for name in ("num_nodes", "first")
+        )
+        self.count = counts[0]
+        if len(set(counts)) > 1:
+            raise GraphError(f"{folder}: files differ in num_nodes, that of the whole graph.")
+        if self._starts != sorted({0, *self._starts}):
+            raise GraphError(f"{folder}: `first` must be 0 in the first file and rise from there.")
 
     def edges(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         """Ends ``[2, E]`` and weights ``[E]`` of the edges of a file."""
         arrays = _arrays(path, ("edge_index", "edge_weight"))
-        return np.asarray(arrays["edge_index"]).reshape(2, -1), arrays.get("edge_weight")
+        return arrays["edge_index"], arrays.get("edge_weight")
 
     def nodes(self, first: int, last: int) -> Iterator[dict[str, np.ndarray]]:
         """The arrays of these nodes, file by file."""
@@ -106,7 +113,10 @@ class _Archives:
             if start < last and end > first:
                 own = slice(max(first, start) - start, last - start)
                 found = _arrays(path, ("x", "y", *MASKS))
-                yield {name: np.asarray(rows)[own] for name, rows in found.items()}
+                for name, rows in found.items():
+                    if not rows.ndim:
+                        raise GraphError(f"{path}: {name} must have a row for each node.")
+                yield {name: rows[own] for name, rows in found.items()}
 
 
 class _Tables:
@@ -122,7 +132,7 @@ class _Tables:
         self.count = sum(self._sizes)
 
     def edges(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-        table = parquet_file(path).read()
+        table = parquet_rows(path)
         for name in ("source", "target"):
             if name not in table.column_names:
                 raise GraphError(f"{path}: has no column {name!r}, the number of an edge's end.")
@@ -146,7 +156,7 @@ def _nodes_of(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
     ends = np.cumsum(groups)
     read = [each for each, end in enumerate(ends) if end > low and end - groups[each] < high]
     skipped = int(ends[read[0]] - groups[read[0]])
-    table = file.read_row_groups(read).slice(low - skipped, high - low)
+    table = parquet_rows(path, read).slice(low - skipped, high - low)
     names = [name for name in table.column_names if name not in ("y", *MASKS)]
     found = {name: _numbers(path, table, name) for name in table.column_names}
     nodes = {name: rows for name, rows in found.items() if name not in names}
@@ -227,7 +237,7 @@ def read_parts(
     for number in range(-(-len(files.with_edges) // size)):  # as many rounds for every process
         ends = _edges(files, own[number]) if number < len(own) else np.empty((0, 3))
         found.append(_sent(_both_ways(ends), bounds, parts, device))
-    rows = _symmetric(np.concatenate(found), first, last, count)
+    rows = _symmetric(np.concatenate(found), first, last, count, folder)
     nodes = _joined(files, first, last, folder)
     names = nodes.pop("feature_names", None)
     for name in ("y", *MASKS):  # in this order everywhere
@@ -299,15 +309,23 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
         return read_arrays(path, "part of a graph", ("edge_index", "num_nodes", "first"), names)
 
 
+def _number(path: Path, name: str) -> int:
+    found = _arrays(path, (name,))[name]
+    with naming(path):
+        return one_number(found, name)
+
+
 def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:
-    """Both ends and the weight of every edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact."""
+    """Both ends and the weight of every edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact.
+
+    Edges without weights have NaN there.
+    """
     ends, given = files.edges(path)
-    weight = np.asarray(np.nan if given is None else given, dtype=np.float64)
-    if ends.size and not 0 <= ends.min() <= ends.max() < files.count:
-        raise GraphError(f"{path}: an edge has a node that is not in 0..{files.count - 1}.")
-    if np.any(weight < 0) or np.any(np.isinf(weight)):
-        raise GraphError(f"{path}: weights of edges must be finite and not negative.")
-    return np.column_stack([*ends, np.broadcast_to(weight, ends.shape[1])])
+    with naming(path):
+        edges = directed_edges(ends, files.count, given)
+    return np.column_stack(
+        [*edges.coords, edges.data if given is not None else edges.data * np.nan]
+    )
 
 
 def _both_ways(edges: np.ndarray) -> np.ndarray:
@@ -327,9 +345,12 @@ def _sent(both: np.ndarray, bounds: np.ndarray, parts: Parts, device: torch.devi
     return parts.swap(ordered, counts.tolist(), back)().cpu().numpy()
 
 
-def _symmetric(found: np.ndarray, first: int, last: int, count: int) -> csr_array:
+def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Path) -> csr_array:
     """Rows ``[m, n]`` of the adjacency from entries ``[E, 4]``: row, column, weight, direction."""
-    plain, ways = bool(np.isnan(found[:, 2]).any()), []
+    unweighted, ways = np.isnan(found[:, 2]), []
+    plain = bool(unweighted.any())
+    if plain and not unweighted.all():
+        raise GraphError(f"{folder}: some files have weights of edges, and others do not.")
     for way in (0, 1):
         row, column, weight, _ = found[found[:, 3] == way].T
         entries = np.ones(len(row)) if plain else weight

@@ -106,14 +106,15 @@ def _count(arrays: dict[str, NDArray[Any]]) -> int:
     if "num_nodes_list" in arrays:
         raise GraphError("holds many graphs, where a single graph is needed")
     if "num_nodes" in arrays:
-        return _scalar(arrays["num_nodes"], "num_nodes")
+        return one_number(arrays["num_nodes"], "num_nodes")
     for key in ("x", "y"):
         if key in arrays and arrays[key].ndim:
             return len(arrays[key])
     raise GraphError("has no 'num_nodes', and neither x nor y to count the nodes of")
 
 
-def _scalar(array: NDArray[Any], name: str) -> int:
+def one_number(array: NDArray[Any], name: str) -> int:
+    """The whole number that an array holds, and nothing else."""
     if array.size != 1:
         raise GraphError(f"{name} must be one number, not an array of shape {list(array.shape)}")
     return int(as_array(array, name, of="integers").item())

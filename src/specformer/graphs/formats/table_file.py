@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from itertools import chain
@@ -301,16 +301,41 @@ def parquet_file(path: Path) -> Any:
             "pip install 'specformer[parquet]'."
         ) from None
     try:
-        return ParquetFile(path)
+        return ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise GraphError(f"{path}: there is no such file") from None
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise GraphError(f"{path}: cannot be read as Parquet: {reason}") from None
+        raise _not_parquet(path, error) from None
+
+
+def parquet_rows(path: Path, groups: Sequence[int] | None = None) -> Any:
+    """The rows of a Parquet file, or of some of its groups, as PyArrow has them.
+
+    A file of some kilobytes may hold a column of a billion equal numbers.
+    """
+    from pyarrow import ArrowException
+
+    file = parquet_file(path)
+    sizes = [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)]
+    groups = range(file.num_row_groups) if groups is None else groups
+    cells = sum(sizes[each] for each in groups) * file.metadata.num_columns
+    if 8 * cells > raised(free := free_bytes()):
+        raise GraphError(
+            f"{path}: {cells:,} cells unpack to more than the {gib(free)} that are free"
+        )
+    try:
+        return file.read_row_groups(list(groups))
+    except (OSError, ArrowException) as error:
+        raise _not_parquet(path, error) from None
+
+
+def _not_parquet(path: Path, error: Exception) -> GraphError:
+    reason = str(error).partition("\n")[0].rstrip(".")
+    return GraphError(f"{path}: cannot be read as Parquet: {reason}")
 
 
 def _read_parquet(path: Path) -> Table:
-    found = parquet_file(path).read()
+    found = parquet_rows(path)
     columns: dict[str, list[str]] = {}
     for name, column in zip(found.column_names, found.columns, strict=True):
         values = column.to_pylist()
