@@ -16,7 +16,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
-from specformer.tasks.nodes.node_fit import each_prediction
+from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_recipe
 from specformer.tasks.nodes.node_work import kept_spectrum, node_landmarks, node_spectrum
 from specformer.tasks.task import Outcome
@@ -33,9 +33,10 @@ SETTINGS = [
 ]
 
 
-def predict_nodes(models, graph: Graph, spectrum: AnySpectrum, *others) -> torch.Tensor:
+def predict_nodes(models, graph: Graph, spectrum: AnySpectrum, prepared, device) -> torch.Tensor:
     """The mean over models."""
-    return each_prediction(models, graph, spectrum, *others).mean(dim=0)
+    predictor = NodePredictor(models, prepared, (), {"settings": {"loss": "ce"}})
+    return predictor.with_operator(graph, spectrum, device).mean(dim=0)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import FeaturePreparation, Split
+from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph
 from specformer.nn import Specformer
@@ -28,10 +28,9 @@ from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_landmarks
 from specformer.tasks.task import SHOWN, Outcome, target_names
-from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
-from specformer.training.evaluation.graph_metrics import Loss, Scale, metric_named
+from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.node_batches import check_batches, fit_node_batches
 from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, fit_nodes
@@ -227,42 +226,6 @@ def landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: K
         exact, near = (torch.stack(model.responses(spectrum, k)) for k in (None, landmarks))
         errors.append(float((near - exact).abs().max() / exact.abs().max().clamp_min(1e-12)))
     return max(errors)
-
-
-@torch.no_grad()
-def each_prediction(
-    models: Sequence[nn.Module],
-    graph: Graph,
-    operator: AnySpectrum | Propagation,
-    prepared: Sequence[FeaturePreparation],
-    device: torch.device,
-    loss: Loss | None = "ce",
-    scales: Sequence[Scale] = (),
-    share: Share = WHOLE,
-) -> Tensor:
-    """Predictions of every model, ``[models, n, classes or targets]``.
-
-    Classes and labels have probabilities, numbers are in their own units: ``scales`` has mean and
-    standard deviation of each run's. Without a loss, outputs are as the models put them out.
-    ``prepared`` says how each model's run prepared the features. Of several workers each has its
-    ``share`` of the nodes.
-    """
-    if isinstance(operator, ImplicitSpectrum):
-        interpolation_error(models, operator)
-    found = []
-    known: FeaturePreparation | None = None
-    for run, (model, own) in enumerate(zip(models, prepared, strict=True)):
-        if own != known:
-            known, x = own, torch.as_tensor(share.own(own.dense(graph))).to(device)
-        outputs = model.to(device).eval()(x, operator)
-        if loss == "ce":
-            outputs = outputs.softmax(dim=-1)
-        elif loss == "bce":
-            outputs = outputs.sigmoid()
-        elif loss is not None:
-            outputs = scales[run].original(outputs)
-        found.append(outputs)
-    return torch.stack(found).cpu()
 
 
 def interpolation_error(models: Sequence[nn.Module], spectrum: ImplicitSpectrum) -> float:

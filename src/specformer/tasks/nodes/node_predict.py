@@ -23,9 +23,9 @@ from specformer.files.sealed import unsealed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum import AnySpectrum, Spectrum
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum
 from specformer.tasks.job import Workplace
-from specformer.tasks.nodes.node_fit import each_prediction
+from specformer.tasks.nodes.node_fit import interpolation_error
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import node_spectrum
 from specformer.tasks.recipes.settings import build
@@ -37,7 +37,7 @@ from specformer.tasks.task import (
     csv_text,
     target_columns,
 )
-from specformer.training.engine.distributed import Share
+from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.evaluation.graph_metrics import Loss, Scale
 from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
@@ -153,16 +153,37 @@ class NodePredictor:
                 operator = node_spectrum(graph, recipe, place.device, place.cache, workers)
             if "quantiles" in self.result:
                 say_distance(self.result["quantiles"], operator, source)
-        return each_prediction(
-            self.models,
-            graph,
-            operator,
-            self.prepared,
-            place.device,
-            self.loss,
-            self.scales,
-            Share(workers, graph.num_nodes),
-        )
+        return self.with_operator(graph, operator, place.device, Share(workers, graph.num_nodes))
+
+    @torch.no_grad()
+    def with_operator(
+        self,
+        graph: Graph,
+        operator: AnySpectrum | Propagation,
+        device: torch.device,
+        share: Share = WHOLE,
+    ) -> Tensor:
+        """As :meth:`each`, for a graph with the features trained on and what models take of it.
+
+        Classes and labels have probabilities, numbers are in their own units. Of several workers
+        each has its ``share`` of the nodes.
+        """
+        if isinstance(operator, ImplicitSpectrum):
+            interpolation_error(self.models, operator)
+        found, loss = [], self.loss
+        known: FeaturePreparation | None = None
+        for run, (model, own) in enumerate(zip(self.models, self.prepared, strict=True)):
+            if own != known:
+                known, x = own, torch.as_tensor(share.own(own.dense(graph))).to(device)
+            outputs = model.to(device).eval()(x, operator)
+            if loss == "ce":
+                outputs = outputs.softmax(dim=-1)
+            elif loss == "bce":
+                outputs = outputs.sigmoid()
+            elif loss is not None:
+                outputs = self.scales[run].original(outputs)
+            found.append(outputs)
+        return torch.stack(found).cpu()
 
     def _prediction_recipe(self, request: PredictionRequest) -> NodeRecipe:
         """The run's recipe with the spectrum that predictions are to be made with."""
