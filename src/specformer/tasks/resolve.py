@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import UnionType
-from typing import Any
+from typing import Any, get_type_hints
 
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
@@ -23,28 +22,17 @@ from specformer.training.runs.folder import CONFIG, RunFolder
 TASKS: dict[Kind, Task[Any]] = {
     task.kind: task for task in (FilterLearning(), NodeLearning(), LinkLearning(), GraphLearning())
 }
-#: What ``config.yaml`` must hold, and of what type.
-_NEEDED: dict[str, type | UnionType] = {
-    "source": str,
-    "model": str,
+_PLAIN = ("source", "model", "runs", "seed", "device", "repeat", *OPTIONAL)
+#: What ``config.yaml`` may hold, and of what type; all but some of it is needed.
+_TYPES: dict[str, Any] = {
+    **{key: kind for key, kind in get_type_hints(Job).items() if key in _PLAIN},
     "recipe": str | None,
-    "runs": int | None,
     "set": list,
-    "seed": int,
-    "device": str,
-    "repeat": str,
     "settings": dict,
-}
-#: What it may hold beside that.
-_ALLOWED: dict[str, type | UnionType] = {
     "kind": str,
-    "filter": str | None,
-    "start": str | None,
-    "lanes": int,
-    "tensorboard": bool,
-    "deterministic": bool,
     "columns": dict,
 }
+_NEEDED = [key for key in _TYPES if key not in {*OPTIONAL, "kind", "columns"}]
 
 
 def kind_of(request: Request) -> Kind:
@@ -124,7 +112,7 @@ def read_job(run: RunFolder) -> Job:
     for key in _NEEDED:
         if key not in config:
             raise RunError(f"{where}: damaged ({key} is missing).")
-    for key, expected in {**_NEEDED, **_ALLOWED}.items():
+    for key, expected in _TYPES.items():
         if key in config and not isinstance(config[key], expected):
             raise RunError(f"{where}: damaged ({key} is {brief(config[key])}).")
     kind = config.get("kind") or source_kind(config["source"])  # earlier versions do not say
