@@ -40,6 +40,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 #: What moves a terminal's cursor or changes its colours.
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: Where commands write, each with files and a cache of its own.
+_PLACES = ("file", "terminal")
 #: Columns of the terminal.
 _COLUMNS = 80
 #: Seconds after which a stage that would take much longer is stopped by Ctrl-C.
@@ -183,13 +185,14 @@ def main(
     os.environ.setdefault("SPECFORMER_DATA", str(data.resolve()))
     rows = []
     with tempfile.TemporaryDirectory() as below:
-        folder = Path.cwd() if words else Path(below)
-        if not words:
+        folders = {where: Path.cwd() if words else Path(below) / where for where in _PLACES}
+        for folder in () if words else folders.values():
+            folder.mkdir()
             write_examples(folder)
         chosen = [(" ".join(words), words, False, None)] if words else cases()
         for name, command, terminal, stopped in chosen:
-            where = "terminal" if terminal else "file"
-            found = listen(command, folder, terminal=terminal, stopped=stopped)
+            where = _PLACES[terminal]
+            found = listen(command, folders[where], terminal=terminal, stopped=stopped)
             rows.append({"case": f"{name} ({where})", **asdict(found)})
             typer.echo(
                 f"{name} ({where}): status {found.status}, {found.seconds:.1f} s, "

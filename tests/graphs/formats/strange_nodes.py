@@ -205,6 +205,14 @@ NODE_FILES = [
     nodes("labels of yes and true", "id,label\nann,yes\nbob,True\ncy,0\n",
           "nodes.csv: column 'label': the classes 'True' and 'yes' mean the same; write one of "
           "them"),
+    nodes("labels with a unit", "id,label\nann,$1200\nbob,$90.5\ncy,\n",
+          Meant(labels=("1200", "90.5", None))),
+    nodes("labels with thousands", 'id,label\nann,"1,200"\nbob,"9,500"\ncy,\n',
+          "nodes.csv: column 'label', row 2: '1,200' has a sign between thousands; write numbers "
+          "without it"),
+    nodes("labels with bounds", "id,label\nann,>1.5\nbob,9.5\ncy,\n",
+          "nodes.csv: column 'label', row 2: '>1.5' has a sign before the number; write it "
+          "without, or leave the cell empty if it is only a bound"),
     nodes("labels with decimal commas", "id;label\nann;0,5\nbob;1,25\ncy;\n",
           Meant(labels=("0.5", "1.25", None))),
     nodes("dates with slashes", "id,born\nann,1970/01/03\nbob,\ncy,1970/01/31\n",

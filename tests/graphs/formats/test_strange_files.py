@@ -77,6 +77,11 @@ SAID = {
         {"nodes.csv": "id,zip\nann,01234\nbob,20095\ncy,\n"},
         "column 'zip': 01234 is read as the number 1234; --set columns.NAME=category takes codes",
     ),
+    "labels under another name": (
+        {"nodes.csv": "id,label,kind,size\nann,a,7,1\nbob,b,8,1\ncy,a,7,2\n"
+         + "".join(f"n{i},{'ab'[i % 2]},{7 + i % 2},{i}\n" for i in range(20))},
+        "column 'kind' tells the label and is learned from; --features leaves it out",
+    ),
     "several labels in a cell": (
         {"nodes.csv": "id,label\nann,dog\nbob,dog|cat\ncy,cat\n"},
         "'dog|cat' in column 'label' is a class of its own; several labels of a node are y [n, ",

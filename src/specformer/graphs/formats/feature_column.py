@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -22,6 +23,8 @@ from specformer.graphs.formats.table import (
 
 logger = logging.getLogger(__name__)
 
+#: Classes as other programs write them.
+TRUE_FALSE = {"true": 1.0, "false": 0.0}
 #: What may stand before or after all numbers of a column; other units stand after them.
 _SIGNS = "%$€£¥"
 _LONGEST_UNIT = 8
@@ -148,6 +151,26 @@ def unit_of(table: Table, written: list[str]) -> str:
     if not 0 < len(unit) <= _LONGEST_UNIT or not signs:
         return ""
     return unit if all(reads(table.number, bare(cell, unit)) for cell in written) else ""
+
+
+def without_units(table: Table, names: Sequence[str]) -> Table:
+    """The table with numbers alone in those of the columns whose numbers all have one unit."""
+    columns = dict(table.columns)
+    for name in names:
+        refuse_signs(table, name)
+        written = [cell for cell in columns[name] if not is_missing(cell)]
+        if written and not has_number(table, name) and (unit := unit_of(table, written)):
+            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+            columns[name] = [bare(cell, unit) for cell in columns[name]]
+    return replace(table, columns=columns)
+
+
+def has_number(table: Table, name: str) -> bool:
+    """Whether a cell of a column is a number, or true or false."""
+    return any(
+        not is_missing(cell) and (cell.casefold() in TRUE_FALSE or reads(table.number, cell))
+        for cell in table.columns[name]
+    )
 
 
 def bare(cell: str, unit: str) -> str:

@@ -25,7 +25,7 @@ from specformer.graphs.columns import (
     plain_name,
     quoted,
 )
-from specformer.graphs.formats.feature_column import bare, refuse_signs, unit_of
+from specformer.graphs.formats.feature_column import TRUE_FALSE, has_number, without_units
 from specformer.graphs.formats.smiles import (
     BadMolecule,
     Molecules,
@@ -33,7 +33,7 @@ from specformer.graphs.formats.smiles import (
     rdkit,
     read_smiles,
 )
-from specformer.graphs.formats.table import Table, is_missing, is_number, reads
+from specformer.graphs.formats.table import Table, is_missing, is_number
 from specformer.graphs.formats.table_file import bare_name, decoded, is_table, opened, read_table
 from specformer.graphs.graph_set import SPLITS
 
@@ -47,8 +47,6 @@ _SMILES, _ID = "smiles", "id"
 _MOLECULES = ("smi", "mol", "molecule", "structure")
 #: What may stand in a column beside numbers, of which some are bounds.
 _RELATIONS = {"=", "<", ">", "<=", ">=", "<<", ">>", "~", "≤", "≥"}
-#: Classes as other programs write them.
-_CLASSES = {"true": 1.0, "false": 0.0}
 #: Numbers of so few rows may be in order by chance.
 _FEW = 20
 _HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --targets"
@@ -192,11 +190,11 @@ def _targets(
         table, asked = _usual_targets(table, [each for each in table.columns if each not in others])
     else:
         asked = [table.said(name) for name in asked]
-        table = _without_units(table, asked)
+        table = without_units(table, asked)
     written = (name for name in asked if not all(map(is_missing, table.columns[name])))
-    words = next((name for name in written if not _has_number(table, name)), None)
+    words = next((name for name in written if not has_number(table, name)), None)
     if words is None:
-        read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": _CLASSES}
+        read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": TRUE_FALSE}
         numbers = {name: table.numbers(name, np.float32, **read) for name in asked}
         return {name: each.astype(np.float32) for name, each in numbers.items()}, None
     if len(asked) > 1:
@@ -218,8 +216,8 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
     ]
     for name in own:
         table.refuse_half_a_split(name, "name what to learn with --targets")
-    table = _without_units(table, own)
-    found = [name for name in own if _has_number(table, name) and not _only_counts(table, name)]
+    table = without_units(table, own)
+    found = [name for name in own if has_number(table, name) and not _only_counts(table, name)]
     if not found:
         found = [name for name in own if _are_classes(table.columns[name])]
         found = found if len(found) == 1 else []
@@ -246,18 +244,6 @@ def _warn_of_left_out(table: Table, names: Sequence[str]) -> None:
             logger.warning(said, table.path, name, quoted(sorted(words)), told)
 
 
-def _without_units(table: Table, names: Sequence[str]) -> Table:
-    """The table with numbers alone in those of the columns whose numbers all have one unit."""
-    columns = dict(table.columns)
-    for name in names:
-        refuse_signs(table, name)
-        written = [cell for cell in columns[name] if not is_missing(cell)]
-        if written and not _has_number(table, name) and (unit := unit_of(table, written)):
-            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
-            columns[name] = [bare(cell, unit) for cell in columns[name]]
-    return replace(table, columns=columns)
-
-
 def _only_counts(table: Table, name: str) -> bool:
     """Whether a column counts the rows, tells them apart by an id, or numbers folds."""
     cells = table.columns[name]
@@ -271,13 +257,6 @@ def _are_classes(cells: Sequence[str]) -> bool:
     """Whether a column of words may be of classes: several, and most of them more than once."""
     written = [cell for cell in cells if not is_missing(cell)]
     return 1 < len(set(written)) <= len(written) / 2
-
-
-def _has_number(table: Table, name: str) -> bool:
-    return any(
-        not is_missing(cell) and (cell.casefold() in _CLASSES or reads(table.number, cell))
-        for cell in table.columns[name]
-    )
 
 
 def _classes(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:

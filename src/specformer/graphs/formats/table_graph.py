@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from specformer.graphs.columns import (
     quoted,
 )
 from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.formats.feature_column import feature_column
+from specformer.graphs.formats.feature_column import feature_column, without_units
 from specformer.graphs.formats.table import Table, in_order, is_missing
 from specformer.graphs.graph import MASKS, Graph
 
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: Ids as spreadsheets write long ones: 1.23E+11.
 _ROUNDED = re.compile(r"\d[.,]\d+E\+\d\d")
+#: A column may be the labels of so few nodes by chance.
+_FEW = 20
 #: What may part several labels in a cell.
 _PARTED = re.compile(r" *[|;,/] *")
 #: Labels that may say that there is none.
@@ -137,6 +139,8 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
         features = [table.said(column) for column in columns.features]
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(ids))}
     if label is not None:
+        if 2 * len(set(table.columns[label])) > len(table.lines):  # numbers, rather than classes
+            table = without_units(table, [label])
         nodes["y"], nodes["class_names"] = table.classes(label)
         for word in nodes["class_names"]:
             if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in nodes["class_names"]):
@@ -147,12 +151,29 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
                 told = "%s: %r in column %r is a class of its own; several labels of a node are y "
                 logger.warning(told + "[n, labels] of an npz file", table.path, word, label)
     nodes |= feature_fields(table, features)
+    if label is not None:
+        _warn_of_labels_again(table, nodes)
     if split is not None and split not in features:
         if masks:
             other = next(iter(masks.values()))
             raise GraphError(f"{table.path}: columns {split!r} and {other!r} both tell a split")
         return nodes | _parts(table, split)
     return nodes | {mask: table.booleans(name) for mask, name in masks.items()}
+
+
+def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
+    """Warn of features that are the labels under another name."""
+    known = nodes["y"] >= 0
+    y, count = nodes["y"][known], len(nodes["class_names"])
+    if not 1 < count <= len(y) / 2 or len(y) < _FEW:
+        return
+    columns = nodes.get("x", np.empty((0, 0))).T
+    for name, column in zip(nodes.get("feature_names", ()), columns, strict=True):
+        values = column[known]
+        pairs = {*zip(values.tolist(), y.tolist(), strict=True)}
+        if len(pairs) == count == len(np.unique(values)):
+            told = "%s: column %r tells the label and is learned from; --features leaves it out"
+            logger.warning(told, table.path, name)
 
 
 def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[str]:
