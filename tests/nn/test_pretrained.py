@@ -216,6 +216,21 @@ def test_weights_that_do_not_fit_their_config_are_refused(tmp_path: Path) -> Non
         Other.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [
+        ({"hidden_channels": 9_000}, r"should have the shape \[.*9000"),  # 324 MB for each map
+        ({"num_layers": 10**9}, "num_layers=1000000000 for .* weights"),
+    ],
+)
+def test_claims_are_checked_before_a_model_is_built(tmp_path: Path, claim, why: str) -> None:
+    small = Specformer(3, 8, 2, num_layers=1)
+    small.config |= claim  # with a checksum that is right
+    small.save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=f"weights and config.json do not match .*{why}"):
+        Specformer.from_pretrained(tmp_path)
+
+
 def test_an_argument_that_is_no_longer_taken_is_refused(tmp_path: Path) -> None:
     class Earlier(Pretrained):
         def __init__(self, height: int = 2) -> None:

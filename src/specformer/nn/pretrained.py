@@ -89,7 +89,9 @@ class Pretrained(nn.Module):
             mapped=False,
         )
         try:
-            model = _filled(cls(**arguments(config, cls.retired)), state)
+            taken = arguments(config, cls.retired)
+            _check_claims(cls, taken, state)
+            model = _filled(cls(**taken), state)
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return (_changed(model, changes) if changes else model).eval()
@@ -117,6 +119,31 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor | np.generic) and value.ndim == 0:
         return value.item()
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+#: A configuration may say so many of anything whatever weights come with it.
+_FEW = 10_000
+
+
+def _check_claims(
+    kind: type[nn.Module], taken: Mapping[str, Any], state: Mapping[str, Any]
+) -> None:
+    """Refuse a configuration that asks for far more than its weights fill, before it is built.
+
+    A line of JSON can ask for a matrix that no memory holds. Large ones are built without memory
+    first, to see whether the weights have its shapes.
+    """
+    numbers = sum(tensor.numel() for tensor in state.values())
+    counts = {name: each for name, each in taken.items() if isinstance(each, int)}
+    for name, count in counts.items():
+        if count > max(numbers, _FEW):
+            raise ConfigError(f"{name}={count} for {numbers:,} weights")
+    if max([0, *counts.values()]) ** 2 > max(4 * numbers, _FEW**2 // 100):
+        with torch.device("meta"):
+            wanted = kind(**taken).state_dict()
+        for name, tensor in wanted.items():
+            if name not in state or tensor.shape != state[name].shape:
+                raise ConfigError(f"{name} should have the shape {list(tensor.shape)}")
 
 
 def _filled(model: _Model, state: Mapping[str, Tensor]) -> _Model:
