@@ -225,7 +225,7 @@ def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
 def paper_order(row: dict[str, Any]) -> tuple[int, int]:
     """Where a row's model stands in the paper's tables, the authors' and its tuned recipe last."""
     place = _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)
-    return place, {"authors": 1, "best": 2}.get(row["recipe"], 0)
+    return place, {"authors": 1, "best": 2, "pairs": 3}.get(row["recipe"], 0)
 
 
 def _column(dataset: str) -> int:

@@ -11,7 +11,7 @@ from tests.training.small_graphs import small_set, three_classes
 
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.tasks.graphs.graph_models import num_outputs
+from specformer.tasks.graphs.graph_models import largest_ring, num_outputs
 from specformer.tasks.graphs.graph_recipe import (
     GraphRecipe,
     chosen_targets,
@@ -195,3 +195,11 @@ def test_several_targets_that_nobody_chose_are_named(caplog) -> None:
 def test_no_target_is_none_of_the_choices() -> None:
     with pytest.raises(ConfigError, match=r"targets=\[\]: name at least one"):
         chosen_targets(GraphSet([1], [0], []), [])
+
+
+@pytest.mark.parametrize(("name", "dataset"), [("best", "zinc"), ("pairs", "molhiv")])
+def test_pair_states_know_rings(name: str, dataset: str) -> None:
+    _, recipe = graph_recipe(name, dataset)
+    assert name in graph_recipes_for(dataset, "specformer")
+    assert recipe.model.form == "pairs"
+    assert largest_ring("specformer", recipe) == recipe.model.max_ring > 6

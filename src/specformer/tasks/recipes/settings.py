@@ -36,8 +36,8 @@ _UNIONS = (typing.Union, types.UnionType)
 #: Settings that are gone, and the value by which they did nothing: earlier files may have them so.
 RETIRED: Mapping[str, Any] = {"filter_activation": None, "recalibrate": None, "final_rate": 0.0}
 #: Recipes by data set: the paper's settings, those of its authors' code where they differ in the
-#: model, and those that did best on validation data.
-NAMED = ("paper", "authors", "best")
+#: model, those that did best on validation data, and those of pair states that start afresh.
+NAMED = ("paper", "authors", "best", "pairs")
 #: The recipe of models for other data sets to start from. No table has it.
 START = "start"
 
