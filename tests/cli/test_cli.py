@@ -220,7 +220,7 @@ def test_train_says_what_it_reads_and_inspect_says_the_same(call, scene):
     assert read[0] == "mine: 20 nodes, 20 edges, 1 component, 20 features"
     assert read[1] == "  2 classes: 0 (10), 1 (10)"
     assert read[2] == "  split: stratified-60-20-20, 12 training, 4 validation, 4 test; 2 runs"
-    assert read[3] == "  column '0': as it is"  # 0 and 1
+    assert read[3] == "  12 columns, '0' to '18': as they are"  # 0 and 1
     assert "  model: gcn, recipe default, on cpu" in err.splitlines()
     _, out, _ = call("inspect", "mine.npz")
     assert out.splitlines()[:2] == read[:2]
