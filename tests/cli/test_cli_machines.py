@@ -1,4 +1,4 @@
-"""Commands and script for several machines, on two network namespaces of this one joined by a cable.
+"""Commands for several machines, on two network namespaces of this one joined by a cable.
 
 Each has an address and a name of its own, so that nothing reaches the other but through the cable.
 """
