@@ -158,7 +158,15 @@ def examples() -> dict[str, list[str]]:
         "`train`, a graph of 800 nodes": ["train", "graph.npz", "--runs", "3", *short, *run],
         "`predict`": ["predict", "runs/graph-specformer", "--out", "predictions.csv"],
         "`tune`, two trials": ["tune", "graph.npz", *once, "--set", "epochs=20", *run],
-        "`train`, 600 molecules": ["train", "molecules.csv", "--set", "epochs=2", *run],
+        "`train`, 600 molecules": [
+            "train",
+            "molecules.csv",
+            "--runs",
+            "2",
+            "--set",
+            "epochs=2",
+            *run,
+        ],
         "`train`, an image": ["train", "image.png", "--set", "epochs=300", *run],
     }
 
