@@ -17,6 +17,7 @@ from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
 from specformer import load
+from specformer.datasets.parts import read_parts
 from specformer.datasets.signals import image_signal
 from specformer.errors import SpectrumError
 from specformer.graphs import read_graph, read_graph_set, read_npz
@@ -96,6 +97,11 @@ def _compared(path: Path, kinds: dict[str, type[Pretrained]]) -> Any:
 
 def _estimator(path: Path, kind: type[Pretrained]) -> Any:
     return whole_run(path, kind), load(path).predict(read_npz(path / "data.npz"))
+
+
+def _parts(path: Path) -> Any:
+    graph = read_parts(path)
+    return graph.adjacency.toarray(), graph.x, graph.y, graph.train_mask
 
 
 def _search_state(path: Path) -> Any:
@@ -187,6 +193,7 @@ def subjects(scene: Path) -> list[Subject]:
         one("graph, npz, not compressed", file("stored.npz"), read_npz, 0.06),
         one("graphs, npz", file("molecules.npz"), lambda path: vars(read_graph_set(path)), 0.03),
         one("trials of a search", file("tuned", "trials.jsonl"), _trials, 0.03, lines=True),
+        folder("graph in parts, npz", file("parts"), _parts, 0.01),
         Subject("ledger of results", _under(ledger),
                 lambda: [_without_strays(entry) for _, entry in entries(ledger)], 0.02),
         one("recipe found by a search", file("tuned", "best.yaml"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.datasets.test_parts import write_parts
 
 from specformer import NodeRegressor, cli, decompose
 from specformer.datasets import csbm
@@ -100,6 +101,7 @@ def built(folder: Path) -> Path:
         Path("table").mkdir()
         Path("table/edges.csv").write_text("source,target,weight\na,b,1.5\nb,c,2\nc,a,0.25\n")
         Path("table/nodes.csv").write_text("id,age,label\na,3,x\nb,4.5,y\nc,,x\n")
+        write_parts(Path("parts"))
         Path("stopped").mkdir()  # what is left of a run before its first checkpoint
         for name in ("config.yaml", "metrics.jsonl"):
             shutil.copy(Path("gcn") / name, "stopped")

@@ -135,6 +135,8 @@ def test_what_is_there_is_not_trained_again(graph: Path, compared: Comparison) -
         row["model"]: (compared.run_dir / row["folder"] / "result.json").read_bytes()
         for row in compared.rows
     }
+    left = compared.run_dir / "gcn" / "checkpoint.safetensors"  # by a kill after the result
+    left.write_bytes(b"")
     more = compare(
         graph,
         ["specformer", "gcn", "mlp", "gprgnn"],
@@ -145,6 +147,7 @@ def test_what_is_there_is_not_trained_again(graph: Path, compared: Comparison) -
         out=compared.run_dir,
     )
     assert {row["model"] for row in more.rows} == {*written, "gprgnn"}
+    assert not left.exists()
     for model, content in written.items():
         assert (compared.run_dir / model / "result.json").read_bytes() == content
     same = {row["model"]: row["difference"] for row in more.rows}

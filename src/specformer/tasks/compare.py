@@ -242,6 +242,7 @@ def _trained(
     search = run.path.parent / _SEARCH / run.path.name
     if run.is_finished:
         check_kept(run, job, searched=seconds is not None)
+        run.discard_checkpoints()  # it may have been killed after its result
     else:
         try:
             if seconds is not None:
