@@ -155,7 +155,7 @@ def _under(folder: Path) -> list[Path]:
 def subjects(scene: Path) -> list[Subject]:
     """All kinds, in a folder that :func:`tests.attacks.scene.built` has filled."""
     stopped, ledger = scene / "stopped", scene / "ledger"
-    (cached,) = _under(scene / "cache")
+    cached = _under(scene / "cache")[0]  # a form of the default may have a spectrum of its own
     (many,) = _under(scene / "many")
     file = partial(Path.joinpath, scene)
 
