@@ -130,6 +130,8 @@ class Waiting:
     def __init__(self) -> None:
         self._ended, self._stages, self._has_line = Event(), 0, False
         self._text, self._since = "", time.monotonic()
+        #: When a line was last written.
+        self.told = self._since
         self._telling: Thread | None = None
 
     def begin(self, text: str) -> None:
@@ -150,6 +152,7 @@ class Waiting:
         finally:
             self._stages -= 1
             self._text, self._since = "Still working", time.monotonic()
+            self.told = self._since
 
     def end(self) -> None:
         self._ended.set()
@@ -169,6 +172,7 @@ class Waiting:
             if self._stages or elapsed <= _EVERY / 2:
                 continue
             line = f"{time.strftime('%H:%M:%S')} {self._text} · {elapsed:.0f} s"
+            self.told = time.monotonic()
             if not _is_terminal():
                 echo(line, err=True)
                 continue
@@ -219,6 +223,12 @@ def first_words(text: str, silent: bool) -> None:
     waiting = _WAITING.get()
     if waiting is not None and not silent and os.environ.get("RANK", "0") == "0":
         waiting.begin(text)
+
+
+def quiet_for() -> float:
+    """Seconds since those who wait were last told something; none outside of a command."""
+    waiting = _WAITING.get()
+    return 0.0 if waiting is None else time.monotonic() - waiting.told
 
 
 @contextmanager

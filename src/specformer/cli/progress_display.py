@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from specformer.cli.output import clear_line, own_progress, printable
+from specformer.cli.output import clear_line, own_progress, printable, quiet_for
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
@@ -191,9 +191,13 @@ class _Logged:
             parts = (label, stage.count, stage.figures, stage.times(last))
             self.say(f"{time.strftime('%H:%M:%S')} {' · '.join(filter(None, parts))}")
 
+        first = max(_EVERY / 10, _EVERY - quiet_for())  # after the last line of those who wait
+
         def tell() -> None:
-            while not ended.wait(_EVERY):
+            wait = first
+            while not ended.wait(wait):
                 told()
+                wait = _EVERY
 
         # A thread of its own: what is done in one step, such as a decomposition, updates nothing.
         telling = Thread(target=tell, daemon=True)
