@@ -254,9 +254,9 @@ def test_table_3_runs(call, here: Path) -> None:
     assert (status, err) == (0, "")
     found = json.loads(out)
     assert all(set(row) >= ROW_KEYS for row in found["rows"])
-    assert {row["recipe"] for row in found["rows"]} == {"paper", "cited"}
+    assert {row["recipe"] for row in found["rows"]} == {"paper", "best", "cited"}
     recorded = json.loads((Path(found["run_dir"]) / "result.json").read_text())
-    assert {row["recipe"] for row in recorded["rows"]} == {"paper"}  # what was run
+    assert {row["recipe"] for row in recorded["rows"]} == {"paper", "best"}  # what was run
 
 
 def in_two_processes(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
