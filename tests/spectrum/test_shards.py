@@ -6,6 +6,7 @@ import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from specformer import Spectrum, decompose
 from specformer.datasets import csbm
 from specformer.errors import SpectrumError
 from specformer.spectrum import shards
+from specformer.spectrum.cache import content
 from specformer.spectrum.decompose import decompose_rows
 
 GRAPH = csbm(0.5, num_nodes=42, num_features=3, seed=2)
@@ -101,5 +103,10 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     decompose_rows(GRAPH, slice(20, 42), k=5, cache=tmp_path, solve=False)
     with pytest.raises(SpectrumError, match="--cache"):
         decompose_rows(GRAPH, slice(20, 42), k=6, cache=tmp_path, solve=False)
+    # A process that has only its rows of the graph knows the content of all of it.
+    rows = SimpleNamespace(adjacency=GRAPH.adjacency[20:42])
+    whole = content(GRAPH.adjacency)
+    found = decompose_rows(rows, slice(20, 42), k=7, cache=tmp_path, content=whole)
+    assert torch.equal(found.eigenvectors, second.eigenvectors)
     with pytest.raises(SpectrumError, match="lies in parts; decompose it before"):
-        decompose_rows(GRAPH, slice(20, 42), k=6, cache=tmp_path, content="another graph's")
+        decompose_rows(rows, slice(20, 42), k=7, cache=tmp_path, content="another graph's")

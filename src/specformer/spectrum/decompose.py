@@ -197,7 +197,7 @@ def decompose_rows(
 
     ``content``: the hash of a graph of which ``source`` has some rows; it must be in the cache.
     """
-    adjacency = as_adjacency(source)
+    adjacency = source.adjacency if content else as_adjacency(source)  # rows are not square
     graph = content or spectrum_cache.content(adjacency)
     ends = _requested(k, adjacency.shape[1])
     names = _cache_names(graph, *ends, "auto")
