@@ -41,9 +41,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _CPU = ("--device", "cpu")
 #: What is trained, and the share of all stops.
 _TRAININGS = {
-    "nodes": (("train", "nodes.npz", "--runs", "2", "--set", "epochs=30", *_CPU), 0.4),
-    "molecules": (("train", "molecules.csv", "--runs", "1", "--set", "epochs=4", *_CPU), 0.3),
-    "an image": (("train", "image.png", "--set", "epochs=400", *_CPU), 0.3),
+    "nodes": (("train", "nodes.npz", "--runs", "2", "--set", "epochs=100", *_CPU), 0.4),
+    "molecules": (("train", "molecules.csv", "--runs", "1", "--set", "epochs=10", *_CPU), 0.3),
+    "an image": (("train", "image.png", "--set", "epochs=2000", *_CPU), 0.3),
 }
 #: What may come of a stop; anything else is wrong.
 OUTCOMES = ("went on", "started over", "wrote its report", "had ended", "no folder")
