@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -605,6 +607,22 @@ def test_a_run_that_is_interrupted_says_how_to_go_on(name, call, scene, monkeypa
     run = scene / "runs" / "mine-specformer"
     held = {path.name for path in run.iterdir()}
     assert held == {"config.yaml", "checkpoint.safetensors", "metrics.jsonl"}
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_waits_until_an_import_is_done(name, tmp_path, monkeypatch):
+    """Modules in C would hide it behind an ImportError."""
+    lines = f"import signal\nsignal.raise_signal(signal.{name})\nwhole = True\n"
+    (tmp_path / "signalled.py").write_text(lines)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def command():
+        importlib.import_module("signalled")
+        time.sleep(60)
+
+    with pytest.raises((KeyboardInterrupt, SystemExit)), cli._ending_in_order():
+        command()
+    assert sys.modules.pop("signalled").whole
 
 
 def test_a_search_that_is_interrupted_says_how_to_go_on(call, scene, monkeypatch):

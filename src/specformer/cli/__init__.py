@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Timer, current_thread, main_thread
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -112,20 +112,41 @@ def _ending_in_order() -> Iterator[None]:
     once, and so does the first in one of torchrun's processes, which waits for the others.
     """
 
-    def end(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise Ended(128 + number)
+    def end(number: int, frame: FrameType | None) -> None:
+        if _is_importing(frame):
+            _send_again(number)
+        elif number == signal.SIGINT:
+            signal.default_int_handler(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            raise Ended(128 + number)
 
     alone = "WORLD_SIZE" not in os.environ and current_thread() is main_thread()
     asked = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    caught = [number for number in asked if alone and signal.getsignal(number) == signal.SIG_DFL]
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys(asked, signal.SIG_DFL)
+    caught = [number for number in usual if alone and signal.getsignal(number) == usual[number]]
     for number in caught:
         signal.signal(number, end)
     try:
         yield
     finally:
         for number in caught:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, usual[number])
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported; one in C turns what a handler raises into a failure."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _send_again(number: int) -> None:
+    """Send this process a signal once more, a moment later."""
+    later = Timer(0.05, os.kill, (os.getpid(), number))
+    later.daemon = True
+    later.start()
 
 
 def _refuse_undecodable(arguments: Sequence[str]) -> None:
