@@ -103,6 +103,8 @@ def test_the_time_left_is_told_as_a_bound(monkeypatch):
     now[0] = 125.0
     assert stage.times(ended=False) == "0:25, at most 0:25 left"
     assert stage.times(ended=True) == "0:25"
+    now[0] = 151.0  # all of that has passed, and the next hundred are not done yet
+    assert stage.times(ended=False) == "0:51"
 
 
 @pytest.mark.parametrize("wanted", [True, False])

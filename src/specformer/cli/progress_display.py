@@ -68,6 +68,8 @@ class _Stage:
             return clock(self.elapsed)
         pace = (self._last - self._first[1]) / (self.done - self._first[0])
         left = pace * (self.total - self.done) - (time.monotonic() - self._last)
+        if left <= 0 and self.done < self.total:  # slower than before: nobody knows
+            return clock(self.elapsed)
         return f"{clock(self.elapsed)}, at most {clock(max(0.0, left))} left"
 
 
