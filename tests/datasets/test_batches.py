@@ -80,7 +80,7 @@ def test_every_batch_fits_its_shape(
 def test_graphs_of_one_size_have_one_shape() -> None:
     same = store_of(np.full(64, 9))
     shapes = {batch.shape for batch in Batches(same, np.arange(64), 16).epoch(0)}
-    assert shapes == {BatchShape(16, 145, 16 * 81, 9)}
+    assert shapes == {BatchShape(16, 145, 16 * 81, 9, 1)}
 
 
 def test_a_shape_that_is_too_small_holds_nothing() -> None:
@@ -115,14 +115,14 @@ def test_little_padding_in_few_shapes(
 
 def _sizes_only(graphs: GraphSet) -> GraphStore:
     nothing = torch.empty(0)
-    return GraphStore(*[nothing] * 8, None, graphs.num_nodes)
+    cells = np.stack([graphs.num_edges, np.zeros_like(graphs.num_edges)], axis=1)
+    return GraphStore(*[nothing] * 8, None, graphs.num_nodes, cells)
 
 
 def test_room_for_the_bonds_and_rings_of_every_batch() -> None:
     graphs = from_networkx(random_graphs(200))
     store = GraphStore.build(graphs, decompose_many(graphs), max_ring=6)
     counts = store.host_cells
-    assert counts is not None
     batches = Batches(store, np.arange(200), 8).epoch(0)
     in_order = size_batches(store, np.arange(200), 8)
     for batch in [*batches, *in_order]:
@@ -143,7 +143,7 @@ def test_room_for_the_bonds_and_rings_of_every_batch() -> None:
 
 def test_shapes_without_rings_have_no_room_for_any() -> None:
     shapes = {batch.shape for batch in Batches(STORE, TRAIN, 32).epoch(0)}
-    assert {(shape.num_bonds, shape.num_rings) for shape in shapes} == {(0, 0)}
+    assert {shape.num_rings for shape in shapes} == {0}
 
 
 def test_evaluation_goes_by_size_without_padding() -> None:
@@ -152,7 +152,8 @@ def test_evaluation_goes_by_size_without_padding() -> None:
     sizes = [SIZES[batch.index.numpy()] for batch in batches]
     assert (np.diff(np.concatenate(sizes)) >= 0).all()
     for batch, each in zip(batches, sizes, strict=True):
-        shape = BatchShape(len(each), each.sum(), (each**2).sum(), each.max())
+        bonds, _ = STORE.cells(batch.index.numpy())
+        shape = BatchShape(len(each), each.sum(), (each**2).sum(), each.max(), bonds)
         assert batch.shape == shape
         assert len(each) <= 64
     limit = np.ceil(2 * 64 * (SIZES[TRAIN] ** 2).mean())

@@ -176,7 +176,7 @@ def test_rings_come_where_they_are_asked_for(more_rings: int) -> None:
     assert exact.rings is not None
     assert exact.rings.tolist() == expected
     assert exact.num_bonds == bonds
-    assert (STORE.exact(CHOSEN).rings, STORE.cells(np.array(CHOSEN))) == (None, (0, 0))
+    assert (STORE.exact(CHOSEN).rings, STORE.cells(np.array(CHOSEN))) == (None, (bonds, 0))
 
 
 def test_graphs_without_rings_have_a_row_of_padding() -> None:

@@ -75,9 +75,9 @@ class Batches:
     :math:`\bar p \cdot 1.1^{\pm k(k+1)/2}`: close together where most batches are, far apart where
     few are. By Cauchy and Schwarz :math:`\sum n \le \sqrt{B \sum n^2}`, so
     :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
-    graph is rounded up to 64, 128, 256, …, or to the largest of all. Where the store has rings,
-    there is room for half as many bonds and rings again as a batch has on average, and twice, four
-    times, … that for the few batches of more. ``index`` are the numbers of the graphs to train on,
+    graph is rounded up to 64, 128, 256, …, or to the largest of all. There is room for half as many
+    bonds and rings again as a batch has on average, and twice, four times, … that for the few
+    batches of more. ``index`` are the numbers of the graphs to train on,
     or a mask of them; ``seed`` and the epoch's number decide the order.
     """
 

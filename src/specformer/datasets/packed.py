@@ -41,7 +41,8 @@ class GraphStore:
             of −1 where there are none. None where they were not asked for.
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
-        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory.
+        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory: what room is
+            chosen from.
         x: ``[ΣN, columns]`` numbers of the nodes; None without any.
         bond_x: ``[1 + ΣE, columns]`` numbers of the bonds, zeros first; None without any.
         bond_counts: ``[G]`` bonds of each graph, where they have numbers.
@@ -59,10 +60,10 @@ class GraphStore:
     eigenvectors: Tensor
     y: Tensor | None
     host_sizes: np.ndarray
+    host_cells: np.ndarray
     rings: Tensor | None = None
     ring_counts: Tensor | None = None
     ring_start: Tensor | None = None
-    host_cells: np.ndarray | None = None
     x: Tensor | None = None
     bond_x: Tensor | None = None
     bond_counts: Tensor | None = None
@@ -107,18 +108,17 @@ class GraphStore:
         }
         if graphs.x is not None:
             arrays["x"] = graphs.x
-        host_cells = None
+        host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
         if graphs.edge_x is not None:
             arrays["bond_x"] = np.pad(graphs.edge_x, ((1, 0), (0, 0)))
             arrays |= {"bond_counts": graphs.num_edges, "bond_start": graphs.edge_start}
-            host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
         if fingerprint:
             arrays["fingerprints"] = _fingerprints(graphs, fingerprint)
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
             arrays |= {"rings": found.rows, "ring_counts": found.counts}
             arrays["ring_start"] = starts(found.counts)
-            host_cells = np.column_stack([graphs.num_edges, found.counts])
+            host_cells[:, 1] = found.counts
         tensors = {name: torch.from_numpy(array).to(target) for name, array in arrays.items()}
         return cls(
             **tensors,
@@ -189,7 +189,9 @@ class GraphStore:
             num_nodes,
             num_pairs,
         )
-        batch = PackedGraphs(**arrays, bond_table=self.bond_table, max_nodes=max_nodes)
+        batch = PackedGraphs(
+            **arrays, bond_table=self.bond_table, max_nodes=max_nodes, num_bonds=num_bonds
+        )
         if self.fingerprints is not None:
             batch = replace(batch, fingerprints=self.fingerprints.index_select(0, index))
         if self.x is not None:
@@ -203,7 +205,7 @@ class GraphStore:
         ring, is_ring = stretches(self.ring_start.index_select(0, index), counts, num_rings)
         atoms = self.rings.index_select(0, ring).long()
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
-        return replace(batch, rings=atoms, ring_counts=counts, num_bonds=num_bonds)
+        return replace(batch, rings=atoms, ring_counts=counts)
 
     def _with_own_bonds(self, batch: PackedGraphs, index: Tensor, room: int) -> PackedGraphs:
         """The batch with a table of its own bonds alone, where hardly any two are alike."""
@@ -240,11 +242,9 @@ class GraphStore:
         }
 
     def cells(self, numbers: np.ndarray) -> tuple[int, int]:
-        """Bonds and rings of these graphs, at least one of each; none where no batch lists them."""
-        if self.host_cells is None:
-            return 0, 0
+        """Bonds and rings of these graphs, at least one of each; no rings if nobody asked."""
         bonds, rings = self.host_cells[numbers].sum(axis=0).clip(min=1).tolist()
-        return bonds, rings
+        return bonds, 0 if self.rings is None else rings
 
     def labels(self, index: Tensor) -> Tensor:
         """Targets ``[B, tasks]`` of these graphs, NaN where missing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import torch
@@ -36,7 +38,7 @@ def test_degrees_and_squares() -> None:
 
 
 def test_sums_over_neighbours() -> None:
-    messages, gates = random(ROWS + 3, 4), random(len(PADDED.target), 4, seed=1) * BONDS.weight
+    messages, gates = random(ROWS + 3, 4), random(len(BONDS.slot), 4, seed=1)
     start = 0
     plain, gated = [], []
     for number, part in enumerate(ADJACENCY):
@@ -45,10 +47,22 @@ def test_sums_over_neighbours() -> None:
         plain.append(part @ rows)
         gated.append(torch.einsum("cij,jc->ic", own, rows))
         start += len(part)
-    torch.testing.assert_close(BONDS.sum(messages)[:ROWS], torch.cat(plain))
-    torch.testing.assert_close(BONDS.sum(messages, gates)[:ROWS], torch.cat(gated))
-    by_kind = messages.unsqueeze(1).expand(-1, len(PADDED.bond_table), -1)
-    torch.testing.assert_close(BONDS.sum_by_kind(by_kind, gates)[:ROWS], torch.cat(gated))
+    torch.testing.assert_close(BONDS.sum(BONDS.sent(messages))[:ROWS], torch.cat(plain))
+    torch.testing.assert_close(BONDS.sum(BONDS.sent(messages) * gates)[:ROWS], torch.cat(gated))
+
+
+def test_room_for_bonds_changes_nothing() -> None:
+    """A batch that says how many bonds it has lists those alone, in the same order."""
+    number = int(BONDS.counted.number)
+    for spare in (0, 4):
+        listed = Bonds.of(replace(PADDED, num_bonds=number // 2 + spare), torch.float64)
+        assert len(listed.slot) == number + 2 * spare
+        assert torch.equal(listed.degree, BONDS.degree)
+        assert torch.equal(listed.adjacency(), BONDS.adjacency())
+        for name in ("kind", "slot"):
+            assert torch.equal(getattr(listed, name)[:number], getattr(BONDS, name)[:number])
+        rows = random(ROWS + 3, 4)
+        torch.testing.assert_close(listed.sum(listed.sent(rows)), BONDS.sum(BONDS.sent(rows)))
 
 
 def test_there_and_back() -> None:
@@ -59,16 +73,19 @@ def test_there_and_back() -> None:
     back = BONDS.rows(dense)
     assert torch.equal(back[:ROWS], rows[:ROWS])
     assert not back[ROWS:].any()
-    pairs = random(len(PADDED.target), 3)
-    again = BONDS.pairs(BONDS.square(pairs))
-    assert torch.equal(again[:-5], pairs[:-5])
-    assert not again[-5:].any()
+    number, joined = int(BONDS.counted.number), PADDED.bond > 0
+    messages = random(len(BONDS.slot), 3)
+    again = BONDS.pairs(BONDS.square(messages))
+    assert torch.equal(again[joined], messages[:number])
+    assert not again[~joined].any()
 
 
 def test_values_by_kind() -> None:
     kinds = random(len(PADDED.bond_table), 3).requires_grad_()
-    expected = kinds[PADDED.bond] * BONDS.weight
-    found = BONDS.of_kinds(kinds)
+    number = int(BONDS.counted.number)
+    expected = kinds[PADDED.bond[PADDED.bond > 0]]
+    assert not BONDS.of_kinds(kinds)[number:].any()
+    found = BONDS.of_kinds(kinds)[:number]
     assert torch.equal(found, expected)
     probe = random(*found.shape, seed=1)
     (gradient,) = torch.autograd.grad((found * probe).sum(), kinds)

@@ -1,7 +1,7 @@
-r"""The bonds and the rings of a batch: who is joined to whom, as weights over all pairs of nodes.
+r"""The bonds and the rings of a batch, as lists of a length that the batch's shape decides.
 
-A list of bonds has a length that only the data know. All pairs with a weight of one or zero have a
-fixed shape instead, so that a step can be captured; a molecule has few enough pairs for that.
+Only the data know how many bonds there are. A list with some room at its end has a fixed length, so
+that a step can be captured.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
     Segments,
-    filtered_sum,
     scattered_segments,
     segment_sum,
     spread,
     widened,
 )
+from specformer.kernels.tracing import lazy_property
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.conv.ring_places import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -27,32 +27,50 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 @dataclass(frozen=True)
 class Bonds:
-    """What message passing needs of a batch, worked out once for all layers.
+    """Who hears from whom: M messages, two for each bond, worked out once for all layers.
 
     Args:
-        layout: where rows and pairs lie.
-        weight: ``[P, 1]`` one for a bond, zero for any other pair.
-        degree: ``[N, 1]`` bonds of each node.
-        counted: which pairs are bonds, for normalisation.
+        layout: where rows and pairs of nodes lie.
+        by_target: messages by the node that hears them; those of one node are neighbours.
+        by_source: messages by the node that sends them.
+        kind: ``[M, kinds]`` one at the kind of a message's bond; zeros for unused room.
+        slot: ``[M]`` a message's place in a square of all pairs; one past the end if unused.
+        counted: which rows are messages, for normalisation.
     """
 
     layout: GraphPairs
-    weight: Tensor
-    degree: Tensor
+    by_target: Segments
+    by_source: Segments
+    kind: Tensor
+    slot: Tensor
     counted: CountedRows
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
-        """The bonds of a batch, weights in the given precision."""
-        layout = GraphPairs(batch, dtype)
+        """The bonds of a batch, weights in the given precision.
+
+        A batch that does not say how many bonds it has room for may have one between any two nodes.
+        """
+        layout, rows = GraphPairs(batch, dtype), len(batch.nodes)
         joined = (batch.bond > 0) & batch.pair_mask
-        weight = joined.to(dtype).unsqueeze(-1)
+        pair, used = _listed(joined, 2 * batch.num_bonds or len(joined))
+        target = batch.target.index_select(0, pair).masked_fill(~used, rows)
+        source = batch.source.index_select(0, pair).masked_fill(~used, rows)
+        past = batch.num_graphs * batch.max_nodes**2
+        numbers = torch.arange(rows + 1, device=pair.device)
         return cls(
             layout=layout,
-            weight=weight,
-            degree=layout.by_target.sum(weight),
-            counted=CountedRows.of(joined, dtype),
+            by_target=Segments(target, torch.searchsorted(target, numbers)),
+            by_source=scattered_segments(source, rows),
+            kind=_kinds_of(batch, pair, used, dtype),
+            slot=layout.pair_slot.index_select(0, pair).masked_fill(~used, past),
+            counted=CountedRows.of(used, dtype),
         )
+
+    @lazy_property
+    def degree(self) -> Tensor:
+        """``[N, 1]`` bonds of each node."""
+        return self.by_target.offsets.diff().unsqueeze(-1).to(self.layout.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,45 +87,33 @@ class Bonds:
         """``[B, 1, 1, max_nodes]`` what keeps attention from padding: 0 or minus infinity."""
         return self.layout.tokens.weights.log()[:, None, None]
 
-    def sum(self, messages: Tensor, gates: Tensor | None = None) -> Tensor:
-        r"""What a node's neighbours send it, :math:`\sum_{j \sim i} g_{ij} \odot m_j`.
-
-        Shapes: messages ``[N, channels]``, gates ``[P, channels]`` or ``[P, 1]``, zero but for
-        bonds (None: one for each of them); output as messages.
-        """
-        gates = self.weight if gates is None else widened(gates)
-        return filtered_sum(widened(messages), gates, self.layout.by_source, self.layout.by_target)
-
-    def sum_by_kind(self, messages: Tensor, gates: Tensor | None = None) -> Tensor:
-        r"""The same of messages that differ by kind of bond, ``[N, kinds, channels]``."""
-        layout, flat = self.layout, widened(messages).flatten(0, 1)
-        gates = self.weight if gates is None else widened(gates)
-        return filtered_sum(flat, gates, layout.by_message, layout.by_target)
+    def sent(self, nodes: Tensor) -> Tensor:
+        """What the sources of all messages have, ``[N, channels]`` to ``[M, channels]``."""
+        return spread(nodes, self.by_source)
 
     def of_kinds(self, kinds: Tensor) -> Tensor:
-        """Every pair's own of values by kind ``[kinds, channels]``, zeros for no bond.
+        """What the bonds have, by kind ``[kinds, channels]`` to ``[M, channels]``."""
+        return _chosen(self.kind, kinds)
 
-        They go through rows by source and kind, of which each has few pairs: one sum over all pairs
-        of a kind would be a long one.
-        """
-        by_source = kinds.expand(len(self.degree), *kinds.shape).flatten(0, 1)
-        return spread(by_source, self.layout.by_message) * self.weight
+    def sum(self, messages: Tensor) -> Tensor:
+        r"""What every node hears, :math:`\sum_{j \sim i} m_{ij}`, ``[N, channels]``."""
+        return segment_sum(widened(messages), self.by_target)
 
-    def square(self, pairs: Tensor) -> Tensor:
-        """Values of all pairs ``[P, channels]`` as ``[B, channels, max_nodes, max_nodes]``."""
+    def square(self, messages: Tensor) -> Tensor:
+        """Messages as ``[B, channels, max_nodes, max_nodes]``, zeros where there is no bond."""
         graphs, size = self.shape
-        flat = pairs.new_zeros(graphs * size * size + 1, pairs.shape[1])
-        flat = flat.index_copy(0, self.layout.pair_slot, pairs)
+        flat = messages.new_zeros(graphs * size * size + 1, messages.shape[1])
+        flat = flat.index_copy(0, self.slot, messages)
         return flat[:-1].view(graphs, size, size, -1).movedim(-1, 1)
 
     def pairs(self, square: Tensor) -> Tensor:
-        """The way back from :meth:`square`, zeros for padding."""
+        """Values of such a square for all pairs of nodes ``[P, channels]``, zeros for padding."""
         flat = nn.functional.pad(square.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
         return flat.index_select(0, self.layout.pair_slot)
 
     def adjacency(self) -> Tensor:
         """``[B, max_nodes, max_nodes]`` ones and zeros."""
-        return self.square(self.weight).squeeze(1)
+        return self.square(self.counted.share).squeeze(1)
 
     def dense(self, nodes: Tensor) -> Tensor:
         """Rows of nodes ``[N, channels]`` as ``[B, max_nodes, channels]``, zeros for padding."""
@@ -119,6 +125,31 @@ class Bonds:
         """The way back from :meth:`dense`, zeros for padding."""
         flat = nn.functional.pad(dense.flatten(0, 1), (0, 0, 0, 1))
         return flat.index_select(0, self.layout.node_slot)
+
+
+def _listed(chosen: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the pairs that are chosen, one after another, and which of them are used."""
+    place = (chosen.cumsum(0) - 1).masked_fill(~chosen, room)
+    numbers = torch.arange(len(chosen), device=chosen.device)
+    # The place past the end takes all other pairs and is thrown away.
+    pair = numbers.new_zeros(room + 1).index_copy(0, place, numbers)[:-1]
+    return pair, torch.arange(room, device=chosen.device) < chosen.sum()
+
+
+def _kinds_of(batch: PackedGraphs, pair: Tensor, used: Tensor, dtype: torch.dtype) -> Tensor:
+    """A one at each pair's kind of bond, ``[rows, kinds]``.
+
+    A product with it finds a bond's vector, and adds up gradients by kind: a segment for each kind
+    would be a few very long ones.
+    """
+    kinds = torch.arange(len(batch.bond_table), device=pair.device)
+    found = batch.bond.index_select(0, pair).masked_fill(~used, -1)
+    return (found.unsqueeze(1) == kinds).to(dtype)
+
+
+def _chosen(kind: Tensor, kinds: Tensor) -> Tensor:
+    with torch.autocast(kinds.device.type, enabled=False):  # vectors keep their digits
+        return kind.to(kinds.dtype) @ kinds
 
 
 def return_probabilities(bonds: Bonds, steps: int) -> Tensor:
@@ -202,14 +233,14 @@ class BondList:
 
     Args:
         counted: which rows are bonds.
-        by_kind: bonds by their kind.
+        kind: ``[E, kinds]`` one at the kind of a bond.
         by_end: all bonds twice, by the row of one end and by that of the other.
         by_graph: bonds by their graph, in its order.
         row: ``[P]`` the bond of a pair (i, j) with i > j; E for any other pair, and for no bond.
     """
 
     counted: CountedRows
-    by_kind: Segments
+    kind: Tensor
     by_end: Segments
     by_graph: Segments
     row: Tensor
@@ -217,13 +248,10 @@ class BondList:
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> BondList:
         """The bonds of a batch that says how many it has room for."""
-        room, num_nodes, kinds = batch.num_bonds, len(batch.nodes), len(batch.bond_table)
+        room, num_nodes = batch.num_bonds, len(batch.nodes)
         is_first = (batch.bond > 0) & batch.pair_mask & (batch.source < batch.target)
+        pair, used = _listed(is_first, room)
         row = (is_first.cumsum(0) - 1).masked_fill(~is_first, room)
-        pairs = torch.arange(len(row), device=row.device)
-        # The place past the end takes all other pairs and is thrown away.
-        pair = row.new_zeros(room + 1).index_copy(0, row, pairs)[:-1]
-        used = torch.arange(room, device=row.device) < is_first.sum()
 
         def of_bonds(values: Tensor, none: int) -> Tensor:
             return values.index_select(0, pair).masked_fill(~used, none)
@@ -233,7 +261,7 @@ class BondList:
         numbers = torch.arange(batch.num_graphs + 1, device=row.device)
         return cls(
             counted=CountedRows.of(used, dtype),
-            by_kind=scattered_segments(of_bonds(batch.bond, kinds), kinds),
+            kind=_kinds_of(batch, pair, used, dtype),
             by_end=scattered_segments(torch.cat(ends), num_nodes),
             by_graph=Segments(graph, torch.searchsorted(graph, numbers)),
             row=row,
@@ -241,7 +269,7 @@ class BondList:
 
     def of_kinds(self, kinds: Tensor) -> Tensor:
         """Every bond's own of values by kind, ``[kinds, channels]`` to ``[E, channels]``."""
-        return spread(kinds, self.by_kind)
+        return _chosen(self.kind, kinds)
 
     def at_ends(self, nodes: Tensor) -> Tensor:
         """The two ends of every bond, ``[N, channels]`` to ``[2, E, channels]``."""

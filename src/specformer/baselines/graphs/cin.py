@@ -146,7 +146,7 @@ class CIN(GraphBaseline):
         self.readout = nn.Linear(wide, self.readout.out_features)
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
-        rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)
+        rings = Rings.of(batch, self.max_ring, bonds.layout.dtype)
         atoms: Tensor = self.atoms(batch)
         kinds = self.bonds(batch.bond_table)
         cells = Cells(atoms, rings.bonds.of_kinds(kinds), rings.of_atoms(atoms))

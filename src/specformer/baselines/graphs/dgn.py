@@ -19,13 +19,13 @@ def direction(batch: PackedGraphs, bonds: Bonds) -> Tensor:
     .. math::
         F_{ij} = \frac{\varphi_j - \varphi_i}{\sum_{k \sim i} |\varphi_k - \varphi_i| + \epsilon}
 
-    Shapes: output ``[P, 1]``; zeros but for bonds, and in graphs of one node.
+    Shapes: output ``[M, 1]``; zeros for unused room.
     """
     second = (batch.position.index_select(0, batch.source) == 1) & batch.pair_mask
-    chosen = batch.eigenvectors.to(bonds.weight.dtype).masked_fill(~second, 0.0).unsqueeze(-1)
-    by_target = bonds.layout.by_target
-    vector = by_target.sum(chosen)
-    change = (vector.index_select(0, batch.source) - by_target.spread(vector)) * bonds.weight
+    chosen = batch.eigenvectors.to(bonds.layout.dtype).masked_fill(~second, 0.0).unsqueeze(-1)
+    vector = bonds.layout.by_target.sum(chosen)
+    by_target = bonds.by_target
+    change = bonds.by_source.spread(vector) - by_target.spread(vector)
     return change / (by_target.spread(by_target.sum(change.abs())) + _EPS)
 
 
@@ -37,10 +37,10 @@ class DGNConv(nn.Module):
         \sum_j |F_{ij}| m_{ij} \,\Big\Vert\, \bigl|\sum_j F_{ij} (m_{ij} - h_i)\bigr|\Bigr],
         \qquad m_{ij} = \mathrm{pre}[h_i \,\Vert\, h_j \,\Vert\, e_{ij}]
 
-    with j over neighbours. pre is linear and computed for every node and kind of bond. Absolute
-    values make the sign of the eigenvector irrelevant.
+    with j over neighbours. pre is linear: its parts are computed for every node and every kind of
+    bond. Absolute values make the sign of the eigenvector irrelevant.
 
-    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, field ``[P, 1]``, output as nodes.
+    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, field ``[M, 1]``, output as nodes.
     """
 
     def __init__(self, channels: int) -> None:
@@ -51,13 +51,14 @@ class DGNConv(nn.Module):
         self.post = nn.Linear(4 * channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, field: Tensor) -> Tensor:
-        messages = widened(self.source(nodes)).unsqueeze(1) + widened(self.bond(kinds))
+        sent = bonds.sent(self.source(nodes)) + bonds.of_kinds(self.bond(kinds))
+        messages = widened(sent)
         own = widened(self.target(nodes))
-        by_target, gates = bonds.layout.by_target, field.abs()
+        by_target, gates = bonds.by_target, field.abs()
         joined = (~bonds.lonely).to(own.dtype)
-        mean = own * joined + bonds.sum_by_kind(messages) / bonds.degree.clamp_min(1.0)
-        average = own * by_target.sum(gates) + bonds.sum_by_kind(messages, gates)
-        slope = (own - nodes) * by_target.sum(field) + bonds.sum_by_kind(messages, field)
+        mean = own * joined + bonds.sum(messages) / bonds.degree.clamp_min(1.0)
+        average = own * by_target.sum(gates) + bonds.sum(messages * gates)
+        slope = (own - nodes) * by_target.sum(field) + bonds.sum(messages * field)
         return self.post(torch.cat([nodes, mean, average, slope.abs()], dim=-1))
 
 

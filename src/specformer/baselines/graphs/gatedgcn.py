@@ -30,7 +30,7 @@ class GatedGCNLayer(nn.Module):
     .. math::
         p_i' = p_i + \tanh\Bigl(G p_i + \sum_{j \sim i} \eta_{ij} \odot H p_j\Bigr)
 
-    Shapes: nodes ``[N, channels]``, states ``[P, channels]``, zeros but for bonds, places
+    Shapes: nodes ``[N, channels]``, states of messages ``[M, channels]``, places
     ``[N, channels]`` or None; output as all three.
     """
 
@@ -51,21 +51,20 @@ class GatedGCNLayer(nn.Module):
     def forward(
         self, nodes: Tensor, states: Tensor, places: Tensor | None, bonds: Bonds
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        by_target = bonds.layout.by_target
         mixed = widened(
             self.bond(states)
-            + spread(self.target(nodes), by_target)
-            + spread(self.source(nodes), bonds.layout.by_source)
+            + spread(self.target(nodes), bonds.by_target)
+            + bonds.sent(self.source(nodes))
         )
-        gates = mixed.sigmoid() * bonds.weight
-        total = segment_sum(gates, by_target) + _EPS
+        gates = mixed.sigmoid()
+        total = bonds.sum(gates) + _EPS
         placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
-        summed = bonds.sum(self.value(placed), gates) / total
+        summed = bonds.sum(bonds.sent(self.value(placed)) * gates) / total
         update = normalised(self.node_norm, self.own(placed) + summed, bonds.layout.nodes)
-        # Pairs without a bond keep their zeros: nothing would hold them in bounds.
-        change = normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.weight
+        # Unused room keeps its zeros: nothing would hold it in bounds.
+        change = normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.counted.share
         if places is not None and self.place_own is not None and self.place_value is not None:
-            moved = bonds.sum(self.place_value(places), gates) / total
+            moved = bonds.sum(bonds.sent(self.place_value(places)) * gates) / total
             places = places + (self.place_own(places) + moved).tanh()
         return nodes + self.dropout(update.relu()), states + self.dropout(change), places
 

@@ -16,11 +16,8 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 def gine_sum(nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-    r"""What neighbours send, :math:`\sum_{j \sim i} \mathrm{ReLU}(h_j + e_{ij})`.
-
-    A message is computed for every node and kind of bond, not for every pair.
-    """
-    return bonds.sum_by_kind((nodes.unsqueeze(1) + kinds).relu())
+    r"""What neighbours send, :math:`\sum_{j \sim i} \mathrm{ReLU}(h_j + e_{ij})`."""
+    return bonds.sum((bonds.sent(nodes) + bonds.of_kinds(kinds)).relu())
 
 
 class GINUpdate(nn.Module):
@@ -131,7 +128,7 @@ class GSN(GraphBaseline):
         self.stack(lambda: GSNLayer(self.channels, max_ring - 2), bonds="each")
 
     def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[BondList, Tensor]:
-        rings = Rings.of(batch, self.max_ring, bonds.weight.dtype)
+        rings = Rings.of(batch, self.max_ring, bonds.layout.dtype)
         return rings.bonds, ring_numbers(rings)
 
 
@@ -155,7 +152,7 @@ class Surroundings:
     def of(cls, bonds: Bonds, hops: int) -> Surroundings:
         """All nodes within ``hops`` bonds, and the node itself."""
         near = ShortestPaths.of(bonds.adjacency(), hops).distance
-        dtype = bonds.weight.dtype
+        dtype = bonds.layout.dtype
         steps = torch.arange(hops + 1, device=near.device)
         distance = bonds.pairs((near.unsqueeze(1) == steps[:, None, None]).to(dtype))
         joined = distance.sum(dim=-1)
@@ -202,8 +199,7 @@ class GINAKLayer(nn.Module):
 
     def states(self, nodes: Tensor, kinds: Tensor, around: Surroundings, bonds: Bonds) -> Tensor:
         """Node j in the surroundings of i, pair by pair ``[P, channels]``; zeros for all others."""
-        messages = (nodes.unsqueeze(1) + kinds).relu().flatten(0, 1)
-        sent = bonds.square(spread(messages, bonds.layout.by_message) * bonds.weight)
+        sent = bonds.square((bonds.sent(nodes) + bonds.of_kinds(kinds)).relu())
         summed = bonds.pairs(around.square @ widened(sent).mT)
         own = (1.0 + self.update.epsilon) * spread(nodes, bonds.layout.by_source)
         return widened(self.update(own + summed, around.counted)) * around.counted.share

@@ -21,7 +21,7 @@ class GraphGCNConv(nn.Module):
     def forward(self, nodes: Tensor, kinds: None, bonds: Bonds) -> Tensor:  # noqa: ARG002
         scale = (bonds.degree + 1.0).rsqrt()
         scaled: Tensor = self.lin(nodes) * scale
-        return (bonds.sum(scaled) + scaled) * scale + self.bias
+        return (bonds.sum(bonds.sent(scaled)) + scaled) * scale + self.bias
 
 
 class GraphGCN(GraphBaseline):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.segments import spread, widened
+from specformer.kernels.segments import widened
 from specformer.nn.argument_checks import check_positive, check_split
 
 #: Variances up to this one count as zero: the square root has no slope there.
@@ -39,8 +39,8 @@ class PNAConv(nn.Module):
         \tfrac{\delta}{\log(d_i + 1)}) \otimes (\mathrm{mean}, \min, \max, \mathrm{std})_{j \sim i}
         \; \mathrm{pre}[h_i \,\Vert\, h_j \,\Vert\, e_{ij}]\bigr]\Bigr) + b
 
-    pre is linear, so its parts of :math:`h_j` and :math:`e_{ij}` are computed for every node and
-    kind of bond, and that of :math:`h_i` is added to the statistics.
+    pre is linear, so its part of :math:`h_j` is computed for every node, that of :math:`e_{ij}` for
+    every kind of bond, and that of :math:`h_i` is added to the statistics.
     """
 
     def __init__(self, channels: int, towers: int, average_log_degree: float) -> None:
@@ -59,7 +59,8 @@ class PNAConv(nn.Module):
             for part in self.pre.weight.chunk(3, dim=1)[:2]
         )
         of_kinds = torch.einsum("ki,tio->kto", self.bond(kinds), self.pre.weight.chunk(3, dim=1)[2])
-        messages = widened(of_nodes).flatten(1).unsqueeze(1) + widened(of_kinds).flatten(1)
+        sent, known = bonds.sent(of_nodes.flatten(1)), bonds.of_kinds(of_kinds.flatten(1))
+        messages = widened(sent) + widened(known)
         offset = widened(own + self.pre.bias).flatten(1)
         found = self._statistics(messages, offset, bonds)
         parts = [split, *(part.unflatten(-1, (self.towers, self.width)) for part in found)]
@@ -68,8 +69,8 @@ class PNAConv(nn.Module):
     def _statistics(self, messages: Tensor, offset: Tensor, bonds: Bonds) -> list[Tensor]:
         """Twelve times ``[N, channels]``; zeros for a node without bonds."""
         count = bonds.degree.clamp_min(1.0)
-        mean = bonds.sum_by_kind(messages) / count
-        square = bonds.sum_by_kind(messages.square()) / count
+        mean = bonds.sum(messages) / count
+        square = bonds.sum(messages.square()) / count
         variance = (square - mean.square()).clamp_min(_LEAST_VARIANCE)
         std = variance.sqrt().masked_fill(variance <= _LEAST_VARIANCE, 0.0)
         low, high = extremes(messages, bonds)
@@ -86,11 +87,9 @@ class PNAConv(nn.Module):
 def extremes(messages: Tensor, bonds: Bonds) -> tuple[Tensor, Tensor]:
     """The least and the largest message of the neighbours, channel by channel.
 
-    Shapes: messages ``[N, kinds, channels]``, both ``[N, channels]``; zeros without neighbours.
+    Shapes: messages ``[M, channels]``, both ``[N, channels]``; zeros without neighbours.
     """
-    sent = spread(messages.flatten(0, 1), bonds.layout.by_message)
-    both = torch.cat([-sent, sent], dim=-1).masked_fill(bonds.weight == 0, -torch.inf)
-    low, high = bonds.layout.by_target.max(both).masked_fill(bonds.lonely, 0.0).chunk(2, dim=-1)
+    low, high = bonds.by_target.max(torch.cat([-messages, messages], dim=-1)).chunk(2, dim=-1)
     return -low, high
 
 

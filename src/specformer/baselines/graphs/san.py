@@ -15,8 +15,9 @@ from specformer.baselines.graphs.graph_baseline import (
     two_maps,
 )
 from specformer.errors import ConfigError
-from specformer.kernels.segments import segment_softmax, spread, widened
+from specformer.kernels.segments import filtered_sum, segment_softmax, spread, widened
 from specformer.nn.argument_checks import check_not_negative, check_split
+from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -118,14 +119,17 @@ class SANLayer(nn.Module):
         shares = self.shares(nodes, kinds, bonds)
         width = nodes.shape[1] // self.num_heads
         gates = shares.unsqueeze(-1).expand(-1, -1, width).flatten(1)
-        update = self.dropout(self.out(bonds.sum(self.value(nodes), gates)))
+        layout = bonds.layout
+        value = widened(self.value(nodes))
+        summed = filtered_sum(value, widened(gates), layout.by_source, layout.by_target)
+        update = self.dropout(self.out(summed))
         nodes = normalised(self.first_norm, nodes + update, rows)
         return normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
 
     def shares(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
         """How much of each source's value a target takes, ``[P, heads]``."""
         scores = self._scores(nodes, kinds, bonds)
-        layout, real = bonds.layout, bonds.weight
+        layout, real = bonds.layout, _joined(bonds.layout)
         fake = layout.pairs.share - real - layout.identity.unsqueeze(-1) * layout.pairs.share
         masks = torch.stack([real, fake], dim=-1)  # [P, 1, 2]
         both = scores.unsqueeze(-1).masked_fill(masks == 0, _NEVER)
@@ -149,12 +153,18 @@ class SANLayer(nn.Module):
             torch.lerp(
                 spread(other_query(nodes), layout.by_target),
                 spread(query(nodes), layout.by_target),
-                bonds.weight.to(keys.dtype),
+                _joined(bonds.layout).to(keys.dtype),
             )
         )
         width = keys.shape[-1] // self.num_heads
         products: Tensor = (sent * asked).unflatten(-1, (self.num_heads, width))
         return products.sum(dim=-1) / math.sqrt(width)
+
+
+def _joined(layout: GraphPairs) -> Tensor:
+    """``[P, 1]`` one for a bond, zero for any other pair."""
+    joined = (layout.batch.bond > 0) & layout.batch.pair_mask
+    return joined.unsqueeze(-1).to(layout.dtype)
 
 
 class SAN(GraphBaseline):

@@ -46,7 +46,7 @@ class PackedGraphs:
         rings: ``[R, L]`` atoms of each ring in the order of its bonds, numbers within its graph; −1
             beyond its length, and in rows of padding at the end. None where no model asks for them.
         ring_counts: ``[B]`` rings of each graph.
-        num_bonds: room for bonds where they are listed, which comes with the rings; else 0.
+        num_bonds: room for bonds, at least as many as there are; 0 if nobody counted them.
         x: ``[N, columns]`` numbers of the nodes, zeros in padding; None where there are none.
         bond_x: ``[kinds, columns]`` numbers of each kind of bond, where there are any.
         num_eigenpairs: ``[B]`` eigenpairs of each graph where spectra are truncated; they come
@@ -222,6 +222,7 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
         eigenvectors=batch.eigenvectors,
         sizes=sizes,
         max_nodes=largest,
+        num_bonds=max(batch.edge_index.shape[1], 1),
         fingerprints=getattr(batch, "fingerprints", None),
     )
     check_categories(config, packed.nodes, packed.bond_table)
