@@ -13,7 +13,6 @@ from specformer.graphs import Columns
 from specformer.tasks.job import Request, Workplace
 from specformer.tasks.overview import of_graphs, of_nodes, warnings_of
 from specformer.tasks.resolve import TASKS, resolve
-from specformer.tasks.task import check_parts
 from specformer.training.runs.environment import choose_device
 
 
@@ -35,9 +34,6 @@ def inspect_source(
     task = TASKS[job.kind]
     try:
         work = task.load(job, place)
-        if job.kind == "molecules":  # of nodes this is part of loading them
-            graphs, metric = work.graphs, work.recipe.metric
-            check_parts(graphs.name, graphs.y, metric, work.splits, "graphs")
     except (ConfigError, GraphError) as error:
         if job.kind == "nodes":
             found = of_nodes(graph_source(source, data, columns)[0], job.settings, [])

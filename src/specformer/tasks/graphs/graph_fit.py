@@ -27,7 +27,7 @@ from specformer.tasks.graphs.graph_models import num_outputs, packed_for
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, train_in_lanes
 from specformer.tasks.job import Workplace
-from specformer.tasks.task import SHOWN, Outcome, check_parts, target_names
+from specformer.tasks.task import SHOWN, Outcome, target_names
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, Work
 from specformer.training.evaluation.summaries import confusion, spread_bins, summary
@@ -55,7 +55,6 @@ def learn_graphs(
     assert work.spectra is not None
     label = label or work.model
     _warn_of_parts(work)
-    check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
     stage = f"{graphs.name}: {label}"
     fits, before = _fits(work, place, checkpoint, stage)
     losses = [fit.curves[: fit.epochs, 0] for fit in fits]

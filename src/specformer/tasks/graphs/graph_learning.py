@@ -132,6 +132,7 @@ class GraphLearning(Task[GraphWork]):
             start.check(graphs, recipe)
         if splits is None:
             splits = graph_splits(graphs, recipe, job.runs, job.seed)
+        check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
         work = GraphWork(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
         return replace(work, first=first_work(work, place))
 
@@ -223,7 +224,6 @@ def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
     own = graph_recipe(START, origin, (), work.model)[1].settled(found)
     untrained = _starting_point(found.name, own, work.model, [model_for(found, work.model, own)])
     untrained.check(work.graphs, work.recipe)  # what would be refused hours later
-    check_parts(work.graphs.name, work.graphs.y, work.recipe.metric, work.splits, "graphs")
     (first,) = graph_splits(found, own, 1, work.seed)
     first = _without_held_out(first, found, work.graphs, work.splits)
     return replace(work, graphs=found, splits=[first], recipe=own)
