@@ -36,8 +36,9 @@ from specformer.spectrum.eigenpairs import (
 from specformer.spectrum.magnetic import solve_magnetic
 from specformer.spectrum.products import check_precision
 from specformer.spectrum.shards import FORMAT, SHARD, chosen_rows, emptied, write_index
-from specformer.spectrum.solvers import Progress, slepc
-from specformer.spectrum.solvers.choice import SOLVERS, Problem, Solver, answer, choose
+from specformer.spectrum.solvers import slepc
+from specformer.spectrum.solvers.choice import SOLVERS, Solver, answer, choose
+from specformer.spectrum.solvers.problem import Problem, Progress
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
 #: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
@@ -143,10 +144,10 @@ def decompose(
             return _rows_of(found, nodes if out else None).to(target)
         make_folder(cache)
     problem = Problem(
-        laplacian=laplacian_of(adjacency, isolated),
+        laplacian_of(adjacency, isolated),
+        lowest,
+        highest,
         degrees=np.asarray(abs(adjacency).sum(axis=1)).ravel(),
-        lowest=lowest,
-        highest=highest,
         device=target,
         dtype=dtype,
         mirrors=[np.asarray(mirror) for mirror in mirrors],
@@ -158,8 +159,7 @@ def decompose(
     )
     kept = None if cache is None else spectrum_cache.rows_folder(cache, names[0])
     folder = Path(out) if out is not None else kept
-    asked = lowest + highest, target
-    by_ranks = solver == "slepc" and choose(solver, problem.num_nodes, *asked)[0] == solver
+    by_ranks = solver == "slepc" and choose(solver, problem, problem.num_pairs)[0] == solver
     if by_ranks and at_cut == "include" and folder is not None:
         _solve_into(folder, problem, graph)
         if kept is not None and kept != folder:
@@ -285,9 +285,7 @@ def _solve_into(folder: Path, problem: Problem, graph: str) -> None:
     started, name = time.perf_counter(), "slepc"
     out = {"folder": str(emptied(folder).resolve()), "format": FORMAT, "shard": SHARD, "tie": TIE}
     out["dtype"] = str(problem.dtype).removeprefix("torch.")
-    asked = problem.laplacian, problem.lowest, problem.highest
-    how = {key: getattr(problem, key) for key in ("degrees", "ranks", "hostfile", "progress")}
-    found = slepc.solve_into(out, *asked, **how)
+    found = slepc.solve_into(out, problem)
     equal = problem.equal(name)
     keep = _whole_groups(found.values, problem.lowest, problem.highest, "include", equal)
     if len(keep) < len(found.values):

@@ -21,6 +21,7 @@ from tests.spectrum.known_graphs import (
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, max_orthogonality_error, max_residual
+from specformer.spectrum.solvers.problem import Problem
 
 #: Graphs of 100 to 400 nodes: large enough for Krylov methods, small enough for numpy's eigh.
 #: With each, what to ask for: (lowest, highest).
@@ -48,6 +49,12 @@ CASES = [
     for name, (graph, asks) in GRAPHS.items()
     for ask in asks
 ]
+
+
+class Single(Problem):
+    """A problem that is solved in float32, whatever its size."""
+
+    working_dtype = dense_dtype = torch.float32  # type: ignore[assignment]
 
 
 class SolverContract(ABC):

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from tests.spectrum.known_graphs import SMALL, Array, adjacency, closed_form
-from tests.spectrum.solvers.solver_contract import SolverContract
+from tests.spectrum.solvers.solver_contract import Single, SolverContract
 
 from specformer import decompose
 from specformer.errors import SpectrumError
@@ -18,6 +18,7 @@ from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import max_residual
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.solvers.dense import symmetric_bases
+from specformer.spectrum.solvers.problem import Problem
 from specformer.testing import assert_eigenpairs
 
 CPU = torch.device("cpu")
@@ -30,7 +31,7 @@ class TestDense(SolverContract):
     def solve(
         self, laplacian: sp.csr_array, lowest: int, highest: int
     ) -> tuple[Array, torch.Tensor]:
-        return dense.solve(laplacian, CPU)
+        return dense.solve(Problem(laplacian, lowest, highest))
 
     @pytest.mark.parametrize("name", SMALL)
     def test_small_graphs(self, name: str) -> None:
@@ -47,7 +48,7 @@ class TestDense(SolverContract):
 def test_float32_is_refined() -> None:
     laplacian = normalised_laplacian(closed_form("ring", 300)[0])
     exact = closed_form("ring", 300)[1]
-    values, vectors = dense.solve(laplacian, CPU, dtype=torch.float32)
+    values, vectors = dense.solve(Single(laplacian, 300, 0))
     assert vectors.dtype == torch.float32
     np.testing.assert_allclose(values, exact, atol=1e-8)
     plain = torch.linalg.eigvalsh(torch.tensor(laplacian.toarray()).float()).double().numpy()
@@ -63,7 +64,7 @@ def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> N
     assert dense.refusal(5_000, CPU) is None
     monkeypatch.setattr(devices, "available_bytes", lambda device: 1000)
     with pytest.raises(SpectrumError, match=r"needs about 0\.0 GiB.*with solver='chebyshev'"):
-        dense.solve(normalised_laplacian(SMALL["grid"]), CPU)
+        dense.solve(Problem(normalised_laplacian(SMALL["grid"]), 1, 0))
 
 
 def test_more_nodes_than_lapack_counts_are_refused() -> None:

@@ -12,6 +12,7 @@ import torch
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import refined
+from specformer.spectrum.solvers.problem import Problem
 from specformer.spectrum.sparse import to_torch
 
 #: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
@@ -42,28 +43,24 @@ def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.flo
     return None
 
 
-def solve(
-    laplacian: sp.csr_array,
-    device: torch.device,
-    mirrors: Sequence[np.ndarray] = (),
-    dtype: torch.dtype = torch.float64,
-) -> tuple[np.ndarray, torch.Tensor]:
-    """All eigenvalues ``[n]`` ascending in float64 and eigenvectors ``[n, n]`` on ``device``.
+def solve(problem: Problem) -> tuple[np.ndarray, torch.Tensor]:
+    """All eigenvalues ``[n]`` ascending in float64 and eigenvectors ``[n, n]`` on the device.
 
-    ``mirrors`` split the problem, see :func:`symmetric_bases`. In float32 a GPU takes
-    little more than half as long; eigenvalues are then refined in float64.
+    Mirrors split the problem, see :func:`symmetric_bases`. In float32 a GPU takes little more than
+    half as long; eigenvalues are then refined in float64.
     """
-    reason = refusal(laplacian.shape[0], device, dtype)
+    laplacian, device, dtype = problem.laplacian, problem.device, problem.dense_dtype
+    reason = refusal(problem.num_nodes, device, dtype)
     if reason:
         raise SpectrumError(f"{reason}; ask for fewer eigenpairs, k=…, with solver='chebyshev'.")
-    if not mirrors:
+    if not problem.mirrors:
         # Made dense on the device, which is faster and needs no memory on the host.
         values, vectors = torch.linalg.eigh(to_torch(laplacian, device, dtype).to_dense())
         if dtype != torch.float64:
             values, vectors = refined(laplacian, vectors)
         return values.cpu().numpy(), vectors
     parts = []
-    for basis in symmetric_bases(laplacian, mirrors):
+    for basis in symmetric_bases(laplacian, problem.mirrors):
         block = torch.as_tensor((basis.T @ laplacian @ basis).toarray()).to(device)
         values, vectors = torch.linalg.eigh(block)
         parts.append((values, to_torch(basis, device, torch.float64) @ vectors))

@@ -13,10 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 import torch
+from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, group_starts
+from specformer.spectrum.solvers.problem import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -31,41 +33,42 @@ _RESTARTS = 1000
 _TIMES, _PAIRS = 4, 128
 
 
-def required_bytes(num_nodes: int, lowest: int, highest: int, nonzeros: int) -> int:
+def required_bytes(problem: Problem) -> int:
     """Peak memory: of one end ARPACK's basis, twice as wide as what it finds, and that twice.
 
     Of the other end what was found before, and two copies of the matrix.
     """
-    few, many = sorted(count + _GUARD if count else 0 for count in (lowest, highest))
-    return 8 * num_nodes * (4 * many + few) + 24 * nonzeros
+    few, many = sorted(
+        count + _GUARD if count else 0 for count in (problem.lowest, problem.highest)
+    )
+    return 8 * problem.num_nodes * (4 * many + few) + 24 * problem.laplacian.nnz
 
 
-def solve(laplacian: sp.csr_array, lowest: int, highest: int) -> tuple[np.ndarray, np.ndarray]:
-    """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
+def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
+    """At least the pairs asked for, whole groups at both cuts.
 
-    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
+    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64, on the CPU.
     """
-    n = laplacian.shape[0]
-    need = required_bytes(n, lowest, highest, laplacian.nnz)
+    n, need = problem.num_nodes, required_bytes(problem)
     free = devices.available_bytes(torch.device("cpu"))
     if need > free:
         raise SpectrumError(
-            f"{lowest + highest:,} eigenpairs of {n:,} nodes need about {devices.gib(need)} "
+            f"{problem.num_pairs:,} eigenpairs of {n:,} nodes need about {devices.gib(need)} "
             f"with solver 'lanczos', {devices.gib(free)} are free."
         )
-    shifted = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
+    shifted = sp.csr_array(sp.eye_array(n, format="csr") - problem.laplacian)
     ends = []
-    if lowest:
-        values, vectors = _top(shifted, lowest)
+    if problem.lowest:
+        values, vectors = _top(shifted, problem.lowest)
         ends.append((1.0 - values, vectors))
-    if highest:
-        values, vectors = _top(sp.csr_array(-shifted), highest)
+    if problem.highest:
+        values, vectors = _top(sp.csr_array(-shifted), problem.highest)
         ends.append((1.0 + values[::-1], vectors[:, ::-1]))
     values = np.concatenate([end[0] for end in ends])
     vectors = np.concatenate([end[1] for end in ends], axis=1)
-    if lowest and highest and ends[0][0][-1] >= ends[1][0][0] - EQUAL_TOLERANCE:
+    if len(ends) == 2 and ends[0][0][-1] >= ends[1][0][0] - EQUAL_TOLERANCE:
         raise SpectrumError("the two ends of the spectrum overlap; use solver='dense'.")
-    return values, vectors
+    return values, torch.as_tensor(np.ascontiguousarray(vectors))
 
 
 def _top(matrix: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:

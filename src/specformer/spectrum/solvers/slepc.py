@@ -24,18 +24,20 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import write_json
 from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE
-from specformer.spectrum.solvers import Progress, slepc_program
+from specformer.spectrum.solvers import slepc_program
 from specformer.spectrum.solvers.exact import known_vectors
+from specformer.spectrum.solvers.problem import Problem, Progress
+
+logger = logging.getLogger(__name__)
 
 #: A rank with fewer rows than this makes a solve slower.
 _ROWS = 1_000
-
-
-logger = logging.getLogger(__name__)
 
 #: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
 PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
@@ -49,29 +51,14 @@ _SECONDS_TO_END = 5.0
 _LINES = 50
 
 
-def solve(
-    laplacian: sp.csr_array,
-    lowest: int,
-    highest: int,
-    *,
-    degrees: np.ndarray | None = None,
-    ranks: int | None = None,
-    hostfile: str | Path | None = None,
-    progress: Progress | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
+def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
+    """At least the pairs asked for, whole groups at both cuts.
 
-    ``ranks`` are MPI processes, by default one per core or as many as the scheduler grants. The
-    machines of ``hostfile`` must share the folder for temporary files (``TMPDIR``).
-
-    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64.
+    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64, on the CPU.
     """
-    ranks = _default_ranks(laplacian.shape[0]) if ranks is None else ranks
-    with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
-        folder = Path(name)
-        write_problem(folder, laplacian, lowest, highest, degrees, ranks)
-        launch([folder], ranks, hostfile, progress)
-        return read_answer(folder)
+    with _answered(problem) as folder:
+        values, vectors = read_answer(folder)
+    return values, torch.as_tensor(vectors)
 
 
 @dataclass(frozen=True)
@@ -84,30 +71,18 @@ class Written:
     orthogonality: float
 
 
-def solve_into(
-    out: Mapping[str, object],
-    laplacian: sp.csr_array,
-    lowest: int,
-    highest: int,
-    *,
-    degrees: np.ndarray | None = None,
-    ranks: int | None = None,
-    hostfile: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Written:
+def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
     """As :func:`solve`, but every rank writes its own rows into a folder, and nothing is gathered.
 
     ``out``: the ``folder``, which all machines must share, the ``format`` and the bytes of a
     ``shard``, the ``dtype`` of its numbers and the ``tie`` of equally large entries.
     """
-    n = laplacian.shape[0]
-    ranks = _default_ranks(n) if ranks is None else ranks
-    if ranks > n:
-        raise SpectrumError(f"ranks={ranks}: {n} nodes have not that many rows.")
-    with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
-        folder = Path(name)
-        write_problem(folder, laplacian, lowest, highest, degrees, ranks, out)
-        launch([folder], ranks, hostfile, progress)
+    if problem.ranks is not None and problem.ranks > problem.num_nodes:
+        raise SpectrumError(
+            f"ranks={problem.ranks}: a graph of {problem.num_nodes} nodes has fewer rows; lower "
+            "ranks."
+        )
+    with _answered(problem, out) as folder:
         answer = _told(folder)
         shards = [json.loads(path.read_text()) for path in sorted(folder.glob("shards-*.json"))]
         values = np.load(folder / "values.npy", allow_pickle=False)
@@ -115,34 +90,38 @@ def solve_into(
     return Written(values, every, answer["residual"], answer["orthogonality"])
 
 
+@contextmanager
+def _answered(problem: Problem, out: Mapping[str, object] | None = None) -> Iterator[Path]:
+    """Run the ranks; yield a temporary folder with their answer."""
+    ranks = _default_ranks(problem.num_nodes) if problem.ranks is None else problem.ranks
+    with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
+        write_problem(Path(name), problem, ranks, out)
+        launch([Path(name)], ranks, problem.hostfile, problem.progress)
+        yield Path(name)
+
+
 def write_problem(
-    folder: Path,
-    laplacian: sp.csr_array,
-    lowest: int,
-    highest: int,
-    degrees: np.ndarray | None = None,
-    ranks: int = 1,
-    out: Mapping[str, object] | None = None,
+    folder: Path, problem: Problem, ranks: int, out: Mapping[str, object] | None = None
 ) -> None:
     """Write what the ranks will read: the matrix, null spaces known beforehand, the question."""
-    n = laplacian.shape[0]
-    if lowest + highest >= n // 2:
+    n, laplacian = problem.num_nodes, problem.laplacian
+    if problem.num_pairs >= n // 2:
         raise SpectrumError(
-            f"{lowest + highest:,} of {n:,} eigenpairs are too many for solver='slepc'."
+            f"{problem.num_pairs:,} of {n:,} eigenpairs are too many for solver='slepc'."
         )
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
-    problem: dict[str, object] = {"num_nodes": n, "ranks": ranks, "equal": EQUAL_TOLERANCE}
-    problem["out"] = out
+    question: dict[str, object] = {"num_nodes": n, "ranks": ranks, "equal": EQUAL_TOLERANCE}
+    question["out"] = out
     normalised = sp.csr_array(sp.eye_array(n, format="csr") - laplacian)
-    for end, sign, count in (("lowest", 1, lowest), ("highest", -1, highest)):
-        problem[end] = count
+    for end, sign, count in (("lowest", 1, problem.lowest), ("highest", -1, problem.highest)):
+        question[end] = count
         if count:
-            known = known_vectors(normalised, sign, degrees)
-            problem |= {f"known_{end}": known.count, f"complete_{end}": known.complete}
+            known = known_vectors(normalised, sign, problem.degrees)
+            question |= {f"known_{end}": known.count, f"complete_{end}": known.complete}
             np.save(folder / f"column-{end}.npy", known.column)
             np.save(folder / f"entry-{end}.npy", known.entry)
-    write_json(folder / "problem.json", problem)
+    write_json(folder / "problem.json", question)
 
 
 def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -11,15 +13,26 @@ import pytest
 import scipy.sparse as sp
 import torch
 from tests.spectrum.known_graphs import Array, adjacency, closed_form, random_weighted, union
-from tests.spectrum.solvers.solver_contract import SolverContract
+from tests.spectrum.solvers.solver_contract import Single, SolverContract
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.solvers.chebyshev import chebyshev, filtering, subspace
+from specformer.spectrum.solvers.problem import Problem
 
-CPU = torch.device("cpu")
+
+def solve(
+    laplacian: sp.csr_array,
+    lowest: int,
+    highest: int,
+    dtype: torch.dtype = torch.float64,
+    **options: Any,
+) -> tuple[Array, torch.Tensor]:
+    """Solve in this precision."""
+    kind = Single if dtype == torch.float32 else Problem
+    return chebyshev.solve(kind(laplacian, lowest, highest, **options))
 
 
 class TestChebyshev(SolverContract):
@@ -28,7 +41,7 @@ class TestChebyshev(SolverContract):
     def solve(
         self, laplacian: sp.csr_array, lowest: int, highest: int
     ) -> tuple[Array, torch.Tensor]:
-        return chebyshev.solve(laplacian, lowest, highest)
+        return solve(laplacian, lowest, highest)
 
     def test_every_pair_of_a_small_graph(self) -> None:
         graph = adjacency(nx.grid_2d_graph(5, 6))
@@ -80,7 +93,7 @@ EXACT = np.linalg.eigvalsh(LAPLACIAN.toarray())
 def test_a_graph_like_cora(
     ask: tuple[int, int], dtype: torch.dtype, value: float, residual: float
 ) -> None:
-    values, vectors = chebyshev.solve(LAPLACIAN, *ask, dtype=dtype)
+    values, vectors = solve(LAPLACIAN, *ask, dtype=dtype)
     low = len(values) if not ask[1] else int((values < 1.0).sum())
     assert low >= ask[0]
     assert len(values) - low >= ask[1]
@@ -99,7 +112,7 @@ def test_agrees_with_arpack() -> None:
     laplacian = normalised_laplacian(graph)
     shifted = sp.csr_array(sp.eye_array(1500) - laplacian)
     arpack = 1.0 - np.sort(sp.linalg.eigsh(shifted, k=30, which="LA")[0])[::-1]
-    np.testing.assert_allclose(chebyshev.solve(laplacian, 30, 0)[0][:30], arpack, atol=1e-10)
+    np.testing.assert_allclose(solve(laplacian, 30, 0)[0][:30], arpack, atol=1e-10)
 
 
 def test_the_null_space_of_a_weighted_graph_costs_nothing(products: list) -> None:
@@ -107,11 +120,11 @@ def test_the_null_space_of_a_weighted_graph_costs_nothing(products: list) -> Non
     laplacian = normalised_laplacian(graph)
     components, _ = sp.csgraph.connected_components(graph)
     lonely = int((graph.sum(axis=1) == 0).sum())
-    values, vectors = chebyshev.solve(laplacian, 1, 0, degrees=graph.sum(axis=1))
+    values, vectors = solve(laplacian, 1, 0, degrees=graph.sum(axis=1))
     assert values.tolist() == [0.0] * (components - lonely)
     assert max_residual(laplacian, torch.as_tensor(values), vectors) < 1e-14
     assert products[0].products == 0
-    without, _ = chebyshev.solve(laplacian, 1, 0)  # degrees unknown: found the long way
+    without, _ = solve(laplacian, 1, 0)  # degrees unknown: found the long way
     np.testing.assert_allclose(without, values, atol=1e-12)
     assert products[1].products > 0
 
@@ -131,13 +144,13 @@ def change(graph: nx.Graph, edges: int, seed: int) -> sp.csr_array:
 def test_a_changed_graph_is_refreshed_with_fewer_products(
     ask: tuple[int, int], edges: int, share: float, products: list
 ) -> None:
-    old = chebyshev.solve(LAPLACIAN, *ask, dtype=torch.float32)
+    old = solve(LAPLACIAN, *ask, dtype=torch.float32)
     laplacian = normalised_laplacian(change(GRAPH, edges, seed=3))
     products.clear()
-    scratch, _ = chebyshev.solve(laplacian, *ask, dtype=torch.float32)
+    scratch, _ = solve(laplacian, *ask, dtype=torch.float32)
     cold = sum(operator.products for operator in products)
     products.clear()
-    values, vectors = chebyshev.solve(laplacian, *ask, dtype=torch.float32, start=old)
+    values, vectors = solve(laplacian, *ask, dtype=torch.float32, start=old)
     warm = sum(operator.products for operator in products)
     np.testing.assert_allclose(values, scratch, atol=1e-7)
     assert max_residual(laplacian, torch.as_tensor(values).float(), vectors) < 2e-5
@@ -145,16 +158,16 @@ def test_a_changed_graph_is_refreshed_with_fewer_products(
 
 
 def test_a_start_that_misses_pairs_is_not_believed() -> None:
-    values, vectors = chebyshev.solve(LAPLACIAN, 60, 0)
+    values, vectors = solve(LAPLACIAN, 60, 0)
     partial = np.arange(len(values)) % 3 > 0
-    found, _ = chebyshev.solve(LAPLACIAN, 40, 0, start=(values[partial], vectors[:, partial]))
+    found, _ = solve(LAPLACIAN, 40, 0, start=(values[partial], vectors[:, partial]))
     np.testing.assert_allclose(found, EXACT[: len(found)], atol=1e-12)
 
 
 def test_a_start_that_is_right_already_is_checked_all_the_same(products: list) -> None:
-    old = chebyshev.solve(LAPLACIAN, 80, 0)
+    old = solve(LAPLACIAN, 80, 0)
     cold = products[0].products
-    values, _ = chebyshev.solve(LAPLACIAN, 60, 0, start=old)  # more vectors than the block takes
+    values, _ = solve(LAPLACIAN, 60, 0, start=old)  # more vectors than the block takes
     np.testing.assert_allclose(values, EXACT[: len(values)], atol=1e-12)
     assert products[1].products < cold
 
@@ -180,18 +193,18 @@ def test_a_killed_solve_goes_on(
     tmp_path: Path, products: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
-    whole, _ = chebyshev.solve(LAPLACIAN, 40, 40)
+    whole, _ = solve(LAPLACIAN, 40, 40)
     total = sum(operator.products for operator in products)
     state = tmp_path / "state"
     saved: list[int] = []
     for calls in (1, 2, 2):
         with pytest.raises(KilledError):
-            chebyshev.solve(LAPLACIAN, 40, 40, state=state, progress=kill_after(calls))
+            solve(LAPLACIAN, 40, 40, state=state, progress=kill_after(calls))
         saved.append(len(list(tmp_path.iterdir())))
     assert saved[0] == 1
     assert saved[-1] >= 1
     products.clear()
-    values, vectors = chebyshev.solve(LAPLACIAN, 40, 40, state=state)
+    values, vectors = solve(LAPLACIAN, 40, 40, state=state)
     assert sum(operator.products for operator in products) < total
     np.testing.assert_allclose(values, whole, atol=1e-12)
     assert max_residual(LAPLACIAN, torch.as_tensor(values), vectors) < 1e-9
@@ -205,7 +218,7 @@ def test_a_damaged_state_is_ignored(
     monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
     state = tmp_path / "state"
     with pytest.raises(KilledError):
-        chebyshev.solve(LAPLACIAN, 30, 0, state=state, progress=kill_after(1))
+        solve(LAPLACIAN, 30, 0, state=state, progress=kill_after(1))
     (file,) = tmp_path.iterdir()
     content = bytearray(file.read_bytes())
     if damage == "cut":
@@ -216,7 +229,7 @@ def test_a_damaged_state_is_ignored(
     laplacian = LAPLACIAN
     if damage == "another solve's":
         laplacian = normalised_laplacian(closed_form("ring", 200)[0])
-    values, _ = chebyshev.solve(laplacian, 30, 0, state=state)
+    values, _ = solve(laplacian, 30, 0, state=state)
     exact = EXACT if laplacian is LAPLACIAN else closed_form("ring", 200)[1]
     np.testing.assert_allclose(values, exact[: len(values)], atol=1e-12)
 
@@ -237,7 +250,7 @@ def crowded(n: int, outliers: tuple[float, ...], radius: float = 0.2) -> tuple[s
 def test_outliers_do_not_hold_up_a_crowd_at_the_cut(outliers: tuple[float, ...]) -> None:
     laplacian, exact = crowded(1200, outliers)
     told: list[int] = []
-    values, vectors = chebyshev.solve(
+    values, vectors = solve(
         laplacian, 200, 0, dtype=torch.float32, progress=lambda done, _: told.append(done)
     )
     np.testing.assert_allclose(values, exact[: len(values)], atol=1e-7)
@@ -254,7 +267,7 @@ def test_a_stall_is_met_with_a_change(
     monkeypatch.setattr(filtering, "_limit", lambda *_: np.array([np.inf]))
     laplacian, exact = crowded(1200, (0.84, 0.76, 0.6))
     with caplog.at_level("INFO", logger="specformer"):
-        values, vectors = chebyshev.solve(laplacian, 200, 0, dtype=torch.float32)
+        values, vectors = solve(laplacian, 200, 0, dtype=torch.float32)
     assert "pairs stay behind: rotating all pairs anew" in caplog.text
     np.testing.assert_allclose(values, exact[: len(values)], atol=1e-7)
     assert max_orthogonality_error(vectors) < 1e-6
@@ -263,18 +276,18 @@ def test_a_stall_is_met_with_a_change(
 def test_an_accuracy_out_of_reach_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(subspace.RESIDUAL, torch.float32, 1e-9)
     with pytest.raises(SpectrumError, match=r"stay above a residual of 1e-09, after \d\d steps"):
-        chebyshev.solve(LAPLACIAN, 30, 0, dtype=torch.float32)
+        solve(LAPLACIAN, 30, 0, dtype=torch.float32)
 
 
 def test_overlapping_ends_are_refused() -> None:
     with pytest.raises(SpectrumError, match="ends of the spectrum overlap"):
-        chebyshev.solve(normalised_laplacian(closed_form("ring", 100)[0]), 60, 60)
+        solve(normalised_laplacian(closed_form("ring", 100)[0]), 60, 60)
 
 
 def test_no_convergence_is_our_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subspace, "_MAX_STEPS", 1)
     with pytest.raises(SpectrumError, match=r"eigenpairs stay above .*, after 1 steps"):
-        chebyshev.solve(LAPLACIAN, 40, 0)
+        solve(LAPLACIAN, 40, 0)
 
 
 def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,20 +295,21 @@ def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch)
     star = normalised_laplacian(closed_form("star", 6_000)[0])
     message = r"at the cut has at least \d+ copies, and no end was found, after 12 steps; ask for"
     with pytest.raises(SpectrumError, match=message):
-        chebyshev.solve(star, 10, 0)
+        solve(star, 10, 0)
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = (169_343, 5_000, 0, 2_484_941)
-    assert 7 < chebyshev.required_bytes(*size, torch.float32) / 2**30 < 12
+    arxiv: Any = SimpleNamespace(shape=(169_343, 169_343), nnz=2_484_941)
+    problem = Problem(arxiv, 5_000, 0)
+    assert 7 < chebyshev.required_bytes(problem) / 2**30 < 12
     monkeypatch.setattr(devices, "available_bytes", lambda device: 2**30)
-    refused = chebyshev.refusal(*size, torch.float32, CPU)
+    refused = chebyshev.refusal(problem)
     assert refused is not None
     assert refused.startswith("5,000 eigenpairs of 169,343 nodes need about ")
     assert refused.endswith("GiB on cpu with solver 'chebyshev', 1.0 GiB are free")
     monkeypatch.setattr(devices, "available_bytes", lambda device: 1000)
     with pytest.raises(SpectrumError, match=r"need about .* ask for fewer eigenpairs, k="):
-        chebyshev.solve(LAPLACIAN, 10, 0)
+        solve(LAPLACIAN, 10, 0)
 
 
 def test_a_null_space_too_large_for_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,4 +319,4 @@ def test_a_null_space_too_large_for_memory_is_refused(monkeypatch: pytest.Monkey
         r"repeated so often that 20,000 vectors, 6\.0 GiB, are needed on cpu; 1\.0 GiB are free"
     )
     with pytest.raises(SpectrumError, match=message):
-        chebyshev.solve(normalised_laplacian(pairs), 1, 0)
+        solve(normalised_laplacian(pairs), 1, 0)

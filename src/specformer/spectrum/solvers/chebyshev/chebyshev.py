@@ -9,7 +9,6 @@ meets every copy of a repeated eigenvalue, and grows if the group at the cut doe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,90 +19,74 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import EQUAL, SLAB
-from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width, orthonormalise
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
 from specformer.spectrum.solvers.chebyshev.subspace import StateFile, SubspaceSearch
 from specformer.spectrum.solvers.exact import known_vectors
+from specformer.spectrum.solvers.problem import Problem, Progress
 
 #: Seconds between saved states.
 SAVE_EVERY = 60.0
 
 
-def required_bytes(
-    num_nodes: int, lowest: int, highest: int, nonzeros: int, dtype: torch.dtype
-) -> int:
+def required_bytes(problem: Problem) -> int:
     """Peak memory: the blocks and the result copied from them, products, slabs, the matrix."""
-    widths = [block_width(count) for count in (lowest, highest) if count]
-    blocks = num_nodes * (sum(widths) + lowest + highest) * dtype.itemsize
-    products = 3 * num_nodes * min(WIDE, max(widths)) * dtype.itemsize
-    return blocks + products + 6 * 8 * max(widths) ** 2 + 4 * 8 * SLAB + 32 * nonzeros
+    n, size = problem.num_nodes, problem.working_dtype.itemsize
+    widths = [block_width(count) for count in (problem.lowest, problem.highest) if count]
+    blocks = n * (sum(widths) + problem.num_pairs) * size
+    products = 3 * n * min(WIDE, max(widths)) * size
+    slabs = 4 * 8 * SLAB
+    return blocks + products + 6 * 8 * max(widths) ** 2 + slabs + 32 * problem.laplacian.nnz
 
 
-def refusal(
-    num_nodes: int,
-    lowest: int,
-    highest: int,
-    nonzeros: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> str | None:
+def refusal(problem: Problem) -> str | None:
     """Why there is no room for this solve, or None if there is."""
-    need = required_bytes(num_nodes, lowest, highest, nonzeros, dtype)
-    free = devices.available_bytes(device)
+    need, free = required_bytes(problem), devices.available_bytes(problem.device)
     if need <= free:
         return None
     return (
-        f"{lowest + highest:,} eigenpairs of {num_nodes:,} nodes need about {devices.gib(need)} "
-        f"on {device} with solver 'chebyshev', {devices.gib(free)} are free"
+        f"{problem.num_pairs:,} eigenpairs of {problem.num_nodes:,} nodes need about "
+        f"{devices.gib(need)} on {problem.device} with solver 'chebyshev', {devices.gib(free)} are "
+        "free"
     )
 
 
-def solve(
-    laplacian: sp.csr_array,
-    lowest: int,
-    highest: int,
-    device: torch.device | str = "cpu",
-    *,
-    dtype: torch.dtype = torch.float64,
-    degrees: np.ndarray | None = None,
-    start: tuple[np.ndarray, Tensor] | None = None,
-    progress: Progress | None = None,
-    state: Path | None = None,
-) -> tuple[np.ndarray, Tensor]:
-    """At least the ``lowest`` smallest and ``highest`` largest pairs, whole groups at both cuts.
+def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
+    """At least the pairs asked for, whole groups at both cuts.
 
-    Blocks are stored and multiplied in ``dtype``, sums are float64 always. Weighted graphs need
-    ``degrees`` for exact null spaces. ``start`` holds pairs of a similar graph. ``state`` is the
-    path stem of files that keep an unfinished solve until it is done.
+    Blocks are stored and multiplied in the working precision, sums are always float64.
 
-    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]`` in ``dtype`` on ``device``.
+    Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]`` in the working precision on
+    the device.
     """
-    device = torch.device(device)
-    refused = refusal(laplacian.shape[0], lowest, highest, laplacian.nnz, dtype, device)
-    if refused:
+    if refused := refusal(problem):
         raise SpectrumError(
             f"{refused}; ask for fewer eigenpairs, k=…, or solve on a larger device."
         )
+    laplacian, dtype, state = problem.laplacian, problem.working_dtype, problem.state
     order = _neighbours_close(laplacian)
     normalised = sp.csr_array(sp.eye_array(len(order), format="csr") - laplacian)[order][:, order]
-    if degrees is not None:
-        degrees = degrees[order]
+    degrees = None if problem.degrees is None else problem.degrees[order]
     files, ends = [], []
-    for sign, count in ((1, lowest), (-1, highest)):
+    for sign, count in ((1, problem.lowest), (-1, problem.highest)):
         if not count:
             continue
         end = "lowest" if sign > 0 else "highest"
         path = state and state.with_name(f"{state.name}.{end}.part.safetensors")
         files.append(StateFile(path, SAVE_EVERY))
         search = SubspaceSearch(
-            Operator(sp.csr_array(sign * normalised), device, dtype),
+            Operator(sp.csr_array(sign * normalised), problem.device, dtype),
             known_vectors(normalised, sign, degrees),
             count,
             saves=files[-1],
-            progress=_shifted(progress, 0 if sign > 0 else lowest, lowest + highest - count),
+            progress=_shifted(
+                problem.progress,
+                done=0 if sign > 0 else problem.lowest,
+                wanted=problem.num_pairs - count,
+            ),
         )
-        theta, vectors = search.run(None if start is None else _nearest(start, sign, order))
+        start = None if problem.start is None else _nearest(problem.start, sign, order)
+        theta, vectors = search.run(start)
         ends.append((1.0 - theta, vectors) if sign > 0 else (1.0 + theta[::-1], vectors.flip(1)))
     if len(ends) == 2:
         (lower, basis), (upper, other) = ends

@@ -16,7 +16,6 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.spectrum.eigenpairs import EQUAL, gram
-from specformer.spectrum.solvers import Progress
 from specformer.spectrum.solvers.chebyshev.blocks import (
     WIDE,
     block_width,
@@ -37,6 +36,7 @@ from specformer.spectrum.solvers.chebyshev.filtering import (
     needed,
 )
 from specformer.spectrum.solvers.exact import KnownVectors
+from specformer.spectrum.solvers.problem import Progress
 
 logger = logging.getLogger(__name__)
 
