@@ -12,8 +12,8 @@ from specformer.spectrum.solvers.dense import required_bytes
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate, in_words
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.inspect_source import inspect_source
 from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.train import inspect_source
 
 CPU = torch.device("cpu")
 

@@ -10,9 +10,9 @@ from scipy.sparse import csr_array
 
 from specformer.graphs import Columns, Graph, GraphSet, as_graph, write_npz
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
-from specformer.tasks.inspect_source import inspect_source
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
+from specformer.tasks.train import inspect_source
 
 #: A triangle, an edge and a node alone.
 ENDS = np.array([[0, 1, 2, 3], [1, 2, 0, 4]])

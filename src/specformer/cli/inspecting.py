@@ -44,8 +44,8 @@ def inspect(
     shared: Shared,
 ) -> None:
     """Say what `train` would read of a source: sizes, columns, classes, targets, splits."""
-    from specformer.tasks.inspect_source import inspect_source
     from specformer.tasks.overview import in_words
+    from specformer.tasks.train import inspect_source
 
     columns = shared.request(source).columns
     with reading_told(shared.json):

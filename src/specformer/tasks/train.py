@@ -1,4 +1,4 @@
-r"""Train as a job says."""
+r"""Train as a job says, or tell what training would read."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from typing import Any
 
 import torch
 
+from specformer.datasets import graph_set
+from specformer.datasets.registry import graph_source
+from specformer.errors import ConfigError, GraphError
+from specformer.graphs import Columns
 from specformer.tasks.estimate import Estimate
-from specformer.tasks.job import Job, Kind, Workplace
-from specformer.tasks.overview import in_words, warnings_of
-from specformer.tasks.resolve import TASKS
+from specformer.tasks.job import Job, Request, Workplace
+from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
+from specformer.tasks.resolve import TASKS, resolve
 from specformer.tasks.task import Outcome
 from specformer.training.engine.precision import one_thread
+from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
 
 logger = logging.getLogger(__name__)
 
-#: Where spectra are kept that one thread computed.
+#: The folder of the cache for spectra that one thread computed.
 _ONE_THREAD = "one-thread"
-#: Checkpoints' path for workers that neither read nor write them: the first does.
-_ELSEWHERE = Path(Path(CHECKPOINT).stem)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave: a result for ``result.json``, and the outcome it tells of."""
+    """What training gave: ``result.json``, and the outcome that it describes."""
 
-    kind: Kind
     result: dict[str, Any]
     outcome: Outcome
 
@@ -48,10 +50,10 @@ def train(
     Args:
         job: what to train on what.
         place: where.
-        begin: gives the run's folder, for checkpoints. It is called once the input has been found
-            good, by the first worker alone. Without a folder no state is kept on the way.
-        beside: the data of another model's job on the same source, as its task loaded them: they
-            are not read again, nor told of.
+        begin: gives the run's folder, for checkpoints. The first worker calls it once the data are
+            loaded and checked. Without a folder, no checkpoints are written.
+        beside: data that another model's job on the same source has loaded. They are not read or
+            described again.
     """
     if job.deterministic and place.cache is not None:  # others' spectra may round otherwise
         place = replace(place, cache=place.cache / _ONE_THREAD)
@@ -74,18 +76,16 @@ def train(
                 work = task.with_spectra(work, place)
         if together:
             work = task.with_spectra(work, place)
-        checkpoint: Path | None = _ELSEWHERE
+        stem = Path(CHECKPOINT).stem
+        checkpoint: Path | None = Path(stem)  # which only the first worker reads and writes
         if workers.is_first:
             run = begin()
-            checkpoint = None if run is None else run.path / _ELSEWHERE
+            checkpoint = None if run is None else run.path / stem
         return _trained(job, work, place, checkpoint, started)
 
 
 def train_on(job: Job, work: Any, place: Workplace) -> Trained:
-    """Train on what is held already; no state is kept on the way.
-
-    ``work``: the data and splits, as :meth:`~specformer.tasks.task.Task.load` gives them.
-    """
+    """Train on data and splits in memory, as ``Task.load`` gives them, without checkpoints."""
     task, started = TASKS[job.kind], time.perf_counter()
     for warning in warnings_of(task.overview(work)):
         logger.warning("%s", warning)
@@ -106,14 +106,14 @@ def _trained(
         "seconds": seconds,
     }
     result[job.kind] = [{**row, "recipe": job.recipe} for row in result[job.kind]]
-    return Trained(job.kind, result, outcome)
+    return Trained(result, outcome)
 
 
 def keep(run: RunFolder, job: Job, trained: Trained) -> dict[str, Any]:
-    """Write all that training gave into the run's folder; returns its result."""
+    """Write models, arrays and the result into the run's folder; returns ``result.json``."""
     run.write_models(trained.outcome.models, trained.outcome.beside)
     return run.finish(
-        trained.kind,
+        job.kind,
         trained.result,
         trained.outcome.arrays,
         command=job.repeat,
@@ -123,10 +123,42 @@ def keep(run: RunFolder, job: Job, trained: Trained) -> dict[str, Any]:
 
 
 def tell(read: Mapping[str, Any], needs: Estimate | None, place: Workplace, **by: str) -> None:
-    """Say what was read, and what it will take ``by`` which model, before anything takes long."""
+    """Say what was read and, of the model in ``by``, what training will take."""
     told: dict[str, Any] = {**read, **by, "device": str(place.device)}
     if needs is not None:
         told["estimate"] = asdict(needs)
     place.progress.say(in_words(told))
     for warning in warnings_of(read):
         logger.warning("%s", warning)
+
+
+def inspect_source(
+    source: str, data: Path | None = None, columns: Columns | None = None
+) -> dict[str, Any]:
+    """What ``train`` would read of a source with its usual recipe.
+
+    ``columns`` says which column is what, where their names do not tell. In the answer, ``problem``
+    says why training would be refused, ``warnings`` what to know before it, and ``estimate`` what
+    it takes on this machine.
+
+    Example:
+        >>> inspect_source("csbm")["classes"]
+        {'0': 500, '1': 500}
+    """
+    columns, place = columns or Columns(), Workplace(choose_device("auto"), data)
+    job = resolve(Request(source, columns=columns))
+    task = TASKS[job.kind]
+    try:
+        work = task.load(job, place)
+    except (ConfigError, GraphError) as error:
+        if job.kind == "nodes":
+            found = of_nodes(graph_source(source, data, columns)[0], job.settings, [])
+        else:
+            found = of_graphs(graph_set(source, data, columns), job.settings, [])
+        return {**found, "problem": str(error)}
+    found = task.overview(work)
+    needs = task.estimate(work, place.device)
+    if needs is None:  # of signals
+        return found
+    told = {"recipe": job.recipe, "estimate": asdict(needs), "warnings": warnings_of(found)}
+    return {**found, **told}
