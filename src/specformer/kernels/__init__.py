@@ -40,8 +40,11 @@ def runs_on(device: torch.device, kernel: str) -> bool:
 
 
 def usable(kernel: str, *tensors: Tensor) -> bool:
-    """Whether all tensors are, and stay, float32 on a device that this kernel runs on."""
-    return all(
+    """Whether all tensors are, and stay, float32 on a device that this kernel runs on.
+
+    Not while ``torch.compile`` traces: a compiler fuses the plain operations itself.
+    """
+    return not torch.compiler.is_compiling() and all(
         tensor.dtype == torch.float32
         and runs_on(tensor.device, kernel)
         and not torch.is_autocast_enabled(tensor.device.type)

@@ -54,8 +54,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     ``[channels]`` or ``[runs, channels]``; output ``[..., n, channels]`` with an axis of runs
     before the last two if weight has one.
     """
-    # A compiler fuses the plain operations itself.
-    if not torch.compiler.is_compiling() and usable("layer_norm", x, weight, bias):
+    if usable("layer_norm", x, weight, bias):
         from specformer.kernels.triton.row_norm import normalised_rows
 
         return normalised_rows(x, weight, bias, eps)

@@ -51,8 +51,8 @@ class Segments:
     def sum(self, rows: Tensor) -> Tensor:
         """The sums ``[S, channels]`` of rows ``[P, channels]``, in float32 or better."""
         rows = widened(rows)
-        by_device = sum_by_index if rows.device.type == "cpu" else sum_by_offsets
-        return by_device(rows, self)
+        plain = rows.device.type == "cpu" or torch.compiler.is_compiling()
+        return sum_by_index(rows, self) if plain else sum_by_offsets(rows, self)
 
     def max(self, rows: Tensor) -> Tensor:
         """The largest of each segment's rows, which lie in order; 0 without any."""

@@ -44,7 +44,7 @@ class RingPlaces:
         used = rings >= 0
         starts = nn.functional.pad(counts.cumsum(0), (1, 0))
         number = torch.arange(len(rings), device=rings.device)
-        graph = torch.searchsorted(starts[1:], number, right=True)
+        graph = torch.searchsorted(starts, number, right=True) - 1
         return cls(rings.clamp_min(0), used, used.sum(dim=1), graph, Segments(graph, starts))
 
 

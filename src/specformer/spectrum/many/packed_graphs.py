@@ -96,7 +96,7 @@ class PackedGraphs:
     def graph(self) -> Tensor:
         """``[N]`` which graph a node is of; B for padding."""
         rows = torch.arange(len(self.nodes), device=self.sizes.device)
-        return torch.searchsorted(self.starts[1:], rows, right=True)
+        return torch.searchsorted(self.starts, rows, right=True) - 1
 
     @kept_property
     def first(self) -> Tensor:
@@ -119,7 +119,7 @@ class PackedGraphs:
     def target(self) -> Tensor:
         """``[P]`` row i of a pair (i, j); pairs of one target are neighbours, in order of j."""
         pairs = torch.arange(len(self.bond), device=self.sizes.device)
-        row = torch.searchsorted(self.offsets[1:], pairs, right=True)
+        row = torch.searchsorted(self.offsets, pairs, right=True) - 1
         return row.clamp(max=len(self.nodes) - 1)
 
     @kept_property

@@ -13,6 +13,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import (
     nn,
 )
 
+from specformer.baselines.graphs import GraphBaseline
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.datasets import GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
@@ -30,7 +32,12 @@ from specformer.graphs import GraphSet
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import fetch_or_solve
 from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, model_for, num_outputs
-from specformer.tasks.graphs.graph_recipe import ForestModel, GraphRecipe, chosen_targets
+from specformer.tasks.graphs.graph_recipe import (
+    BaselineRecipe,
+    ForestModel,
+    GraphRecipe,
+    chosen_targets,
+)
 from specformer.tasks.job import Job, Workplace, run_seed
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.evaluation.graph_metrics import Loss, mean_error, metric_named
@@ -104,9 +111,12 @@ class GraphWork:
         if isinstance(recipe.model, ForestModel):
             return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
         torch.manual_seed(seed)
+        model = self.first_model(run).to(self.device)
+        if isinstance(recipe, BaselineRecipe) and recipe.compile and self.device.type == "cuda":
+            cast(GraphBaseline, model).compile_training()
         state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
         return fit_graphs(
-            self.first_model(run).to(self.device),
+            model,
             task,
             recipe.schedule,
             seed=seed,
