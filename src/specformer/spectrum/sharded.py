@@ -15,7 +15,7 @@ from torch import Tensor
 from specformer.graphs.laplacian import over_roots
 from specformer.kernels.norms import Across, summed
 from specformer.spectrum.devices import usable_device
-from specformer.spectrum.implicit.density import default_probes, density_of
+from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.implicit.implicit import DensityReport, ImplicitSpectrum
 from specformer.spectrum.products import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, exact_vectors
@@ -77,7 +77,9 @@ def approximate_rows(
     lonely = np.diff(rows.indptr) == 0
     known = _known_vectors(shard, lonely, np.where(lonely, 1.0, root))
     probes = default_probes(rows.shape[1]) if probes is None else probes
-    tokens = density_of(shard, known, lonely, probes, steps, seed, dtype)
+    tokens = spectral_density(
+        shard, known, lonely, probes=probes, steps=steps, seed=seed, dtype=dtype
+    )
     report = DensityReport(probes, steps, seed, time.perf_counter() - started)
     return ImplicitSpectrum(shard.to(dtype=dtype), tokens, degree, report)
 

@@ -12,17 +12,14 @@ from tests.spectrum.known_graphs import CLOSED_FORMS, SMALL, adjacency, closed_f
 
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import Tokens
+from specformer.spectrum import Tokens, approximate
 from specformer.spectrum.implicit import density
-from specformer.spectrum.implicit.density import spectral_density
 
 ISOLATED = ["one", "zero"]
 
 
 def estimated(graph: sp.csr_array, isolated="one", **options) -> Tokens:
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    laplacian = normalised_laplacian(graph, isolated=isolated)
-    return spectral_density(laplacian, degrees=degrees, dtype=torch.float64, **options)
+    return approximate(graph, isolated=isolated, dtype=torch.float64, **options).tokens
 
 
 def eigenvalues(graph: sp.csr_array, isolated="one") -> np.ndarray:

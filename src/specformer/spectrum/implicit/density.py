@@ -6,16 +6,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens, group_starts, whole_numbers
 from specformer.spectrum.landmarks import gauss_quadrature
 from specformer.spectrum.products import check_count
-from specformer.spectrum.solvers.exact import KnownVectors, known_vectors
-from specformer.spectrum.sparse import Operator, RowShard, summed_over, to_torch
+from specformer.spectrum.solvers.exact import KnownVectors
+from specformer.spectrum.sparse import Operator, RowShard, summed_over
 
 #: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
 _HELD = 2**28
@@ -36,14 +34,14 @@ def default_probes(num_nodes: int) -> int:
 
 
 def spectral_density(
-    laplacian: sp.csr_array,
+    operator: Operator,
+    known: Sequence[KnownVectors],
+    lonely: np.ndarray,
     *,
-    probes: int = 16,
-    steps: int = 128,
-    degrees: np.ndarray | None = None,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype = torch.float32,
-    seed: int = 0,
+    probes: int,
+    steps: int,
+    seed: int,
+    dtype: torch.dtype,
 ) -> Tokens:
     r"""Weighted points :math:`(\theta_i, \omega_i)` that integrate like all eigenvalues.
 
@@ -62,37 +60,9 @@ def spectral_density(
     nodes without edges. With ``probes`` at least n the nodes themselves are the probes. Then the
     result is not random, and it is exact with as many steps as there are distinct eigenvalues.
 
-    ``degrees`` of the nodes are needed where edges have weights. Returns tokens in ascending order,
-    at most ``steps`` and the three known values.
-
-    Example:
-        >>> ring = sp.csr_array(np.array([[1, -0.5, -0.5], [-0.5, 1, -0.5], [-0.5, -0.5, 1]]))
-        >>> spectral_density(ring)
-        Tokens(values=tensor([0.0000, 1.5000]), weights=tensor([1., 2.]))
-    """
-    target = usable_device(device)
-    n = int(laplacian.shape[0])
-    shifted = sp.csr_array(laplacian - sp.eye_array(n))
-    shifted.eliminate_zeros()
-    known = (known_vectors(-shifted, 1, degrees), known_vectors(-shifted, -1, degrees))
-    lonely = np.diff(shifted.indptr) == 0
-    operator = to_torch(shifted, target, torch.float64)
-    return density_of(operator, known, lonely, probes, steps, seed, dtype)
-
-
-def density_of(
-    operator: Operator,
-    known: Sequence[KnownVectors],
-    lonely: np.ndarray,
-    probes: int,
-    steps: int,
-    seed: int,
-    dtype: torch.dtype,
-) -> Tokens:
-    """:func:`spectral_density` of L − I in float64, with what is known of its spectrum.
-
-    ``known`` are the eigenvectors at 0 and at 2, ``lonely`` the nodes without edges. Of several
-    processes, each has the rows of its own nodes.
+    ``operator`` is L − I in float64, of several processes the rows of each; ``known`` are the
+    eigenvectors at 0 and at 2, and ``lonely`` marks the nodes without edges. Returns tokens in
+    ascending order, at most ``steps`` and the three known values.
     """
     check_count("probes", probes)
     check_count("steps", steps)

@@ -13,12 +13,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.graphs import as_adjacency
+from specformer.graphs.laplacian import laplacian_of
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
 from specformer.spectrum.products import Filtering, check_count, check_precision
+from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.sparse import Operator, most_rows, sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
 
@@ -223,20 +225,20 @@ def approximate(
     check_count("degree", degree)  # before the density is estimated
     started = time.perf_counter()
     adjacency = as_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
-    laplacian = normalised_laplacian(adjacency, isolated=isolated)
-    target = usable_device(device)
-    probes = default_probes(adjacency.shape[0]) if probes is None else probes
+    target, n = usable_device(device), adjacency.shape[0]
+    shifted = sp.csr_array(laplacian_of(adjacency, isolated) - sp.eye_array(n))
+    shifted.eliminate_zeros()
+    degrees = np.asarray(adjacency.sum(axis=1)).ravel()
+    probes = default_probes(n) if probes is None else probes
     tokens = spectral_density(
-        laplacian,
+        to_torch(shifted, target, torch.float64),
+        [known_vectors(-shifted, sign, degrees) for sign in (1, -1)],
+        np.diff(shifted.indptr) == 0,
         probes=probes,
         steps=steps,
-        degrees=np.asarray(adjacency.sum(axis=1)).ravel(),
-        device=target,
-        dtype=dtype,
         seed=seed,
+        dtype=dtype,
     )
-    shifted = sp.csr_array(laplacian - sp.eye_array(laplacian.shape[0]))
-    shifted.eliminate_zeros()
     operator = to_torch(shifted, target, dtype)
     report = DensityReport(probes, steps, seed, time.perf_counter() - started)
     return ImplicitSpectrum(operator, tokens, degree, report)
