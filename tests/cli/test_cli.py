@@ -422,7 +422,7 @@ ERRORS = {
     "too many runs": (["train", "photographs", "--runs", "99"], "99 images asked for"),
     "missing image": (["train", "absent.png"], "absent.png: no such image file"),
     "bad image": (["train", "text.png"], "text.png: not a readable image"),
-    "black image": (["train", "black.png"], "black.png: of one grey"),
+    "black image": (["train", "black.png"], "black.png: all pixels are equal"),
     "unknown device": (["train", "mine.png", "--device", "tpu"], "--device tpu"),
     "demo on an unknown device": (["demo", "--device", "tpu"], "--device tpu"),
     "torn molecules": (["table", "3", "--data", "torn", "--datasets", "zinc"], "zinc.npz: "),

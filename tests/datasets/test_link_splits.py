@@ -92,5 +92,5 @@ def test_graphs_that_cannot_be_split_are_refused() -> None:
     with pytest.raises(ConfigError, match="path: 3 edges are too few"):
         split_links(path, PROTOCOL, 0)
     full = Graph(csr_array(1.0 - np.eye(12)), name="full")
-    with pytest.raises(ConfigError, match="full: every two nodes are joined"):
+    with pytest.raises(ConfigError, match="full: all nodes are linked to one another"):
         split_links(full, PROTOCOL, 0)

@@ -235,7 +235,7 @@ def test_pixels_beyond_white_are_refused_not_clipped(tmp_path):
     np.testing.assert_allclose(found.ravel(), grey.ravel(), atol=1e-6)
     for name, values in (("bright", 255 * grey), ("dark", grey - 1)):
         Image.fromarray(values).save(tmp_path / f"{name}.tiff")
-        with pytest.raises(GraphError, match=rf"{name}\.tiff: pixels from .* between 0 and 1"):
+        with pytest.raises(GraphError, match=rf"{name}\.tiff: has pixels from .* between 0 and 1"):
             image_signal(tmp_path / f"{name}.tiff")
 
 
@@ -247,8 +247,8 @@ def test_bad_images_are_refused_in_one_line(tmp_path):
     for name, message in {
         "text.png": "not a readable image",
         "line.png": "at least 2 × 2",
-        "black.png": "one grey",
-        "nan.tiff": "no numbers",
+        "black.png": "all pixels are equal",
+        "nan.tiff": "not numbers",
         "missing.png": "no such image",
     }.items():
         with pytest.raises(GraphError, match=f"{name}: .*{message}") as caught:
@@ -332,7 +332,7 @@ def test_survey_tells_what_is_there(elsewhere: Path) -> None:
     assert (embedded["nodes"], embedded["edges"]) == sizes
     assert missing == {
         "name": "grid-images",
-        "about": SIGNAL_SETS["grid-images"],
+        "about": SIGNAL_SETS["grid-images"]["about"],
         "path": None,
         "state": "not found",
         "signals": 50,

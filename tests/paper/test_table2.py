@@ -200,7 +200,7 @@ class Refusing(Silent):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"runs": 7}, "penn94: 7 runs asked for, 5 splits in it"),
+        ({"runs": 7}, "penn94: 7 runs asked for, but it has 5 splits"),
         ({"assignments": ["baseline.order=3"]}, "baseline.order is no setting of gcn"),
     ],
     ids=["splits", "settings"],

@@ -1,4 +1,4 @@
-r"""Links of one graph: which train, validate and test, and pairs of nodes that are none."""
+r"""Links of one graph: which train, validate and test, and pairs of nodes without a link."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PROTOCOL = re.compile(r"random-(\d+)-(\d+)-(\d+)")
 
 
 class NonLinks:
-    """Pairs of different nodes without an edge, drawn evenly, where the device draws them.
+    """Draws pairs of different nodes without an edge, with equal chances, on the device.
 
-    Pair (u, v) of n nodes has the number u n + v. Of the numbers that are taken, sorted, the i-th
-    has ``free[i]`` others before it, which says where the r-th pair that is not taken lies: every
-    draw is right at once, and nothing waits for the host.
+    Pair (u, v) of n nodes has the number u n + v. ``free[i]`` counts the free numbers before the
+    i-th taken one, in order; a binary search in it finds the r-th free pair. So no draw is
+    rejected, and nothing waits for the host.
     """
 
     def __init__(self, adjacency: sp.csr_array, device: torch.device | str = "cpu") -> None:
@@ -31,12 +31,12 @@ class NonLinks:
         rows, columns = (ends.astype(np.int64) for ends in adjacency.nonzero())
         loops = np.arange(self._nodes) * (self._nodes + 1)
         taken = np.unique(np.concatenate([rows * self._nodes + columns, loops]))
-        #: How many pairs there are, each in both orders.
+        #: The number of free pairs; (u, v) and (v, u) count as two.
         self.count = self._nodes**2 - len(taken)
         self._free = torch.as_tensor(taken - np.arange(len(taken))).to(device)
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """So many pairs ``[2, count]``; without a generator, by the device's own."""
+        """Draw pairs ``[2, count]``; without a generator, by the device's own."""
         number = torch.randint(self.count, (count,), device=self._free.device, generator=generator)
         number = number + torch.searchsorted(self._free, number, right=True)
         return torch.stack([number // self._nodes, number % self._nodes])
@@ -44,13 +44,13 @@ class NonLinks:
 
 @dataclass(frozen=True)
 class LinkSplit:
-    """A graph's links in three parts, and as many pairs without a link beside the held-out ones.
+    """A graph's links in three parts, and as many pairs without a link as are held out.
 
     Args:
         parts: masks over the links, in the order of :func:`links_of`.
-        graph: the graph with the training links alone. Whatever models know of edges is from it.
+        graph: the graph with the training links alone, the only one that models see.
         train, val, test: links ``[2, count]`` of each part.
-        val_others, test_others: pairs that are no link of the whole graph.
+        val_others, test_others: pairs that are not links of the whole graph.
     """
 
     parts: Split
@@ -72,31 +72,35 @@ def links_of(graph: Graph) -> np.ndarray:
 def split_links(graph: Graph, protocol: str, seed: int) -> LinkSplit:
     """Draw the parts; ``"random-85-5-10"`` trains on 85%, validates on 5% and tests on 10%.
 
-    Features of the structure are those of the training links.
+    Structural features are computed from the training links alone.
     """
     links, shares = links_of(graph), _shares(protocol)
     total = links.shape[1]
     val, test = (round(share * total) for share in shares)
     if not min(val, test, total - val - test) > 0:
-        raise ConfigError(f"{graph.name}: {total} edges are too few for split={protocol}.")
+        raise ConfigError(
+            f"{graph.name}: {total} edges are too few for split={protocol}; every part needs one."
+        )
     others = NonLinks(graph.adjacency)
     if not others.count:
-        raise ConfigError(f"{graph.name}: every two nodes are joined; no link can be missing.")
+        raise ConfigError(f"{graph.name}: all nodes are linked to one another; no link is missing.")
     order = np.random.default_rng(seed).permutation(total)
-    places = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
-    parts = {name: np.isin(np.arange(total), own) for name, own in places.items()}
-    drawn = others.draw(val + test, torch.Generator().manual_seed(seed)).numpy()
+    held = val + test
+    parts = Split.of_numbers(total, order[held:], order[:val], order[val:held])
+    drawn = others.draw(held, torch.Generator().manual_seed(seed)).numpy()
     return LinkSplit(
-        Split(**parts),
-        _without(graph, links[:, ~parts["train"]]),
-        **{name: links[:, mask] for name, mask in parts.items()},
+        parts,
+        _without(graph, links[:, ~parts.train]),
+        train=links[:, parts.train],
+        val=links[:, parts.val],
+        test=links[:, parts.test],
         val_others=drawn[:, :val],
         test_others=drawn[:, val:],
     )
 
 
 def _shares(protocol: str) -> tuple[float, float]:
-    """The shares that validate and test."""
+    """The shares of the validation and the test part."""
     found = _PROTOCOL.fullmatch(protocol)
     per_cent = [int(part) for part in found.groups()] if found else []
     if sum(per_cent) != 100:
@@ -108,7 +112,7 @@ def _shares(protocol: str) -> tuple[float, float]:
 
 
 def _without(graph: Graph, links: np.ndarray) -> Graph:
-    """The graph without these links, and without what is known of its nodes' labels."""
+    """The graph without these links, and without labels and masks of its nodes."""
     ends = np.concatenate([links, links[::-1]], axis=1)
     held_out = sp.csr_array((np.ones(ends.shape[1]), (ends[0], ends[1])), graph.adjacency.shape)
     adjacency = sp.csr_array(graph.adjacency - graph.adjacency.multiply(held_out))

@@ -24,15 +24,15 @@ GRAPH_PROTOCOLS = (
 #: Training, validation and test.
 _PARTS = 3
 _NO_VALIDATION = "; it has no validation part, so a tenth of the training graphs validates"
-#: Training graphs that validate where the validation part is tested on, and their largest share.
+#: Most training graphs that validate if the validation part is tested on, and their largest share.
 _HELD_BACK, _LARGEST_SHARE = 150_000, 0.1
 
 
 def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     """A random split; graphs without any target are in no part.
 
-    Where the target that most graphs have is two classes, or not more than the test part has
-    graphs, each class is split by itself, and every part has one of each that three graphs have.
+    If the target that most graphs have is of two classes, or of at most as many as the test part
+    has graphs, each class is split by itself. Then a class of three graphs is in every part.
     """
     generator, known = np.random.default_rng(seed), _labelled(graphs)
     groups = _classes(graphs, known)
@@ -45,13 +45,13 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
         train.append(order[2 * each :])
         val.append(order[:each])
         test.append(order[each : 2 * each])
-    return _split(graphs, *map(np.concatenate, (train, val, test)))
+    return Split.of_numbers(len(graphs), *map(np.concatenate, (train, val, test)))
 
 
 def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
-    """Those graphs of every class of a target; all together where it is no class.
+    """The known graphs by class; one group of all if the target does not hold classes.
 
-    Of several targets it is the one that most graphs have; graphs without it are a class too.
+    Of several targets the one that most graphs have counts; graphs without it are one more class.
     """
     if graphs.y is None or not graphs.y.shape[1]:
         return [known]
@@ -67,9 +67,9 @@ def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
 def scaffold_split(graphs: GraphSet) -> Split:
     """Molecules of one Bemis–Murcko scaffold stay together, the commonest scaffolds in training.
 
-    By their number of molecules, then by their first molecule, scaffolds go to training if it then
-    holds at most 80 % of all, else to validation if both then hold at most 90 %, else to testing.
-    So what is tested on is built unlike what was learned from; the split is the same every time.
+    Scaffolds come in order of their number of molecules, then of their first molecule. One goes to
+    training if that then holds at most 80 % of all, else to validation if both then hold at most
+    90 %, else to testing. So test molecules are built unlike training molecules. Nothing is random.
     """
     known, groups = _labelled(graphs), _of_scaffolds(graphs)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
@@ -84,16 +84,18 @@ def scaffold_split(graphs: GraphSet) -> Split:
     if not all(parts):
         counted = "1 scaffold" if len(groups) == 1 else f"{len(groups)} scaffolds"
         raise ConfigError(
-            f"{graphs.name}: a part of the split is left empty, with {counted} in {len(known)} "
+            f"{graphs.name}: a part of the split is empty, with {counted} in {len(known)} "
             "molecules; use split=random-80-10-10."
         )
-    return _split(graphs, *parts)
+    return Split.of_numbers(len(graphs), *parts)
 
 
 def _of_scaffolds(graphs: GraphSet) -> list[list[int]]:
-    """Numbers of the molecules of every scaffold."""
+    """The numbers of the molecules of each scaffold."""
     if graphs.smiles is None:
-        raise ConfigError(f"{graphs.name}: a scaffold split needs the molecules' SMILES.")
+        raise ConfigError(
+            f"{graphs.name}: a scaffold split needs SMILES; use split=random-80-10-10."
+        )
     known, groups = _labelled(graphs), defaultdict(list)
     for number, scaffold in zip(known, scaffolds([graphs.smiles[i] for i in known]), strict=True):
         groups[scaffold].append(int(number))
@@ -101,11 +103,11 @@ def _of_scaffolds(graphs: GraphSet) -> list[list[int]]:
 
 
 def resampled_splits(graphs: GraphSet, protocol: str, count: int, seed: int) -> list[Split]:
-    """Splits with one test part, which the seed draws, and validation parts of their own.
+    """Splits that share one test part, drawn by the seed, and differ in their validation parts.
 
-    So the mean of several models can be tested on what none of them has seen. With
-    ``resampled-scaffold`` molecules of one scaffold stay together, and a scaffold of more than half
-    a part trains; else classes are split as by :func:`random_80_10_10`.
+    So the mean of several models can be tested on graphs that none of them has seen. With
+    ``resampled-scaffold`` molecules of one scaffold stay together, and a scaffold larger than half
+    a part trains; otherwise classes are split as in :func:`random_80_10_10`.
     """
     known = _labelled(graphs)
     if protocol == "resampled-scaffold":
@@ -125,21 +127,21 @@ def resampled_splits(graphs: GraphSet, protocol: str, count: int, seed: int) -> 
         train = np.setdiff1d(known, test + val)
         if not (len(train) and val and test):
             raise ConfigError(
-                f"{graphs.name}: a part of the split is left empty; use split=random-80-10-10."
+                f"{graphs.name}: a part of the split is empty; use split=random-80-10-10."
             )
-        found.append(_split(graphs, train, val, test))
+        found.append(Split.of_numbers(len(graphs), train, val, test))
     return found
 
 
 def _tenth(count: int) -> int:
-    """Graphs of a class that go to a part; none where there is not one for each."""
+    """How many graphs of a class go to a held-out part; 0 if there are too few for all parts."""
     return max(1, round(0.1 * count)) if count >= _PARTS else 0
 
 
 def _taken(
     groups: Sequence[tuple[Sequence[list[int]], int]], generator: np.random.Generator
 ) -> list[int]:
-    """Of every group units in a drawn order, each taken if that makes at most so many graphs."""
+    """Take units of every group in random order, each that does not exceed the group's size."""
     taken: list[int] = []
     for units, size in groups:
         most = len(taken) + size
@@ -162,23 +164,22 @@ def scaffolds(smiles: Sequence[str]) -> list[str]:
         for each in smiles:
             try:
                 found.append(str(MurckoScaffoldSmiles(smiles=each, includeChirality=False)))
-            except ValueError:  # RDKit's, who read no molecule
-                raise ConfigError(f"{each!r} is no molecule, so it has no scaffold.") from None
+            except ValueError:  # RDKit cannot read it
+                raise ConfigError(f"{each!r} is not a molecule; remove it.") from None
     return found
 
 
 def has_secret_test(graphs: GraphSet) -> bool:
-    """Whether the file's test part has no target at all, as that of a competition has none."""
+    """Whether the file's test part has no targets at all, as in competitions."""
     if graphs.y is None or graphs.test_idx is None or len(graphs.test_idx) == 0:
         return False
     return bool(np.isnan(graphs.y[graphs.test_idx]).all())
 
 
 def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> str:
-    """The protocol that ``"auto"`` is on a set, or the one that is asked for.
+    """The protocol that ``"auto"`` means for a set; any other protocol is returned unchanged.
 
-    A file of one's own that tells a split is taken at its word; named sets, and files that tell
-    none, are split at random.
+    A user's file with a split keeps that split; named sets and other files are split at random.
     """
     if protocol != "auto":
         return protocol
@@ -192,7 +193,7 @@ def settled_graph_protocol(graphs: GraphSet, protocol: str, *, named: bool) -> s
 def graph_folds(graphs: GraphSet, folds: int, count: int, seed: int) -> list[Split]:
     """The first splits of a cross-validation, see :func:`~specformer.datasets.splits.fold_splits`.
 
-    Classes are spread over the folds where :func:`random_80_10_10` splits them one by one.
+    Classes are spread over the folds if :func:`random_80_10_10` would split them one by one.
     """
     groups = _classes(graphs, _labelled(graphs))
     return fold_splits(groups, len(graphs), folds, count, seed, graphs.name)
@@ -201,11 +202,11 @@ def graph_folds(graphs: GraphSet, folds: int, count: int, seed: int) -> list[Spl
 def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
     """The split of a named protocol.
 
-    Where the targets of an ``official`` test part are secret, its validation part is tested on, and
+    If the targets of an ``official`` test part are secret, its validation part is tested on, and
     150,000 graphs of its training part, a tenth at most, validate: the paper's rule for PCQM4Mv2.
-    They are the same for every seed. Where an ``official`` split has no validation part, the seed
-    draws it, a tenth of the training part. Protocols of folds go to :func:`graph_folds`, resampled
-    ones to :func:`resampled_splits`.
+    These are the same for every seed. If an ``official`` split has no validation part, the seed
+    draws a tenth of the training part. See :func:`graph_folds` for folds and
+    :func:`resampled_splits` for resampled splits.
     """
     if protocol == "random-80-10-10":
         return random_80_10_10(graphs, seed)
@@ -224,7 +225,9 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
             f"{graphs.name}: the file holds no {', '.join(empty)} graphs; "
             "use split=random-80-10-10."
         )
-    return _with_known_test(graphs) if has_secret_test(graphs) else _split(graphs, *parts)
+    if has_secret_test(graphs):
+        return _with_known_test(graphs)
+    return Split.of_numbers(len(graphs), *parts)
 
 
 def _some(part: np.ndarray | None) -> bool:
@@ -237,29 +240,20 @@ def _with_known_test(graphs: GraphSet) -> Split:
     order = np.random.default_rng(0).permutation(graphs.train_idx)
     if len(order) < 2:
         raise ConfigError(
-            f"{graphs.name}: its test part has no targets, and its one training graph cannot "
-            "validate too; use split=random-80-10-10."
+            f"{graphs.name}: its test part has no targets, and a single training graph cannot be "
+            "split; use split=random-80-10-10."
         )
     held = min(_HELD_BACK, max(1, round(_LARGEST_SHARE * len(order))))
-    return _split(graphs, order[held:], order[:held], graphs.valid_idx)
+    return Split.of_numbers(len(graphs), order[held:], order[:held], graphs.valid_idx)
 
 
 def _labelled(graphs: GraphSet) -> np.ndarray:
-    """Numbers of the graphs that have a target, or of all where there are none to have."""
-    if graphs.y is None:
-        known = np.arange(len(graphs))
-    else:
-        known = np.flatnonzero(~np.isnan(graphs.y).all(axis=1))
+    """The numbers of the graphs that have a target; of all graphs if no targets are given."""
+    y = np.zeros((len(graphs), 1)) if graphs.y is None else graphs.y
+    known = np.flatnonzero(~np.isnan(y).all(axis=1))
     if len(known) < 3:
         counted = "1 graph is" if len(known) == 1 else f"{len(known)} graphs are"
         raise ConfigError(
             f"{graphs.name}: {counted} too few to split; at least 3 must have targets."
         )
     return known
-
-
-def _split(graphs: GraphSet, *parts: object) -> Split:
-    masks = np.zeros((3, len(graphs)), dtype=bool)
-    for mask, part in zip(masks, parts, strict=True):
-        mask[np.asarray(part)] = True
-    return Split(*masks)

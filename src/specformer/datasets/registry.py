@@ -17,13 +17,7 @@ from specformer.datasets.download import SOURCES, download, search, set_file
 from specformer.datasets.features import with_features, with_structural_features
 from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.parts import AllRows, GraphPart, is_in_parts, read_parts
-from specformer.datasets.signals import (
-    EMBEDDED,
-    SIGNAL_SETS,
-    SIGNAL_SIZES,
-    grid_graph,
-    grid_mirrors,
-)
+from specformer.datasets.signals import EMBEDDED, SIGNAL_SETS, grid_graph, grid_mirrors
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
 from specformer.files.host_memory import raised
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
@@ -36,75 +30,57 @@ from specformer.spectrum.sparse import Parts
 logger = logging.getLogger(__name__)
 
 _GRID = re.compile(r"(\d+)x(\d+)")
-#: Far beyond what can be decomposed; a typing error should not fill the memory.
+#: More nodes than can be decomposed: a typing error must not fill the memory.
 _MOST_NODES = 10_000_000
-#: Rows of a file that are named one by one; of more, their number is.
+#: Most unreadable rows of a file that are logged one by one.
 _NAMED = 10
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How large a graph is; each edge counts once, without self-loops."""
+class NodeSet:
+    """A graph known by name, kept as ``NAME.npz``; each edge counts once, without self-loops."""
 
+    name: str
+    about: str
     nodes: int
     edges: int
     features: int
     classes: int
 
 
-@dataclass(frozen=True)
-class NodeSet:
-    """A data set people know by name, kept as ``NAME.npz``; its sizes are known without it."""
-
-    name: str
-    about: str
-    sizes: Sizes
-
-
+_LEAKS = "web pages, heterophilic; duplicates leak from train to test"
 NODE_SETS: dict[str, NodeSet] = {
     entry.name: entry
     for entry in (
-        NodeSet("cora", "citations, homophilic", Sizes(2_708, 5_278, 1_433, 7)),
-        NodeSet("citeseer", "citations, homophilic", Sizes(3_327, 4_552, 3_703, 6)),
-        NodeSet("pubmed", "citations, homophilic", Sizes(19_717, 44_324, 500, 3)),
-        NodeSet("photo", "bought together, homophilic", Sizes(7_650, 119_081, 745, 8)),
-        NodeSet("computers", "bought together, homophilic", Sizes(13_752, 245_861, 767, 10)),
-        NodeSet(
-            "chameleon",
-            "web pages, heterophilic; duplicates leak from train to test",
-            Sizes(2_277, 31_371, 2_325, 5),
-        ),
-        NodeSet(
-            "squirrel",
-            "web pages, heterophilic; duplicates leak from train to test",
-            Sizes(5_201, 198_353, 2_089, 5),
-        ),
-        NodeSet(
-            "chameleon-filtered", "chameleon without its duplicates", Sizes(890, 8_854, 2_325, 5)
-        ),
-        NodeSet(
-            "squirrel-filtered", "squirrel without its duplicates", Sizes(2_223, 46_998, 2_089, 5)
-        ),
-        NodeSet("actor", "acted together, heterophilic", Sizes(7_600, 26_659, 932, 5)),
-        NodeSet("penn94", "friendships, heterophilic", Sizes(41_554, 1_362_229, 4_814, 2)),
-        NodeSet("cornell5", "friendships, heterophilic", Sizes(18_660, 790_777, 4_735, 2)),
-        NodeSet("minesweeper", "a grid of fields with mines", Sizes(10_000, 39_402, 7, 2)),
-        NodeSet("blogcatalog", "bloggers who follow another", Sizes(5_196, 171_743, 8_189, 7)),
-        NodeSet("dblp", "citations, homophilic", Sizes(17_716, 52_867, 1_639, 4)),
-        NodeSet("acm", "papers with an author in common", Sizes(3_025, 13_128, 1_870, 3)),
-        NodeSet("wordnet", "synsets and their relations", Sizes(117_659, 183_789, 2_739, 45)),
-        NodeSet("ogbn-arxiv", "citations, homophilic", Sizes(169_343, 1_157_799, 128, 40)),
-        NodeSet("csbm", "generated: two classes, heterophilic", Sizes(1_000, 4_060, 200, 2)),
+        NodeSet("cora", "citations, homophilic", 2_708, 5_278, 1_433, 7),
+        NodeSet("citeseer", "citations, homophilic", 3_327, 4_552, 3_703, 6),
+        NodeSet("pubmed", "citations, homophilic", 19_717, 44_324, 500, 3),
+        NodeSet("photo", "bought together, homophilic", 7_650, 119_081, 745, 8),
+        NodeSet("computers", "bought together, homophilic", 13_752, 245_861, 767, 10),
+        NodeSet("chameleon", _LEAKS, 2_277, 31_371, 2_325, 5),
+        NodeSet("squirrel", _LEAKS, 5_201, 198_353, 2_089, 5),
+        NodeSet("chameleon-filtered", "chameleon without its duplicates", 890, 8_854, 2_325, 5),
+        NodeSet("squirrel-filtered", "squirrel without its duplicates", 2_223, 46_998, 2_089, 5),
+        NodeSet("actor", "acted together, heterophilic", 7_600, 26_659, 932, 5),
+        NodeSet("penn94", "friendships, heterophilic", 41_554, 1_362_229, 4_814, 2),
+        NodeSet("cornell5", "friendships, heterophilic", 18_660, 790_777, 4_735, 2),
+        NodeSet("minesweeper", "a grid of fields with mines", 10_000, 39_402, 7, 2),
+        NodeSet("blogcatalog", "bloggers who follow another", 5_196, 171_743, 8_189, 7),
+        NodeSet("dblp", "citations, homophilic", 17_716, 52_867, 1_639, 4),
+        NodeSet("acm", "papers with an author in common", 3_025, 13_128, 1_870, 3),
+        NodeSet("wordnet", "synsets and their relations", 117_659, 183_789, 2_739, 45),
+        NodeSet("ogbn-arxiv", "citations, homophilic", 169_343, 1_157_799, 128, 40),
+        NodeSet("csbm", "generated: two classes, heterophilic", 1_000, 4_060, 200, 2),
     )
 }
 
-#: The named set that is made, not read.
+#: The named set that is generated and not read from a file.
 GENERATED = "csbm"
 
 
 @dataclass(frozen=True)
 class MoleculeSet:
-    """A data set people know by name, kept as ``NAME.npz``.
+    """A set of graphs known by name, kept as ``NAME.npz``.
 
     Args:
         name: its name.
@@ -113,7 +89,7 @@ class MoleculeSet:
         task: regression, or classification of one or several yes-or-no questions.
         metric: ``"mae"``, ``"rocauc"`` or ``"ap"``.
         atom_cardinalities: how many values each column of ``node_feat`` may take.
-        bond_cardinalities: the same of ``edge_feat``.
+        bond_cardinalities: the same for ``edge_feat``.
     """
 
     name: str
@@ -139,7 +115,7 @@ GRAPH_SETS: dict[str, MoleculeSet] = {
 def graph_source(
     source: str, data: str | Path | None = None, columns: Columns | None = None
 ) -> tuple[Graph, tuple[np.ndarray, ...]]:
-    """A graph by a name, a path or a grid's size, and the mirror symmetries known of it."""
+    """A graph by name, path or size of a grid, and its known mirror symmetries."""
     size = _GRID.fullmatch(source)
     if size is None:
         return _one_graph(source, data, columns, unknown=GraphError), ()
@@ -169,20 +145,20 @@ def node_graph(
     Args:
         source: a name of ``NODE_SETS``, or a path.
         data: folder searched first for named sets.
-        columns: which column of a file is what, where their names do not tell.
+        columns: the meaning of columns whose names do not tell it.
         labels: whether it must have labels to learn, see
             :func:`~specformer.graphs.node_targets.with_targets`.
-        task: what they are learned as; None to let them say.
-        share: how the nodes of a graph in parts lie over processes, see
+        task: what they are learned as; None to decide by the labels.
+        share: how processes share the nodes of a graph in parts, see
             :func:`~specformer.datasets.parts.read_parts`.
-        device: where messages between them lie.
+        device: the device of messages between processes.
     """
     graph = _one_graph(source, data, columns, labels=labels, share=share, device=device)
     if labels:
         graph = with_targets(graph, task, source)
     if isinstance(graph, GraphPart):
         if graph.x is None:
-            raise GraphError(f"{source}: parts need features, x, to be read by several processes.")
+            raise GraphError(f"{source}: has no features; add x to its parts, or use one process.")
         return graph
     if labels:
         graph = with_features(graph, source)
@@ -222,13 +198,13 @@ def graph_set(
 ) -> GraphSet:
     """Many graphs: a data set by name, an npz or ``.pt`` file, or a file of molecules.
 
-    A named set is looked for as ``NAME.npz`` and downloaded if it is nowhere. Molecules of a file
-    that cannot be read are left out; the first ten are logged, and how many there are.
+    A named set is looked for as ``NAME.npz`` and downloaded if it is not found. Molecules of a file
+    that cannot be read are left out; the first ten and their number are logged.
 
     Args:
         source: a name of ``GRAPH_SETS``, or a path.
         data: folder searched first for named sets.
-        columns: which column of a file of molecules is what, where their names do not tell.
+        columns: the meaning of columns of a file of molecules whose names do not tell it.
     """
     if str(source) in GRAPH_SETS:
         _refuse_columns(str(source), columns)
@@ -246,23 +222,22 @@ def graph_set(
     if len(found.problems) > _NAMED:
         rows = len(found.problems) + len(found.graphs)
         logger.warning(
-            "%s: %s of %s rows are no molecules and are left out; above are the first %d.",
+            "%s: %s of %s rows are not molecules and are left out; above are the first %d.",
             path, f"{len(found.problems):,}", f"{rows:,}", _NAMED,
         )  # fmt: skip
     return found.graphs
 
 
 def _refuse_columns(source: str, columns: Columns | None) -> None:
-    """Refuse to be told the columns of what has none; targets are chosen of any set."""
-    said = [name for name in (columns or Columns()).options if name != "targets"]
-    if said:
+    """Refuse options for columns where there are none; any set may have its targets chosen."""
+    if said := [name for name in (columns or Columns()).options if name != "targets"]:
         raise ConfigError(
             f"--{said[0]}: applies to a table of your own; {source} has no columns with names."
         )
 
 
 def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
-    """What to say of a source that is neither a path nor one of the names."""
+    """The error message for a source that is neither a path nor one of the names."""
     if source in GRAPH_SETS:
         return f"{source}: a set of many graphs, where a single graph is needed."
     path = Path(source)
@@ -274,25 +249,25 @@ def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
 
 
 def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
-    """What is known of every named set, a row each; no file is opened, and none is fetched.
+    """What is known of every named set, one row each, without opening or fetching any file.
 
     ``name``, ``about``, ``path`` (None without a file), ``state`` (``"found"``, ``"generated"``,
     ``"embedded"``, ``"downloads"`` when it is first used, ``"not found"``), and sizes: ``nodes``,
     ``edges``, ``features`` and ``classes`` of a single graph, ``graphs`` of many, ``signals``,
     ``nodes`` and ``edges`` of images.
     """
-    known = [(each.name, each.about, asdict(each.sizes)) for each in NODE_SETS.values()]
-    known += [(each.name, each.about, {"graphs": each.graphs}) for each in GRAPH_SETS.values()]
-    known += [(name, about, SIGNAL_SIZES[name]) for name, about in SIGNAL_SETS.items()]
+    known: dict[str, dict[str, Any]] = {name: asdict(each) for name, each in NODE_SETS.items()}
+    for name, molecules in GRAPH_SETS.items():
+        known[name] = {"about": molecules.about, "graphs": molecules.graphs}
     rows = []
-    for name, about, sizes in known:
-        path = search(f"{name}.npz", data)
-        if name in (GENERATED, EMBEDDED):
-            path, state = None, "generated" if name == GENERATED else "embedded"
-        elif path is not None:
+    for name, told in (known | SIGNAL_SETS).items():
+        path = None if name in (GENERATED, EMBEDDED) else search(f"{name}.npz", data)
+        if path is not None:
             state = "found"
+        elif name in (GENERATED, EMBEDDED):
+            state = "generated" if name == GENERATED else "embedded"
         else:
             state = "downloads" if name in SOURCES or name in GRAPH_SETS else "not found"
         file = None if path is None else str(path)
-        rows.append({"name": name, "about": about, "path": file, "state": state, **sizes})
+        rows.append({"name": name, "about": told["about"], "path": file, "state": state, **told})
     return rows

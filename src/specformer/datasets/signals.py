@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,21 +19,20 @@ from specformer.files.host_memory import raised
 from specformer.files.npz_archive import DAMAGE, opened
 from specformer.graphs import Graph
 
-#: What is known by name, and what it is.
-SIGNAL_SETS = {
-    "photographs": "photographs of scikit-image",
-    "grid-images": "the paper's images",
-}
-#: The named set that the installed packages hold.
+#: Sets known by name: four photographs of 40 × 40 pixels, the paper's 50 images of 100 × 100.
+SIGNAL_SETS: dict[str, dict[str, Any]] = {
+    "photographs": {
+        "about": "photographs of scikit-image", "signals": 4, "nodes": 1_600, "edges": 3_120,
+    },
+    "grid-images": {
+        "about": "the paper's images", "signals": 50, "nodes": 10_000, "edges": 19_800,
+    },
+}  # fmt: skip
+#: The named set that comes with an installed package.
 EMBEDDED = "photographs"
-#: Four photographs of 40 × 40 pixels; the paper's fifty images of 100 × 100.
-SIGNAL_SIZES = {
-    "photographs": {"signals": 4, "nodes": 1_600, "edges": 3_120},
-    "grid-images": {"signals": 50, "nodes": 10_000, "edges": 19_800},
-}
 #: Files of scikit-image's wheel, in the order they are used.
 PHOTOGRAPHS = ("camera.png", "chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "moon.png")
-#: How far weighting colours may carry a pixel beyond white.
+#: How far rounding may take a weighted sum of colours beyond white.
 _ROUNDING = 1e-5
 
 
@@ -40,8 +40,8 @@ _ROUNDING = 1e-5
 class SignalSet:
     """Signals on one graph.
 
-    Shapes: signals ``[count, n]`` float32, mask ``[n]`` bool: where errors count,
-    ``shape`` (height, width) to draw them.
+    ``signals`` are ``[count, n]`` in float32; ``mask`` ``[n]`` is true where errors count;
+    ``shape`` (height, width) is for drawing.
     """
 
     name: str
@@ -61,9 +61,8 @@ class SignalSet:
         if count is None:
             return self
         if not 1 <= count <= len(self.signals):
-            raise ConfigError(
-                f"{count} images asked for; {self.name} has 1 to {len(self.signals)}."
-            )
+            most = len(self.signals)
+            raise ConfigError(f"{count} images asked for; choose 1 to {most} of {self.name}.")
         return self.numbered(range(count))
 
     def numbered(self, numbers: Sequence[int]) -> SignalSet:
@@ -71,7 +70,7 @@ class SignalSet:
         for number in numbers:
             if not 0 <= number < len(self.signals):
                 last = len(self.signals) - 1
-                raise ConfigError(f"image {number} asked for; {self.name} has 0 to {last}.")
+                raise ConfigError(f"image {number} asked for; {self.name} has images 0 to {last}.")
         return replace(
             self,
             signals=self.signals[list(numbers)],
@@ -173,10 +172,10 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
             f"found {images.dtype} {images.shape} and {mask.shape}."
         )
     if images.size == 0 or not mask.any():
-        raise GraphError(f"{path}: no image, or no pixel that the mask lets count.")
+        raise GraphError(f"{path}: has no image, or its mask selects no pixel.")
     for number, image in enumerate(images):
         if np.ptp(image) == 0:
-            raise GraphError(f"{path}: image {number} is of one grey throughout.")
+            raise GraphError(f"{path}: all pixels of image {number} are equal; leave it out.")
     titles = [f"image {number}" for number in range(len(images))]
     return _on_grid("grid-images", images.astype(np.float32) / 255.0, titles, mask)
 
@@ -194,7 +193,7 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     Image.MAX_IMAGE_PIXELS = raised(usual)
     try:
         image = np.asarray(io.imread(path))
-    except Exception as error:  # a plugin of imageio may raise anything on a file that is no image
+    except Exception as error:  # imageio's plugins may raise anything if it is not an image
         raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
     finally:
         Image.MAX_IMAGE_PIXELS = usual
@@ -206,11 +205,11 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {image.shape}.")
     grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image.astype(float)
     if not np.isfinite(grey).all() or np.ptp(grey) == 0:
-        raise GraphError(f"{path}: of one grey throughout, or with pixels that are no numbers.")
+        raise GraphError(f"{path}: all pixels are equal, or some are not numbers.")
     if min(grey.min(), 1 - grey.max()) < -_ROUNDING:
         raise GraphError(
-            f"{path}: pixels from {grey.min():.4g} to {grey.max():.4g}, where those that are no "
-            "whole numbers should lie between 0 and 1."
+            f"{path}: has pixels from {grey.min():.4g} to {grey.max():.4g}; pixels that are not "
+            "whole numbers must lie between 0 and 1."
         )
     scale = min(1.0, largest / max(grey.shape))
     shape = tuple(max(2, round(side * scale)) for side in grey.shape)
@@ -219,13 +218,13 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
 
 
 def _first_line(error: Exception) -> str:
-    """Image readers add pages of advice; an error here is one sentence."""
+    """The first line of an error: image readers add pages of advice to it."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 @dataclass(frozen=True)
 class TargetFilter:
-    """A response over [0, 2] with the formula to print beside it."""
+    """A response over [0, 2], and its formula to print."""
 
     name: str
     formula: str

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,10 @@ logger = logging.getLogger(__name__)
 #: Protocols by name; ``kfold-5`` stands for any number of folds.
 PROTOCOLS = ("stratified-60-20-20", "random-60-20-20", "kfold-5", "geom-gcn", "official")
 _FOLDS = re.compile(r"kfold-(\d+)")
-#: One to test on, one to validate on, and the rest to train on.
+#: One fold to test on, one to validate on, and at least one to train on.
 _FEWEST_FOLDS = 3
 
-#: Sets whose files carry the ten splits of Pei et al. (2020); any other file's masks are its own.
+#: Sets whose files hold the ten splits of Pei et al. (2020); masks of other files are their own.
 GEOM_GCN_SETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "actor")
 
 
@@ -34,6 +35,14 @@ class Split:
     val: np.ndarray
     test: np.ndarray
 
+    @classmethod
+    def of_numbers(cls, size: int, *parts: Any) -> Split:
+        """The split of ``size`` nodes or graphs from the numbers in each of the three parts."""
+        masks = np.zeros((3, size), dtype=bool)
+        for mask, numbers in zip(masks, parts, strict=True):
+            mask[np.asarray(numbers, dtype=np.int64)] = True
+        return cls(*masks)
+
     @property
     def is_whole(self) -> bool:
         """Whether every part has a node."""
@@ -41,7 +50,7 @@ class Split:
 
     @property
     def in_words(self) -> str:
-        """How many there are in each part."""
+        """The sizes of the parts, in words."""
         sizes = [f"{int(part.sum()):,}" for part in (self.train, self.val, self.test)]
         if not self.is_tested:
             return f"{sizes[0]} train, {sizes[1]} validate, and figures called test are theirs too"
@@ -49,7 +58,7 @@ class Split:
 
     @property
     def is_tested(self) -> bool:
-        """Whether others are tested than those that validate."""
+        """Whether the test part differs from the validation part."""
         return not np.array_equal(self.val, self.test)
 
     @property
@@ -64,8 +73,8 @@ class Split:
 def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     """Split as the paper does.
 
-    round(0.6·n/C) nodes of each class train, round(0.2·n) of the rest validate, what remains
-    tests. Nodes labelled −1 are in none of them.
+    round(0.6·n/C) nodes of each class train, round(0.2·n) of the rest validate, the remaining ones
+    test. Nodes labelled −1 are in no part.
 
     Example:
         >>> split = random_60_20_20(np.arange(100) % 4, seed=0)
@@ -77,21 +86,17 @@ def random_60_20_20(y: np.ndarray, seed: int) -> Split:
     classes = np.unique(y[labelled])
     per_class = round(0.6 * labelled.size / classes.size)
     chosen = [generator.permutation(np.flatnonzero(y == label))[:per_class] for label in classes]
-    train = np.zeros(y.shape, dtype=bool)
-    train[np.concatenate(chosen)] = True
-    rest = generator.permutation(labelled[~train[labelled]])
+    train = np.concatenate(chosen)
+    rest = generator.permutation(np.setdiff1d(labelled, train))
     count = round(0.2 * labelled.size)
-    val, test = np.zeros_like(train), np.zeros_like(train)
-    val[rest[:count]] = True
-    test[rest[count:]] = True
-    return Split(train, val, test)
+    return Split.of_numbers(y.size, train, rest[:count], rest[count:])
 
 
 def stratified_60_20_20(y: np.ndarray, seed: int) -> Split:
     """Split every class by itself: a fifth validates, a fifth tests, the rest trains.
 
-    So all parts are composed as the whole is, and a class of three nodes is in each of them. Of one
-    of two nodes one trains and one tests. Nodes labelled −1 are in no part.
+    So all parts have the same shares of classes, and a class of three nodes is in each part. Of a
+    class of two nodes one trains and one tests. Nodes labelled −1 are in no part.
 
     Example:
         >>> y = np.repeat([0, 1], [90, 10])
@@ -113,7 +118,7 @@ def stratified_60_20_20(y: np.ndarray, seed: int) -> Split:
 
 
 def held_back(members: Sequence[np.ndarray], share: float, seed: int) -> np.ndarray:
-    """Numbers of a share of every class, one at least of those with two, to validate on."""
+    """The numbers of a share of every class to validate on, at least one of a class of two."""
     generator = np.random.default_rng(seed)
     taken = [
         generator.permutation(own)[: max(1, round(share * own.size)) if own.size > 1 else 0]
@@ -123,14 +128,14 @@ def held_back(members: Sequence[np.ndarray], share: float, seed: int) -> np.ndar
 
 
 def fold_count(protocol: str) -> int | None:
-    """How many folds a protocol has; None if it is no cross-validation."""
+    """The number of folds of a protocol; None if it is not a cross-validation."""
     found = _FOLDS.fullmatch(protocol)
     if found is None:
         return None
     folds = int(found[1])
     if folds < _FEWEST_FOLDS:
         raise ConfigError(
-            f"split {protocol!r}: at least {_FEWEST_FOLDS} folds are needed, to train on one."
+            f"split {protocol!r}: use at least {_FEWEST_FOLDS} folds, so that one is left to train."
         )
     return folds
 
@@ -140,14 +145,14 @@ def fold_splits(
 ) -> list[Split]:
     """The first ``count`` splits of a cross-validation in which everything is tested once.
 
-    Split i tests on fold i, validates on the next, and trains on the others. ``groups`` are the
-    numbers of what is split, class by class; each class is spread over all folds.
+    Split i tests on fold i, validates on the next, and trains on the others. ``groups`` holds the
+    numbers of each class; each class is spread over all folds.
     """
     known = sum(map(len, groups))
     if known < folds:
-        raise ConfigError(f"{name}: {known} with labels are too few for {folds} folds.")
+        raise ConfigError(f"{name}: {known} labels are too few for {folds} folds; use fewer folds.")
     if count > folds:
-        raise ConfigError(f"{name}: {count} runs asked for, {folds} folds; take as many at most.")
+        raise ConfigError(f"{name}: {count} runs asked for; {folds} folds allow at most {folds}.")
     generator = np.random.default_rng(seed)
     order = np.concatenate([generator.permutation(group) for group in groups])
     fold = np.full(size, -1)
@@ -157,10 +162,10 @@ def fold_splits(
 
 
 def settled_protocol(graph: Graph, protocol: str, *, named: bool = False) -> str:
-    """The protocol that ``"auto"`` is on a graph, or the one that is asked for.
+    """The protocol that ``"auto"`` means for a graph; any other protocol is returned unchanged.
 
-    A file of one's own that says which nodes train and test is taken at its word, and one that says
-    nothing is split class by class; ``named`` sets are split as the paper does.
+    A user's file that says which nodes train and test is split that way, any other file class by
+    class; ``named`` sets are split as in the paper.
     """
     if protocol != "auto":
         return protocol
@@ -178,9 +183,9 @@ def settled_protocol(graph: Graph, protocol: str, *, named: bool = False) -> str
 
 
 _DRAWN = {"stratified-60-20-20": stratified_60_20_20, "random-60-20-20": random_60_20_20}
-#: Of the training nodes, where a file marks none to validate.
+#: The share of the training nodes that validates if a file marks no validation nodes.
 _VALIDATES = 0.2
-#: How many there are unless someone says, or the file holds fewer.
+#: The number of splits by default.
 _USUAL = 10
 
 
@@ -194,12 +199,12 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
             ``seed``, ``seed + 1``, …; ``"kfold-5"`` tests on each of five folds in turn, see
             :func:`fold_splits`; ``"geom-gcn"`` takes the ten of Pei et al. (2020) in the
             files of ``GEOM_GCN_SETS``; ``"official"`` takes the masks that any other file comes
-            with: Penn94's five, ogbn-arxiv's one, those of a file of your own, where a fifth of
-            the training nodes validates if none is marked to; ``"auto"`` is one of them, see
-            :func:`settled_protocol`.
-        count: how many; None for ten, for all folds, or for all of the file's where it holds fewer
-            than ten. Where it holds a single split, all runs are given that one.
-        seed: of the first drawn.
+            with: Penn94's five, ogbn-arxiv's one, those of your own file, where a fifth of the
+            training nodes validates if it marks no validation nodes; ``"auto"`` is one of them,
+            see :func:`settled_protocol`.
+        count: how many; None for ten, for all folds, or for all splits of a file with fewer than
+            ten. If a file holds a single split, all runs use it.
+        seed: the first split's.
 
     Example:
         >>> from specformer.datasets import csbm
@@ -231,29 +236,27 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
     known = _splits_of_masks(graph, seed)
     if len(known) == 1:
         return known * (count or _USUAL)
-    if count is None:
-        return known[:_USUAL]
-    if count > len(known):
-        raise ConfigError(f"{graph.name}: {count} runs asked for, {len(known)} splits in it.")
-    return known[:count]
+    if count is not None and count > len(known):
+        raise ConfigError(f"{graph.name}: {count} runs asked for, but it has {len(known)} splits.")
+    return known[: count or _USUAL]
 
 
 def _strata(graph: Graph) -> np.ndarray:
-    """The classes ``[n]`` that a split takes its share of each; of numbers and labels, one."""
+    """The classes ``[n]`` to split one by one; all the same for numbers and for several labels."""
     assert graph.y is not None
     return np.where(graph.is_labelled, 0, -1) if graph.num_targets else graph.y
 
 
 def _check_protocol(graph: Graph, protocol: str) -> None:
-    """Refuse a name that is not that of the masks in the file: results are filed under it."""
+    """Refuse a protocol that the masks of the file do not follow: results record its name."""
     if graph.train_mask is None or graph.test_mask is None:
         raise ConfigError(
-            f"{graph.name}: the file does not say which nodes train and test; use "
+            f"{graph.name}: the file does not mark training and test nodes; use "
             "split=stratified-60-20-20."
         )
     fitting = "geom-gcn" if graph.name in GEOM_GCN_SETS else "official"
     if protocol != fitting:
-        raise ConfigError(f"{graph.name}: the masks in its file are split={fitting}.")
+        raise ConfigError(f"{graph.name}: the masks in its file need split={fitting}.")
 
 
 def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
@@ -278,12 +281,12 @@ def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
                 "split=stratified-60-20-20."
             )
         if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
-            raise ConfigError(f"{graph.name}: split {number} has a node in two of its parts.")
+            raise ConfigError(f"{graph.name}: split {number} has a node in two parts; unmark it.")
     return splits
 
 
 def _with_validation(split: Split, strata: np.ndarray, seed: int) -> Split:
-    """The split with some training nodes of every class to validate on."""
+    """The split with some training nodes of every class moved to the validation part."""
     members = [np.flatnonzero(split.train & (strata == label)) for label in np.unique(strata)]
     val = np.zeros_like(split.train)
     val[held_back(members, _VALIDATES, seed)] = True
