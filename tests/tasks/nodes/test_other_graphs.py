@@ -78,7 +78,7 @@ def test_added_nodes_are_predicted_with_a_refreshed_spectrum(shared_data, tmp_pa
     def refuse(*_):
         raise AssertionError("an eigenproblem was solved")
 
-    monkeypatch.setattr(choice, "_ask", refuse)
+    monkeypatch.setattr(choice, "choose", refuse)
     right = clf.predict(whole) == whole.y
     assert right[2650:].mean() > 0.6
 
