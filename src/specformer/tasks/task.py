@@ -169,6 +169,11 @@ def target_names(names: Sequence[str] | None, count: int) -> list[str]:
     return list(names or (f"target {number}" for number in range(count)))
 
 
+def parameter_count(model: nn.Module) -> int:
+    """How many numbers a model learns."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 @dataclass(frozen=True)
 class Measured:
     """How good a setting is on validation data.

@@ -17,18 +17,13 @@ from torch import Tensor, nn
 from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.graphs import GraphSet
-from specformer.tasks.graphs.graph_insights import (
-    as_read,
-    filter_pictures,
-    graph_insights,
-    ordered_outputs,
-)
+from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights, ordered_outputs
 from specformer.tasks.graphs.graph_models import num_outputs, packed_for
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, train_in_lanes
 from specformer.tasks.job import Workplace
-from specformer.tasks.task import SHOWN, Outcome, target_names
-from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
+from specformer.training.evaluation.graph_metrics import metric_named, predictions
 from specformer.training.evaluation.graphs import GraphMonitor, Work
 from specformer.training.evaluation.summaries import confusion, spread_bins, summary
 from specformer.training.loops.graphs import GraphFit
@@ -73,7 +68,7 @@ def learn_graphs(
         "matrix": recipe.matrix,
         **_figures(fits, splits, recipe),
         **_by_target(fits, recipe, target_names(graphs.task_names, graphs.num_tasks)),
-        "parameters": sum(parameter.numel() for parameter in fits[0].model.parameters()),
+        "parameters": parameter_count(fits[0].model),
         "epochs": float(np.mean([fit.epochs for fit in fits])),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
         "seconds": time.perf_counter() - started + before + first,
@@ -136,7 +131,7 @@ def predict_graphs(
     spectra = graph_spectra(graphs, recipe, device, cache)
     store = packed_for(models[0], graphs, spectra).placed(device)
     works = (Work(model.to(device), recipe.precision, device) for model in models)
-    return torch.stack([as_read(ordered_outputs(work, store), recipe) for work in works])
+    return torch.stack([predictions(recipe.loss, ordered_outputs(work, store)) for work in works])
 
 
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
@@ -150,7 +145,7 @@ def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarr
         known = ~np.isnan(measured[:, 0])
         true, taken_for = measured[known, 0].astype(np.int64), predicted[known].argmax(axis=1)
         return {"confusion": confusion(true, taken_for, predicted.shape[1])}
-    shown = as_read(torch.from_numpy(predicted[:, :SHOWN].astype(np.float32)), recipe)
+    shown = predictions(recipe.loss, torch.from_numpy(predicted[:, :SHOWN].astype(np.float32)))
     return {"tested": np.stack([shown.numpy(), measured[:, :SHOWN].astype(np.float32)])}
 
 
@@ -179,7 +174,7 @@ def _figures(
     if _judge_the_same(splits):
         assert recipe.metric is not None
         outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
-        mean = as_read(outputs, recipe).mean(dim=0)
+        mean = predictions(recipe.loss, outputs).mean(dim=0)
         if recipe.loss == "bce":
             mean -= 0.5  # as a logit, above 0 where the class is 1
         metric = metric_named(recipe.metric)

@@ -19,6 +19,7 @@ from specformer.spectrum.eigenpairs import distinct
 from specformer.spectrum.many.spectra import Matrix
 from specformer.tasks.graphs.graph_models import packed_for
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
+from specformer.training.evaluation.graph_metrics import predictions
 from specformer.training.evaluation.graphs import GraphEvaluation, Work
 
 #: Test graphs that are looked at, and those of the best and of the worst that are drawn.
@@ -117,18 +118,11 @@ def ordered_outputs(work: Work, store: GraphStore) -> Tensor:
     return ordered
 
 
-def as_read(outputs: Tensor, recipe: GraphRecipe) -> Tensor:
-    """A model's outputs as people read them: numbers as they are, logits as probabilities."""
-    if recipe.loss == "ce":
-        return outputs.softmax(dim=-1)
-    return outputs.sigmoid() if recipe.loss == "bce" else outputs
-
-
 def _judged(
     outputs: Tensor, measured: np.ndarray, recipe: GraphRecipe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions of the first target as people read them, and their errors."""
-    told = as_read(outputs, recipe).numpy()
+    told = predictions(recipe.loss, outputs).numpy()
     if recipe.loss == "ce":
         right = told[np.arange(len(measured)), measured.astype(np.int64)]
         return told.argmax(axis=1), 1 - right

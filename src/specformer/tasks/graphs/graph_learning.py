@@ -57,6 +57,7 @@ from specformer.tasks.task import (
     Task,
     Trials,
     check_parts,
+    parameter_count,
     target_names,
 )
 from specformer.training.engine.capture import release_memory
@@ -310,8 +311,7 @@ class GraphTrials(Trials):
         """Parameters of a recipe's model; a forest has none before it is grown."""
         if isinstance(recipe.model, ForestModel):
             return 0
-        fresh = replace(self.work, recipe=recipe).first_model()
-        return sum(parameter.numel() for parameter in fresh.parameters())
+        return parameter_count(replace(self.work, recipe=recipe).first_model())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
         """One setting, trained on one split after the other."""

@@ -41,6 +41,7 @@ from specformer.tasks.task import (
     Task,
     Trials,
     check_parts,
+    parameter_count,
 )
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -251,8 +252,7 @@ class NodeTrials(Trials):
 
     def size(self, recipe: NodeRecipe) -> int:
         width = self._task(recipe, 1).in_channels
-        fresh = node_model(self.model, recipe, width, self.work.outputs)
-        return sum(parameter.numel() for parameter in fresh.parameters())
+        return parameter_count(node_model(self.model, recipe, width, self.work.outputs))
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
         inputs = self._task(recipe, splits), self._operator(recipe)

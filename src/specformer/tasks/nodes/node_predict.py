@@ -38,7 +38,7 @@ from specformer.tasks.task import (
     target_columns,
 )
 from specformer.training.engine.distributed import WHOLE, Share
-from specformer.training.evaluation.graph_metrics import Loss, Scale
+from specformer.training.evaluation.graph_metrics import Loss, Scale, predictions
 from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
 logger = logging.getLogger(__name__)
@@ -175,14 +175,8 @@ class NodePredictor:
         for run, (model, own) in enumerate(zip(self.models, self.prepared, strict=True)):
             if own != known:
                 known, x = own, torch.as_tensor(share.own(own.dense(graph))).to(device)
-            outputs = model.to(device).eval()(x, operator)
-            if loss == "ce":
-                outputs = outputs.softmax(dim=-1)
-            elif loss == "bce":
-                outputs = outputs.sigmoid()
-            elif loss is not None:
-                outputs = self.scales[run].original(outputs)
-            found.append(outputs)
+            outputs = predictions(loss, model.to(device).eval()(x, operator))
+            found.append(self.scales[run].original(outputs) if self.scales else outputs)
         return torch.stack(found).cpu()
 
     def _prediction_recipe(self, request: PredictionRequest) -> NodeRecipe:

@@ -20,6 +20,7 @@ from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
 from specformer.tasks.job import run_seed
 from specformer.tasks.recipes.settings import build, override, read_settings, refuse_idle, shipped
+from specformer.tasks.task import parameter_count
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.signals import SignalFit, SignalTask, fit_signals
@@ -233,10 +234,7 @@ def _record(
         name: torch.cat([getattr(fit, name) for fit in fits]).cpu().view(-1, len(filters)).mT
         for name in ("sse", "r2", "epochs")
     }
-    parameters = sum(
-        parameter.numel()
-        for parameter in signal_model(contestant.model, contestant.recipe).parameters()
-    )
+    parameters = parameter_count(signal_model(contestant.model, contestant.recipe))
     for index, name in enumerate(filters):
         study.rows.append(
             {

@@ -47,6 +47,13 @@ def mean_error(loss: Loss, outputs: Tensor, targets: Tensor) -> float:
     return float(errors.sum() / known.sum().clamp_min(1))
 
 
+def predictions(loss: Loss | None, outputs: Tensor) -> Tensor:
+    """Outputs as people read them: logits as probabilities, numbers as they are."""
+    if loss == "ce":
+        return outputs.softmax(dim=-1)
+    return outputs.sigmoid() if loss == "bce" else outputs
+
+
 class Scale(NamedTuple):
     """Mean and standard deviation ``[tasks]`` of targets, which are learned without either."""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.training.engine.distributed import WHOLE, Share
-from specformer.training.evaluation.graph_metrics import Loss, Scale
+from specformer.training.evaluation.graph_metrics import Loss, Scale, predictions
 
 
 class Ranks:
@@ -244,9 +244,7 @@ class NodeObjective:
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs as people read them: probabilities, or numbers in their own units."""
-        if self.loss == "ce":
-            return outputs.softmax(dim=-1)
-        return outputs.sigmoid() if self.scale is None else self.scale.original(outputs)
+        return self.scale.original(outputs) if self.scale else predictions(self.loss, outputs)
 
 
 class NodeEvaluation:
