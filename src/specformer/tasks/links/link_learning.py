@@ -2,7 +2,6 @@ r"""Learning the links of one graph, as every task is done: settings, data, trai
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from specformer.graphs import Columns, Graph
 from specformer.graphs.formats.csv_folder import read_edges
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.tasks.job import Job, Kind, Request, Workplace
-from specformer.tasks.nodes.node_fit import Fitted, check_divergence, fit_nodes_of, learned_filters
+from specformer.tasks.nodes.node_fit import Fitted, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
@@ -168,27 +167,14 @@ class LinkLearning(NodeLearning):
     ) -> Outcome:
         assert isinstance(work, LinkWork)
         assert work.prepared is not None
-        started, name, label = time.perf_counter(), work.graph.name, label or work.model
+        name, label, metric = work.graph.name, label or work.model, work.recipe.metric
         fitted = fit_nodes_of(work, place, checkpoint, label)
-        check_divergence(fitted.fit, f"{name}: {label}")
+        fitted.check_divergence(label)
         with matmul_precision(work.recipe.precision, place.device):
             figures, tested = _judged(fitted)
+        kept = {"test": figures["test"][metric], "val": figures["val"][metric]}
+        row = fitted.row(_described(work), {}, {**kept, "figures": figures})
         fit, models = fitted.fit, fitted.models()
-        row = {
-            "dataset": name,
-            "description": _described(work),
-            "model": work.model,
-            "metric": work.recipe.metric,
-            "runs": len(models),
-            "splits": work.drawn,
-            "test": figures["test"][work.recipe.metric],
-            "val": figures["val"][work.recipe.metric],
-            "figures": figures,
-            "epochs": float(fit.epochs.double().mean()),
-            "epochs_each": fit.epochs.tolist(),
-            "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
-            "seconds": time.perf_counter() - started + fit.seconds_before,
-        }
         arrays = {"curve": fit.curves.cpu().numpy(), "tested": tested}
         if not isinstance(fitted.operator, Propagation):
             arrays |= learned_filters(models[0], fitted.operator)

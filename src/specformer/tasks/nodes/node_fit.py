@@ -27,7 +27,7 @@ from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_landmarks
-from specformer.tasks.task import SHOWN, Outcome, target_names
+from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import metric_named
@@ -40,7 +40,9 @@ from specformer.training.runs.folder import FEATURES, TARGETS
 
 logger = logging.getLogger(__name__)
 
-#: Above this much relative error a model's interpolated filters are not its own any more.
+Names = Mapping[str, Sequence[str]]
+
+#: A model's interpolated filters may differ from its own by this relative error without a warning.
 _LARGE_ERROR = 0.05
 #: Eigenvalues drawn in pictures of a spectrum that was not decomposed.
 _DRAWN = 2000
@@ -48,25 +50,56 @@ _DRAWN = 2000
 
 @dataclass(frozen=True)
 class Fitted:
-    """Trained models as one, and what they were trained on."""
+    """The models of all runs, stacked, and what they were trained on.
 
+    ``fresh`` are the models before training; ``started`` is when training began.
+    """
+
+    work: NodeWork
     fit: NodeFit
     fresh: Sequence[nn.Module]
     task: FullBatchTask
     operator: AnySpectrum | Propagation
     landmarks: Keys | None
+    started: float
 
     def models(self) -> list[nn.Module]:
-        """One per run, each by itself."""
+        """The model of each run."""
         stacked, fresh = self.fit.model, self.fresh
         return [unstack(stacked, run, own).eval() for run, own in enumerate(fresh)]
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """What the models put out now for this worker's nodes, ``[runs, m, channels]``."""
+        """The models' outputs for this worker's nodes, ``[runs, m, channels]``."""
         points = () if self.landmarks is None else (self.landmarks,)
         found: Tensor = self.fit.model.eval()(self.task.x, self.operator, *points)
         return found
+
+    def check_divergence(self, label: str) -> None:
+        """Refuse runs that never had a finite validation loss; warn of those that lost it later."""
+        fit = self.fit
+        losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
+        refuse_lost(losses, fit.is_lost.cpu().numpy(), fit.layers)
+        curves = [losses[:epochs, run] for run, epochs in enumerate(fit.epochs.tolist())]
+        warn_of_divergence(f"{self.work.graph.name}: {label}", curves, fit.layers)
+
+    def row(self, description: str, names: Names, figures: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of all runs; ``names`` are those of classes or targets."""
+        work, fit = self.work, self.fit
+        return {
+            "dataset": work.graph.name,
+            "description": description,
+            "model": work.model,
+            "metric": self.task.metric,
+            **names,
+            "runs": self.task.runs,
+            "splits": work.drawn,
+            **figures,
+            "epochs": float(fit.epochs.double().mean()),
+            "epochs_each": fit.epochs.tolist(),
+            "parameters": parameter_count(self.fresh[0]),
+            "seconds": time.perf_counter() - self.started + fit.seconds_before,
+        }
 
 
 def fit_nodes_of(
@@ -78,15 +111,15 @@ def fit_nodes_of(
 ) -> Fitted:
     """Train one model per run, all at once; arguments as of :func:`learn_nodes`.
 
-    ``inputs``: the work's task and operator, where they are known.
+    ``inputs``: the work's task and operator, if they are known already.
     """
-    recipe, device = work.recipe, place.device
+    started, recipe, device = time.perf_counter(), work.recipe, place.device
     task, operator = inputs or (work.task(device, place.workers), work.operator(device))
     fresh = work.fresh_models(task.in_channels)
     landmarks = node_landmarks(operator, recipe)
     state = None
     if checkpoint:
-        # Nothing of this may differ when a run goes on.
+        # A run goes on only if all of this is the same.
         purpose = [work.model, asdict(recipe), work.drawn, work.seed, work.fingerprint]
         state = Checkpoint(checkpoint.with_suffix(".safetensors"), json.dumps(purpose))
     stage = f"{work.graph.name}: {label}", recipe.schedule.epochs, task.metric
@@ -109,7 +142,7 @@ def fit_nodes_of(
                 operator, task.x, size, storage=recipe.stored, folder=place.cache
             )
             fit = fit_node_batches(fresh, task, terms, recipe.schedule, batch_size=size, **options)
-    return Fitted(fit, fresh, task, operator, landmarks)
+    return Fitted(work, fit, fresh, task, operator, landmarks, started)
 
 
 def learn_nodes(
@@ -119,45 +152,32 @@ def learn_nodes(
 
     Args:
         work: what to train on what.
-        place: where; its cache also holds what batches of nodes are made of, where memory has no
-            room for it.
+        place: where; its cache also takes the Chebyshev terms of batches that memory cannot hold.
         checkpoint: the path, without its ending, of a file to write the state to now and then, and
             to go on from if it exists.
         label: the name its arrays are kept under, if not the model's.
     """
-    started, label = time.perf_counter(), label or work.model
-    graph, splits, recipe = work.graph, work.splits, work.recipe
-    prepared = work.features
+    label, prepared = label or work.model, work.features
+    graph, recipe = work.graph, work.recipe
     fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
-    fit, fresh, task = fitted.fit, fitted.fresh, fitted.task
-    operator, landmarks = fitted.operator, fitted.landmarks
+    fit, task, operator, landmarks = fitted.fit, fitted.task, fitted.operator, fitted.landmarks
     assert isinstance(task, NodeTask)
-    check_divergence(fit, f"{graph.name}: {label}")
+    fitted.check_divergence(label)
     with matmul_precision(recipe.precision, place.device):
         tested = {} if recipe.batch_size else _tested(fitted, isinstance(graph, GraphPart))
     models = fitted.models()
-    row = {
-        "dataset": graph.name,
-        "description": _describe(graph, recipe, splits[0]),
-        "model": work.model,
-        "metric": task.metric,
-        **_names(graph),
-        "runs": task.runs,
-        "splits": work.drawn,
+    figures = {
         "test": summary(fit.by_loss.test.tolist()),
         "val": summary(fit.by_loss.val.tolist()),
         f"test_by_{task.metric}": summary(fit.by_metric.test.tolist()),
         f"val_by_{task.metric}": summary(fit.by_metric.val.tolist()),
-        "epochs": float(fit.epochs.double().mean()),
-        "epochs_each": fit.epochs.tolist(),
-        "parameters": sum(parameter.numel() for parameter in fresh[0].parameters()),
-        "seconds": time.perf_counter() - started + fit.seconds_before,
     }
+    row = fitted.row(_describe(graph, recipe, work.splits[0]), _names(graph), figures)
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
         arrays |= learned_filters(models[0], operator)
     if not recipe.batch_size and not isinstance(graph, GraphPart):
-        seen, row["worst"] = node_insights(graph, task, fit.model, models, operator, landmarks)
+        seen, row["worst"] = node_insights(graph, task, fitted.outputs(), models, operator)
         arrays |= seen
     if isinstance(operator, ImplicitSpectrum):
         row["interpolation_error"] = interpolation_error(models, operator)
@@ -174,19 +194,11 @@ def learn_nodes(
     return Outcome(row, named, models, fit.seconds_before, beside=beside)
 
 
-def _names(graph: Graph) -> dict[str, list[str]]:
-    """What classes are called, or targets where there are several or they have a name."""
+def _names(graph: Graph) -> Names:
+    """The names of a graph's classes or targets."""
     if graph.num_targets:
         return {"targets": target_names(graph.class_names, graph.num_targets)}
     return {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
-
-
-def check_divergence(fit: NodeFit, what: str) -> None:
-    """Refuse runs that never had a finite validation loss; tell of those that lost it later."""
-    losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
-    refuse_lost(losses, fit.is_lost.cpu().numpy(), fit.layers)
-    epochs = fit.epochs.tolist()
-    warn_of_divergence(what, [losses[:upto, run] for run, upto in enumerate(epochs)], fit.layers)
 
 
 def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:

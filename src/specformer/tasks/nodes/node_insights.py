@@ -17,7 +17,7 @@ from specformer.nn import Specformer
 from specformer.nn.conv.composition import convolve
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.spectral_model import attention_matrix
-from specformer.spectrum import Keys, Spectrum
+from specformer.spectrum import Spectrum
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import Scale
 from specformer.training.loops.nodes import NodeTask
@@ -36,19 +36,18 @@ _CENTRES, _HEADS = 4, 4
 def node_insights(
     graph: Graph,
     task: NodeTask,
-    together: nn.Module,
+    outputs: Tensor,
     models: Sequence[nn.Module],
     operator: object,
-    landmarks: Keys | None,
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Arrays by name, and the first run's worst-predicted test nodes, where they have classes.
 
-    ``together`` is the model of all runs, ``models`` are those of each.
+    ``models`` has one per run; their ``outputs`` ``[runs, m, channels]`` are those for this
+    worker's nodes.
     """
     if task.loss != "ce":
         return _spectral(graph, task, models, operator), []
-    points = () if landmarks is None else (landmarks,)
-    scores = task.share.whole(together.eval()(task.x, operator, *points))
+    scores = task.share.whole(outputs)
     chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.gathered().test.cpu().numpy()
     worst = worst_nodes(graph, chances[0], tested[0])
     nodes = drawn_part(graph, [each["node"] for each in worst])
