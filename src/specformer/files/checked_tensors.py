@@ -87,8 +87,7 @@ def read_tensors(
         raise refused(f"{path}: damaged {what} ({error}).") from error
     words = {key: value for key, value in header.items() if key not in _OURS}
     told = header.get("checksum", "")
-    algorithm = hashlib.sha256 if len(told) == 64 else xxhash.xxh3_128  # an older file, or ours
-    if verify and told != checksum(tensors, _joined(words) + beside, algorithm):
+    if verify and not has_checksum(told, tensors, _joined(words) + beside):
         which = "it, or what lies beside it," if beside else "the file"
         raise refused(f"{path}: checksum differs; {which} was altered or damaged.")
     return tensors, words
@@ -119,6 +118,15 @@ def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) ->
 
 def _joined(words: Mapping[str, str]) -> str:
     return "".join(words[key] for key in sorted(words))
+
+
+def has_checksum(digest: str, tensors: Mapping[str, Tensor], text: str = "") -> bool:
+    """Whether this is the :func:`checksum` of tensors and a text.
+
+    Older files and SLEPc's ranks, which run in a Python of their own, have SHA-256.
+    """
+    algorithm = hashlib.sha256 if len(digest) == 64 else xxhash.xxh3_128
+    return digest == checksum(tensors, text, algorithm)
 
 
 def checksum(

@@ -134,15 +134,16 @@ def gram(one: Tensor, other: Tensor | None = None) -> Tensor:
 
 
 def canonical_signs(vectors: Tensor) -> Tensor:
-    """Flip each column, in place, so that the first of its largest entries is positive.
+    """Turn each column, in place, so that the first of its largest entries is positive.
 
     Entries that differ by rounding are equally large, so that signs do not depend on the solver.
+    Real columns are flipped, complex ones get another phase.
     """
     for block in _blocks(vectors):
         size = block.abs()
         large = size >= size.amax(dim=-2, keepdim=True) * (1.0 - TIE)
         first = large.to(torch.uint8).argmax(dim=-2, keepdim=True)
-        block.mul_(block.gather(-2, first).sign())
+        block.mul_(block.gather(-2, first).sgn().conj())
     return vectors
 
 

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.errors import SpectrumError
-from specformer.spectrum.eigenpairs import EQUAL_TOLERANCE, check_eigenpairs, distinct, snap
+from specformer.spectrum.eigenpairs import canonical_signs, check_eigenpairs, distinct, snap
 from specformer.spectrum.products import as_columns
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.spectrum import REAL, SolveReport, Spectrum
@@ -100,18 +100,15 @@ def solve_magnetic(
     started = time.perf_counter()
     matrix = torch.as_tensor(laplacian.toarray()).to(device)
     values, vectors = torch.linalg.eigh(matrix)
-    size = vectors.abs()
-    first = (size >= size.amax(dim=0) * (1.0 - 1e-4)).to(torch.uint8).argmax(dim=0, keepdim=True)
-    vectors = vectors * vectors.gather(0, first).sgn().conj()
     keep = kept(values.cpu().numpy())
-    vectors = vectors[:, torch.as_tensor(keep, device=device)]
+    vectors = canonical_signs(vectors)[:, torch.as_tensor(keep, device=device)]
     components, _ = connected_components(abs(laplacian), directed=False)
     seconds = time.perf_counter() - started
-    snapped = torch.as_tensor(snap(values.cpu().numpy()[keep], EQUAL_TOLERANCE)).to(device)
+    snapped = torch.as_tensor(snap(values.cpu().numpy()[keep])).to(device)
     residual = float((matrix @ vectors - vectors * snapped).norm(dim=0).max())
     gram = vectors.mH @ vectors
     orthogonality = float((gram - torch.eye(len(gram), device=gram.device)).abs().max())
     check_eigenpairs("the dense solver", residual, orthogonality)
-    why = "a Hermitian matrix"
-    report = SolveReport("dense", why, seconds, residual, orthogonality, components)
+    errors = residual, orthogonality
+    report = SolveReport("dense", "a Hermitian matrix", seconds, *errors, components)
     return MagneticSpectrum(snapped.to(dtype), vectors.to(_COMPLEX[dtype]), report)

@@ -6,17 +6,15 @@ written last, so that a folder without it is not a spectrum yet.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import xxhash
 from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, write_json
-from specformer.files.checked_tensors import checksum, read_tensors, write_tensors
+from specformer.files.checked_tensors import has_checksum, read_tensors, write_tensors
 from specformer.files.documents import MALFORMED, read_json
 from specformer.files.sealed import sealed, unsealed
 
@@ -128,9 +126,7 @@ def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int
     tensors, _ = read_tensors(
         path, "part of a spectrum", FORMAT, refused=SpectrumError, names=[content], verify=False
     )
-    # SLEPc's ranks, with a Python of their own, have SHA-256 alone.
-    algorithm = hashlib.sha256 if len(digest) == 64 else xxhash.xxh3_128
-    if checksum(tensors, algorithm=algorithm) != digest or list(tensors[content].shape) != shape:
+    if not has_checksum(digest, tensors) or list(tensors[content].shape) != shape:
         raise SpectrumError(
             f"{path}: checksum differs from {INDEX}'s; it was altered or damaged, or is another "
             "spectrum's."

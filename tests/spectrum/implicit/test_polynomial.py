@@ -8,14 +8,14 @@ import networkx as nx
 import pytest
 import torch
 from tests.drawn import random
-from tests.spectrum.known_graphs import SMALL, adjacency
+from tests.spectrum.known_graphs import adjacency
 
 import specformer as sf
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.spectrum.implicit import polynomial
-from specformer.spectrum.implicit.polynomial import chebyshev_terms, terms_bytes
+from specformer.spectrum.implicit.polynomial import chebyshev_terms
 
 GRAPH = adjacency(nx.gnp_random_graph(30, 0.15, seed=8))
 EVERY = torch.arange(30).split(7)
@@ -136,10 +136,3 @@ def test_memory_then_a_file_then_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(polynomial.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(SpectrumError, match=r"on the disk of .* lower degree"):
         chebyshev_terms(spectrum(), x, 30, folder=tmp_path)
-
-
-def test_the_estimate_is_the_size() -> None:
-    graph = sf.approximate(SMALL["ring"], degree=9)
-    for storage in (torch.float32, torch.bfloat16):
-        values = chebyshev_terms(graph, torch.ones(8, 5), 8, storage=storage).values
-        assert terms_bytes(8, 5, 9, storage) == values.numel() * values.element_size()

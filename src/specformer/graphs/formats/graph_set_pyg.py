@@ -13,7 +13,7 @@ from specformer.errors import GraphError
 from specformer.files.npz_archive import naming
 from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.convert import as_graph, is_pyg
-from specformer.graphs.formats.table_file import bare_name
+from specformer.graphs.formats.table_file import bare_name, unreadable
 from specformer.graphs.graph import Graph
 from specformer.graphs.graph_set import GraphSet
 
@@ -232,8 +232,7 @@ def _load(path: Path) -> Any:
                 f"{path}: holds Python objects other than tensors and PyG's Data, which are not "
                 f"loaded, as they may run code; {_HOLDS}"
             ) from None
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise GraphError(f"{path}: cannot be read by torch.load: {reason}") from None
+        raise unreadable(path, "a file of torch.save", error) from None
     with naming(path):
         return _graphs(found)
 

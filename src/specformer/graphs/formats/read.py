@@ -25,7 +25,7 @@ from specformer.graphs.edges import symmetrised
 from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.formats.table import Table
-from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened
+from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened, unreadable
 from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
@@ -130,7 +130,7 @@ def _read_json(path: Path, columns: Columns, *, labels: bool) -> Graph:
         with opened(path) as file:
             found = parse_json(file.read().decode("utf-8-sig"))
     except (ValueError, *DAMAGE) as error:
-        raise _unreadable(path, "JSON", error) from None
+        raise unreadable(path, "JSON", error) from None
     parts: dict[str, Any] = found if isinstance(found, dict) else {}
     links = "edges" if "edges" in parts else "links"
     for rows in (parts.get("nodes"), parts.get(links)):
@@ -179,7 +179,7 @@ def _read_networkx(path: Path, ending: str) -> Any:
         nx.NetworkXException, ParseError, OSError, EOFError, zlib.error, gzip.BadGzipFile,
         LookupError, ValueError, TypeError, AttributeError,
     ) as error:  # fmt: skip
-        raise _unreadable(path, NETWORKX[ending], error) from None
+        raise unreadable(path, NETWORKX[ending], error) from None
 
 
 def _gml(file: io.BytesIO) -> Any:
@@ -198,17 +198,12 @@ def _gml(file: io.BytesIO) -> Any:
     return nx.parse_gml(several, label="id")
 
 
-def _unreadable(path: Path, form: str, error: Exception) -> GraphError:
-    reason = str(error).partition("\n")[0].rstrip(".")
-    return GraphError(f"{path}: cannot be read as {form}: {reason}")
-
-
 def _read_arrays(path: Path, ending: str) -> Graph:
     if ending == ".mtx":
         try:
             matrix = csr_array(mmread(path, spmatrix=False))
         except (*DAMAGE, OverflowError) as error:
-            raise _unreadable(path, "MatrixMarket", error) from None
+            raise unreadable(path, "MatrixMarket", error) from None
         with naming(path):  # nodes are called 1, 2, …, as rows are there
             ids = tuple(str(node) for node in range(1, matrix.shape[0] + 1))
             return Graph(_weights(matrix), node_ids=ids, name=bare_name(path))
@@ -218,11 +213,11 @@ def _read_arrays(path: Path, ending: str) -> Graph:
         return read_pyg_graph(path)
     if not _is_scipy_npz(path):
         return read_npz(path)
+    try:
+        matrix = csr_array(load_npz(path))  # without pickle
+    except DAMAGE as error:
+        raise unreadable(path, "npz", error) from None
     with naming(path):
-        try:
-            matrix = csr_array(load_npz(path))  # without pickle
-        except DAMAGE as error:
-            raise GraphError(f"the file is damaged: {str(error).partition(chr(10))[0]}") from None
         return Graph(_weights(matrix), name=bare_name(path))
 
 

@@ -305,7 +305,7 @@ def parquet_file(path: Path) -> Any:
     except FileNotFoundError:
         raise GraphError(f"{path}: there is no such file") from None
     except (OSError, pa.ArrowException) as error:
-        raise _not_parquet(path, error) from None
+        raise unreadable(path, "Parquet", error) from None
 
 
 def parquet_rows(path: Path, groups: Sequence[int] | None = None) -> Any:
@@ -326,12 +326,13 @@ def parquet_rows(path: Path, groups: Sequence[int] | None = None) -> Any:
     try:
         return file.read_row_groups(list(groups))
     except (OSError, ArrowException) as error:
-        raise _not_parquet(path, error) from None
+        raise unreadable(path, "Parquet", error) from None
 
 
-def _not_parquet(path: Path, error: Exception) -> GraphError:
+def unreadable(path: Path, form: str, error: Exception) -> GraphError:
+    """An error that says in one sentence why a file is not of this form."""
     reason = str(error).partition("\n")[0].rstrip(".")
-    return GraphError(f"{path}: cannot be read as Parquet: {reason}")
+    return GraphError(f"{path}: cannot be read as {form}: {reason}")
 
 
 def _read_parquet(path: Path) -> Table:

@@ -228,7 +228,7 @@ def approximate(
     target, n = usable_device(device), adjacency.shape[0]
     shifted = sp.csr_array(laplacian_of(adjacency, isolated) - sp.eye_array(n))
     shifted.eliminate_zeros()
-    degrees = np.asarray(adjacency.sum(axis=1)).ravel()
+    degrees: np.ndarray = np.asarray(adjacency.sum(axis=1)).ravel()
     probes = default_probes(n) if probes is None else probes
     tokens = spectral_density(
         to_torch(shifted, target, torch.float64),

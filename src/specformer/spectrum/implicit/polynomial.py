@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -150,11 +151,6 @@ def chebyshev_terms(
     return ChebyshevTerms(spectrum, values, batch_size, runs)
 
 
-def terms_bytes(num_nodes: int, channels: int, degree: int, storage: torch.dtype) -> int:
-    """What a signal's terms take up."""
-    return (degree + 1) * num_nodes * channels * storage.itemsize
-
-
 def _fill(values: Tensor, spectrum: ImplicitSpectrum, x: Tensor) -> None:
     """Write all terms of some columns, several orders at once: rows lie far apart in a file."""
     x = x.to(spectrum.device, spectrum.dtype).contiguous()
@@ -175,8 +171,8 @@ def _room(
 ) -> Tensor:
     """Memory or a file for the terms; refused where there is neither."""
     nodes, orders, channels = shape
-    need = terms_bytes(nodes, channels, orders - 1, storage)
-    host = torch.device("cpu")
+    count = math.prod(shape)
+    need, host = count * storage.itemsize, torch.device("cpu")
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # processes of torchrun on this machine
     for place in dict.fromkeys((device, host)):
         share = _SHARE / beside if place == host else _SHARE
@@ -199,8 +195,7 @@ def _room(
             "a cache folder on a larger disk."
         )
     logger.info("terms of %s kept in a file in %s", gib(need), folder)
-    count = nodes * orders * channels
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
-        reserve(file, count * storage.itemsize)
+        reserve(file, need)
         # The mapping outlives the file's name: it disappears with the process.
         return torch.from_file(file.name, shared=True, size=count, dtype=storage).view(shape)
