@@ -1,4 +1,4 @@
-r"""Models compared, by a comparison or run beside run: in words, as tables, as sections."""
+r"""Compared models, of a comparison or of several runs: in words, as tables, as sections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from specformer.errors import RunError
 from specformer.reports import numbers
 from specformer.reports.looks import look
 from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
-from specformer.reports.variants import Entry, array_name, entries_by, variant, variant_looks
+from specformer.reports.variants import (
+    Arrays,
+    Entry,
+    array_name,
+    entries_by,
+    variant,
+    variant_looks,
+)
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.folder import OUTPUTS, RunFolder
@@ -20,13 +27,13 @@ Result = Mapping[str, Any]
 
 
 def labels(result: Result) -> dict[str, str]:
-    """What the compared models are called, by their names."""
+    """The labels of the compared models, by their names."""
     looks = variant_looks(result["rows"])
     return {row["name"]: looks[variant(row)].label for row in result["rows"]}
 
 
 def writer(result: Result) -> Callable[..., str]:
-    """How figures of its metric are written: accuracies in per cent."""
+    """The function that writes figures of its metric: accuracies in per cent."""
     return numbers.percent if result["metric"] == "accuracy" else numbers.error
 
 
@@ -37,7 +44,7 @@ def figure(result: Result, reached: Mapping[str, Any]) -> str:
 
 
 def signed(result: Result, difference: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A difference and its interval; of accuracies in points.
+    """A difference and its interval, for accuracies in points.
 
     Example:
         >>> signed({"metric": "accuracy"}, {"mean": -0.012, "ci95": 0.004})
@@ -58,20 +65,19 @@ def chance(difference: Mapping[str, Any] | None) -> str:
         >>> chance({"p_holm": 0.0312}), chance({"p_holm": 1e-7}), chance({"p_holm": None})
         ('0.031', '< 0.001', '–')
     """
-    p = None if difference is None else difference["p_holm"]
-    if p is None:
+    if difference is None or (p := difference["p_holm"]) is None:
         return numbers.NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def held(difference: Mapping[str, Any] | None) -> str:
-    """Whether a difference holds, in a word."""
-    told = None if difference is None else difference["holds"]
+    """Whether a difference holds: yes, no, or a dash if it cannot be told."""
+    told = (difference or {}).get("holds")
     return numbers.NONE if told is None else "yes" if told else "no"
 
 
 def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
-    """The head and the lines of a table, one per model, the best first."""
+    """The header and the lines of a table, one per model, the best first."""
     names, metric = labels(result), metric_named(result["metric"])
     points = ", points" if result["metric"] == "accuracy" else ""
     header = [
@@ -96,24 +102,20 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
 
 
 def verdict(result: Result) -> str:
-    """Who leads, and which differences hold, in two or three sentences."""
+    """The best model, and which differences hold, in two or three sentences."""
     names, rows = labels(result), result["rows"]
-    metric = metric_named(result["metric"])
+    best, metric = names[rows[0]["name"]], metric_named(result["metric"])
     reached = figure(result, rows[0]["test"])
-    told = [
-        f"On {result['dataset']}, {names[rows[0]['name']]} has the best test {metric.label}, "
-        f"{reached}."
-    ]
+    told = [f"On {result['dataset']}, {best} has the best test {metric.label}, {reached}."]
     if len(rows) > 1:
         told.append(_which_hold(result, names))
-    failed = [each["model"] for each in result.get("failures") or ()]
-    if failed:
+    if failed := [each["model"] for each in result.get("failures") or ()]:
         told.append(f"{_listed(failed)} could not be trained.")
     return " ".join(told)
 
 
 def _which_hold(result: Result, names: Mapping[str, str]) -> str:
-    """What can be said of the model that the others are compared with."""
+    """Which models are better, worse or alike, seen from the one they are compared with."""
     if result["runs"] < 2:
         return "With one split nothing can be said of which differences hold; use --runs 10."
     lower = metric_named(result["metric"]).lower
@@ -135,21 +137,15 @@ def _which_hold(result: Result, names: Mapping[str, str]) -> str:
 
 
 def how_tested(result: Result) -> str:
-    """The test in words."""
-    adjusted = "Holm-adjusted p < 0.05"
+    """The statistical test in words."""
+    over = "splits, corrected for the training data they share"
     if result["is_one_split"]:
-        return (
-            f"paired t-test over {result['runs']} runs with one test part: it says nothing of "
-            f"other splits; {adjusted}"
-        )
-    return (
-        f"paired t-test over {result['runs']} splits, corrected for the training data they share; "
-        f"{adjusted}"
-    )
+        over = "runs with one test part: it says nothing of other splits"
+    return f"paired t-test over {result['runs']} {over}; Holm-adjusted p < 0.05"
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them."""
+    """Names joined for a sentence: a, b and c."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -182,22 +178,18 @@ def standings_section(result: Result, settings: Listing) -> Section:
 
 
 def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """One row per model: what it reached, and how that differs from the one compared with."""
+    """One row per model: what it reached, and its difference to the one compared with."""
     looks, other = variant_looks(rows), labels(result)[result["against"]]
     metric = metric_named(result["metric"])
     points = " in points" if metric.name == "accuracy" else ""
     lines = []
     for row in rows:
         difference = row["difference"]
-        text, spread = signed(result, difference)
-        value = None if difference is None else difference["mean"]
-        p = None if difference is None else difference["p_holm"]
-        holds = bool(difference and difference["holds"])
         cells = (
             Cell(figure(result, row["test"]), value=row["test"]["mean"]),
             Cell(figure(result, row["val"]), value=row["val"]["mean"]),
-            Cell(text, spread, best=holds, value=value),
-            Cell(chance(difference), value=p),
+            _signed_cell(result, difference),
+            Cell(chance(difference), value=difference and difference["p_holm"]),
             Cell(numbers.count(row["parameters"]), value=row["parameters"]),
             Cell(numbers.duration(row["seconds"]), value=row["seconds"]),
         )
@@ -213,56 +205,60 @@ def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(caption, columns, tuple(lines))
 
 
+def _signed_cell(result: Result, difference: Mapping[str, Any] | None) -> Cell:
+    """A difference in a table, bold where it holds."""
+    if difference is None:
+        return Cell(numbers.NONE)
+    best, mean = bool(difference["holds"]), difference["mean"]
+    return Cell(*signed(result, difference), best=best, value=mean)
+
+
 def _pairs(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Every model (down) minus every other (across)."""
-    looks, names = variant_looks(rows), labels(result)
-    found = {(each["model"], each["against"]): each for each in result["differences"]}
-
-    def cell(one: str, other: str) -> Cell:
-        each, sign = found.get((one, other)), 1.0
-        if each is None:
-            each, sign = found.get((other, one)), -1.0
-        if each is None:
-            return Cell(numbers.NONE)
-        mean = sign * each["mean"]
-        text, spread = signed(result, {**each, "mean": mean})
-        return Cell(text, spread, best=bool(each["holds"]), value=mean)
-
+    looks, names, found = variant_looks(rows), labels(result), {}
+    for each in result["differences"]:
+        found[each["model"], each["against"]] = each
+        found[each["against"], each["model"]] = {**each, "mean": -each["mean"]}
+    every = [row["name"] for row in rows]
     lines = tuple(
-        Row(looks[variant(row)], tuple(cell(row["name"], other["name"]) for other in rows))
+        Row(
+            looks[variant(row)],
+            tuple(_signed_cell(result, found.get((row["name"], other))) for other in every),
+        )
         for row in rows
     )
     caption = "All pairs: the model of the row minus that of the column, bold where it holds."
-    return Table(caption, tuple(names[row["name"]] for row in rows), lines if len(rows) > 2 else ())
+    return Table(caption, tuple(map(names.__getitem__, every)), lines if len(rows) > 2 else ())
 
 
-#: What the rows of a result are called, and what they are rows of.
-_KINDS = {
-    "filters": "filter", "nodes": "dataset", "links": "dataset", "molecules": "dataset",
-}  # fmt: skip
-#: A test part over the training part that it was drawn beside, as in 60/20/20.
+#: The kinds of rows of a result, and the key that says what a row is about.
+_KINDS = {"filters": "filter", "nodes": "dataset", "links": "dataset", "molecules": "dataset"}
+#: The size of a test part over that of its training part, as in 60/20/20.
 _OVERLAP = 1 / 3
-#: Settings that say where and how a run was made, not what it is.
+#: Settings that say where and how a run was made, not what it computed.
 _ASIDE = ("command", "repeat", "set", "device", "settings.description", "lanes", "tensorboard")
 
 
 def laid_together(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The result and the arrays of all runs as those of one: each run is a recipe of its model."""
+    """All runs as the result and arrays of one run, in which each is a recipe of its model."""
     merged: dict[str, Any] = {kind: [] for kind in _KINDS}
     arrays: dict[str, np.ndarray] = {}
     spectra: dict[str, Any] = {}
     for name, run in names_of(runs).items():
         result = run.result()
-        held = run.outputs() if (run.path / OUTPUTS).exists() else {}
+        arrays_here = run.outputs() if (run.path / OUTPUTS).exists() else {}
         for kind in _KINDS:
             entries: Sequence[Entry] = result.get(kind) or ()
             several = len({entry.get("recipe") for entry in entries}) > 1
             for entry in entries:
                 own = f"{name}, {entry['recipe']}" if several else name
                 merged[kind].append({**entry, "recipe": own})
-                arrays |= dict(_renamed(held, kind, entry, own))
-        arrays |= {key: array for key, array in held.items() if key.count("/") == 1}
-        arrays |= {key: array for key, array in held.items() if key.endswith(("/target", "/true"))}
+                arrays |= _renamed(arrays_here, kind, entry, own)
+        arrays |= {
+            key: array
+            for key, array in arrays_here.items()
+            if key.count("/") == 1 or key.endswith(("/target", "/true"))
+        }
         spectra |= {each["name"]: each for each in result.get("spectra") or ()}
     found = {kind: entries for kind, entries in merged.items() if entries}
     if not found:
@@ -271,24 +267,22 @@ def laid_together(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, 
     return {"kind": "comparison", "title": title, "spectra": [*spectra.values()], **found}, arrays
 
 
-def _renamed(
-    held: Mapping[str, np.ndarray], kind: str, entry: Entry, own: str
-) -> Iterator[tuple[str, np.ndarray]]:
-    """A row's arrays under the name that its run has here."""
-    where, model = f"{kind}/{entry[_KINDS[kind]]}", str(entry["model"])
-    full = array_name(model, str(entry.get("recipe") or ""))
-    for label in (model, full):
-        prefix = f"{where}/{label}/"
-        for key, array in held.items():
-            if key.startswith(prefix):
-                yield f"{where}/{array_name(model, own)}/{key.removeprefix(prefix)}", array
+def _renamed(arrays: Arrays, kind: str, entry: Entry, own: str) -> dict[str, np.ndarray]:
+    """A row's arrays under the name that its run has on the page."""
+    where, (model, recipe) = f"{kind}/{entry[_KINDS[kind]]}", variant(entry)
+    return {
+        f"{where}/{array_name(model, own)}/{key.removeprefix(prefix)}": array
+        for prefix in (f"{where}/{model}/", f"{where}/{array_name(model, recipe)}/")
+        for key, array in arrays.items()
+        if key.startswith(prefix)
+    }
 
 
 def names_of(runs: Sequence[RunFolder]) -> dict[str, RunFolder]:
-    """The runs by their folders' names, with the folder above where two are called the same."""
+    """The runs by their folders' names, with the folder above if two have the same name."""
     paths = [run.path.resolve() for run in runs]
     if len(set(paths)) < len(paths):
-        raise RunError("Give every run once.")
+        raise RunError("A run is named twice; name every run once.")
     short = [path.name for path in paths]
     long = ["/".join(path.parts[-2:]) for path in paths]
     own = [a if short.count(a) == 1 else b for a, b in zip(short, long, strict=True)]
@@ -309,7 +303,7 @@ def differences_section(runs: Sequence[RunFolder], result: Mapping[str, Any]) ->
 
 
 def _paired(result: Mapping[str, Any]) -> Iterator[Listing]:
-    """Paired differences of the runs on one filter or data set."""
+    """The paired differences of the runs on each filter or data set."""
     for kind, key in _KINDS.items():
         metric = "sse" if kind == "filters" else "test"
         for name, group in entries_by(result.get(kind) or (), key).items():
@@ -318,7 +312,7 @@ def _paired(result: Mapping[str, Any]) -> Iterator[Listing]:
 
 
 def _alike(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
-    """The rows of a data set that can be compared split by split: two or more of the same."""
+    """Groups of two or more rows of a data set that have the same metric and splits."""
     found: dict[Any, list[Entry]] = {}
     for entry in group:
         values = (entry.get(metric) or {}).get("values") or ()
@@ -365,7 +359,7 @@ def differing_settings(runs: Mapping[str, RunFolder]) -> Listing:
 def _differing(
     settings: Sequence[Mapping[str, Any]], before: str = ""
 ) -> Iterator[tuple[str, ...]]:
-    """Settings that are not the same; of a group that some runs lack, its names alone."""
+    """Settings that are not the same; for a group that some runs lack, only its names."""
     for key in dict.fromkeys(key for own in settings for key in own):
         name, values = f"{before}{key}", [own.get(key, numbers.NONE) for own in settings]
         if all(isinstance(value, Mapping) and value for value in values):

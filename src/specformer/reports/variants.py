@@ -1,4 +1,4 @@
-r"""Who is compared: a model with a recipe it was trained by, its look and its arrays."""
+r"""What is compared: a model with the recipe it was trained by, its look and its arrays."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Variant = tuple[str, str]
 
 
 def array_name(model: str, recipe: str) -> str:
-    """What the arrays of a model that has several recipes are kept under."""
+    """The name that a run's arrays are kept under if its model has several recipes."""
     return f"{model} ({recipe})"
 
 
 def variant(entry: Entry) -> Variant:
-    """Whose entry it is."""
+    """The model and the recipe of an entry."""
     return str(entry["model"]), str(entry.get("recipe") or "")
 
 
 def metric_of(entry: Entry) -> Metric:
-    """What an entry is judged by; nodes of earlier versions by their accuracy."""
+    """The metric of an entry; entries of earlier versions name none, and have an accuracy."""
     return metric_named(str(entry.get("metric") or "accuracy"))
 
 
 def variant_looks(entries: Sequence[Entry]) -> dict[Variant, Look]:
-    """How each variant is drawn and called, ours last; with its recipe if there are several.
+    """The look of each variant, ours last; its label has the recipe if a model has several.
 
-    An entry with a ``label`` is called by that.
+    The ``label`` of an entry, if it has one, comes first.
 
     Example:
         >>> recipes = [("specformer", "paper"), ("specformer", "best"), ("gcn", "paper")]
@@ -66,27 +66,18 @@ def arrays_of(
     what: str,
     looks: Mapping[Variant, Look],
 ) -> dict[Look, np.ndarray]:
-    """The array of that kind of every variant of a group that has one.
+    """The arrays of that kind of the variants of a group, as far as they have one.
 
     A run with one recipe per model keeps them under the model's bare name.
     """
-    found: dict[Variant, np.ndarray] = {}
-    bare: dict[str, Variant] = {}
-    for who in map(variant, group):
-        key = f"{where}/{array_name(*who)}/{what}"
-        if key in arrays:
-            found[who] = arrays[key]
-        else:
-            bare[who[0]] = who
-    for model, who in bare.items():
-        key = f"{where}/{model}/{what}"
-        if key in arrays:
-            found[who] = arrays[key]
-    return {style: found[who] for who, style in looks.items() if who in found}
+    keys = {who: f"{where}/{array_name(*who)}/{what}" for who in map(variant, group)}
+    bare = {who[0]: who for who, key in keys.items() if key not in arrays}
+    keys |= {who: f"{where}/{model}/{what}" for model, who in bare.items()}
+    return {style: arrays[keys[who]] for who, style in looks.items() if keys.get(who, "") in arrays}
 
 
 def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
-    """Entries grouped by what they have under a key."""
+    """Entries grouped by their value of a key."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(str(entry[key]), []).append(entry)
@@ -95,9 +86,10 @@ def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a result has of one kind of learning, and the arrays that were kept of it.
+    """A result's entries of one kind of learning, and the arrays that belong to them.
 
-    ``kind`` is filters, nodes or molecules. A group is the entries of one filter or data set.
+    ``kind`` is filters, nodes, links or molecules. A group has the entries of one filter or data
+    set.
     """
 
     kind: str
@@ -119,37 +111,37 @@ class Rows:
 
     @property
     def descriptions(self) -> tuple[tuple[str, str], ...]:
-        """The data sets that have a description, with it."""
+        """Names and descriptions of the data sets that have a description."""
         told = {str(entry["dataset"]): entry.get("description") for entry in self.entries}
         return tuple((name, str(text)) for name, text in told.items() if text)
 
     def having(self, keep: Callable[[Entry], bool]) -> Rows:
-        """Some of the entries."""
+        """The rows whose entries are to be kept."""
         return replace(self, entries=[entry for entry in self.entries if keep(entry)])
 
     def most(self, key: str = "runs") -> int:
-        """The largest count of that key, 0 where none has it."""
+        """The largest count under that key, 0 if no entry has it."""
         return max((int(entry.get(key) or 0) for entry in self.entries), default=0)
 
     def get(self, what: str) -> np.ndarray | None:
-        """An array that no model owns."""
+        """An array that does not belong to a model."""
         return self.arrays.get(f"{self.kind}/{what}")
 
     def found(self, what: str) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
-        """The name of every group, its entries, and its variants' arrays of a kind."""
+        """The name of every group, its entries, and the arrays of its variants."""
         looks = self.looks
         for name, group in self.groups.items():
             yield name, group, arrays_of(self.arrays, f"{self.kind}/{name}", group, what, looks)
 
     def ours(self, what: str) -> Iterator[tuple[str, Look, np.ndarray]]:
-        """Arrays of a kind of Specformer, or of the only model of a group."""
+        """Arrays of Specformer, or of the only model of a group."""
         for name, _, found in self.found(what):
             for style, array in found.items():
                 if style.ours or len(found) == 1:
                     yield name, style, array
 
     def one(self, name: str, style: Look, what: str) -> np.ndarray | None:
-        """One variant's array of a kind."""
+        """The array of one variant."""
         return next(
             (found.get(style) for other, _, found in self.found(what) if other == name), None
         )

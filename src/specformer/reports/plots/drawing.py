@@ -1,4 +1,4 @@
-r"""Pieces that pictures are made of: lines, tiles, hills and axes."""
+r"""Parts of pictures: lines, tiles, hills and axes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from specformer.reports.plots.panels import SERIES, tell
 
 #: The lowest and the highest eigenvalue that a picture shows.
 Window = tuple[float, float]
-#: Most points of either edge of a tint.
+#: Most points on each edge of a tint.
 _EDGE_POINTS = 160
-#: From this ratio of the largest to the smallest value on, errors have a logarithmic axis.
+#: Errors have a logarithmic axis if the largest is at least this many times the smallest.
 _DECADE = 10.0
-#: How far, as a share of the panel's height, a tick keeps from that of the lowest value.
+#: Least distance of a tick from the lowest value's tick, as a share of the panel's height.
 _APART = 0.09
 
 
 def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
-    """At most about ``limit`` points of a line, no spike lost.
+    """At most about ``limit`` points of a line, without losing a spike.
 
-    It keeps the ends, and the lowest and the highest of every stretch.
+    Keeps both ends, and the lowest and the highest point of every stretch.
     """
     x, y = np.asarray(x), np.asarray(y)
     if len(x) <= limit:
@@ -51,42 +51,33 @@ def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, 
 
 
 def even(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The edge of a tint: evenly taken points, the same for both edges."""
+    """The edge of a tint: every so-many-th point, the same for both edges."""
     index = np.unique(np.linspace(0, len(x) - 1, min(_EDGE_POINTS, len(x))).round().astype(int))
     return np.asarray(x)[index], np.asarray(y)[index]
 
 
 def held(runs: np.ndarray) -> np.ndarray:
-    """Carry each run's last reading on to the end; drop epochs after the last run's."""
+    """Repeat each run's last reading to the end; drop epochs after the last run's end."""
     alive = np.isfinite(runs)
     if not alive.any():
         return runs[:0, :0]
     runs = runs[: int(np.flatnonzero(alive.any(axis=1))[-1]) + 1, alive.any(axis=0)]
     alive = np.isfinite(runs)
-    last = np.maximum.accumulate(np.where(alive, np.arange(len(runs))[:, None], -1), axis=0)
-    first = alive.argmax(axis=0)
-    rows = np.where(last < 0, first[None, :], last)
-    return np.take_along_axis(runs, rows, axis=0)
+    rows = np.where(alive, np.arange(len(runs))[:, None], alive.argmax(axis=0))
+    return np.take_along_axis(runs, np.maximum.accumulate(rows, axis=0), axis=0)
 
 
 def draw_line(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look) -> None:
-    """A curve in a model's look; a single point, which has no curve, is a dot."""
+    """Draw a curve in a model's look; a single point is drawn as a dot."""
     axis.plot(
-        x,
-        y,
-        marker="o" if len(x) == 1 else "",
-        color=style.color,
-        lw=style.width,
-        ls=style.linestyle,
-        zorder=style.zorder,
-        label=style.label,
-        gid=SERIES + style.label,
-    )
+        x, y, color=style.color, marker="o" if len(x) == 1 else "", lw=style.width,
+        ls=style.linestyle, label=style.label, gid=SERIES + style.label, zorder=style.zorder,
+    )  # fmt: skip
     tell(axis, style.label, x, y)
 
 
 def draw_marks(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, notes: Iterable[str]) -> None:
-    """Points, each with a note, joined by a thin line."""
+    """Draw points, each with a note, joined by a thin line."""
     axis.plot(
         x, y, color=style.color, marker="o", ms=4.5, lw=0.8, ls=style.linestyle,
         label=style.label, gid=SERIES + style.label, zorder=style.zorder,
@@ -97,7 +88,7 @@ def draw_marks(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, notes: Ite
 def draw_tint(
     axis: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, style: Look, alpha: float
 ) -> None:
-    """The range of several runs behind their line."""
+    """Draw the range of several runs behind their line."""
     (x, low), (_, high) = even(x, low), even(x, high)
     axis.fill_between(x, low, high, color=style.color, alpha=alpha, lw=0, gid=SERIES + style.label)
 
@@ -111,7 +102,7 @@ def draw_tile(
     weight: str = "normal",
     **how: Any,
 ) -> None:
-    """One image of a row, at its column, with a title."""
+    """Draw one image of a row, at its column, with a title."""
     left, (top, bottom) = 1.07 * column, rows
     axis.imshow(image, interpolation="none", extent=(left, left + 1, bottom, top), **how)
     axis.text(left + 0.5, top - 0.03, title, ha="center", va="bottom", fontsize=8.5, weight=weight)
@@ -120,10 +111,10 @@ def draw_tile(
 def draw_cells(
     axis: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]], notes: Iterable[str]
 ) -> None:
-    """A square of cells, from the top left, as strong as their shares of one, with a text each.
+    """Draw a square of cells, each with a text and an opacity that is its share of one.
 
-    ``notes`` say more of each cell, row by row, to who points at it.
-    Opacity, not a colour map: the same picture sits on light and on dark pages.
+    ``notes`` has the tooltip of each cell, row by row. Opacity instead of a colour map, because the
+    same picture stands on light and on dark pages.
     """
     for (row, column), share in np.ndenumerate(shares):
         corner = (column + 0.03, row + 0.03)
@@ -142,7 +133,7 @@ def draw_cells(
 
 
 def draw_points(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, most: int) -> None:
-    """A cloud, of very many a fixed random part."""
+    """Draw a cloud of points, at most ``most`` of them: the same random choice every time."""
     shown = np.arange(len(x))
     if len(x) > most:
         shown = np.random.default_rng(0).choice(len(x), most, replace=False)
@@ -160,7 +151,7 @@ def draw_points(axis: Axes, x: np.ndarray, y: np.ndarray, style: Look, most: int
 def draw_density(
     axis: Axes, eigenvalues: np.ndarray, counts: np.ndarray | None, window: Window | None = None
 ) -> None:
-    """Grey hills at the foot of an axis where eigenvalues lie."""
+    """Draw grey hills at the bottom of a panel where eigenvalues lie."""
     heights, edges = histogram(eigenvalues, counts, window)
     hills = 0.13 * heights / (heights.max() or 1.0)
     where = axis.get_xaxis_transform()
@@ -177,20 +168,19 @@ def histogram(
 
 
 def within(values: np.ndarray, window: Window | None) -> np.ndarray:
-    """Which of the values lie in a window; all do where there is none."""
-    if window is None:
-        return np.ones(len(values), dtype=bool)
-    return (values >= window[0]) & (values <= window[1])
+    """Which of the values lie in a window; all of them without one."""
+    low, high = window or (-np.inf, np.inf)
+    return (values >= low) & (values <= high)
 
 
 def eigenvalue_limits(values: np.ndarray) -> tuple[float, float]:
-    """[0, 2], or more where a value lies outside."""
+    """[0, 2], or more if a value lies outside."""
     low = min(0.0, float(np.min(values, initial=0.0)))
     return low, max(2.0, float(np.max(values, initial=2.0)))
 
 
 def eigenvalue_axis(axis: Axes, values: np.ndarray, window: Window | None = None) -> None:
-    """The x axis of everything drawn over eigenvalues."""
+    """Set up the x axis of a picture over eigenvalues."""
     low, high = window or eigenvalue_limits(values)
     axis.set_xlim(low - 0.005 * (high - low), high + 0.005 * (high - low))
     if (low, high) == (0.0, 2.0):
@@ -202,7 +192,7 @@ def eigenvalue_axis(axis: Axes, values: np.ndarray, window: Window | None = None
 def response_limits(
     target: np.ndarray | None, responses: Mapping[Named, np.ndarray]
 ) -> tuple[float, float]:
-    """Room for everything, but a wild response may not flatten the true one."""
+    """Limits of the y axis: room for everything, unless that would flatten the true response."""
     drawn = [np.nanmedian(np.atleast_2d(response), axis=0) for response in responses.values()]
     everything = np.concatenate([*drawn, *([] if target is None else [target]), [0.0]])
     low, high = float(np.nanmin(everything)), float(np.nanmax(everything))
@@ -220,9 +210,9 @@ def above_hills(low: float, high: float) -> tuple[float, float]:
 
 
 def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
-    """Scale the y axis for errors, and give the lowest a tick; tells whether it is logarithmic.
+    """Scale the y axis for errors, with a tick at the lowest; returns whether it is logarithmic.
 
-    It is where what is drawn spans a factor of ten or more.
+    It is logarithmic if the errors span a factor of ten or more.
     """
     positive = drawn[drawn > 0]
     is_log = bool(positive.size) and positive.max() >= _DECADE * positive.min()
@@ -249,23 +239,23 @@ def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
 
 
 def _heights(axis: Axes, values: np.ndarray) -> np.ndarray:
-    """Where values of y lie between the bottom of a panel, 0, and its top, 1."""
+    """Heights of values of y in a panel, from 0 at its bottom to 1 at its top."""
     points = axis.transData.transform(np.column_stack([np.ones(len(values)), values]))
     return axis.transAxes.inverted().transform(points)[:, 1]
 
 
 def label_width(labels: Iterable[str]) -> float:
-    """Inches that the labels of rows need."""
+    """The width in inches that the labels of rows need."""
     return 0.2 + 0.083 * max(map(len, labels), default=0)
 
 
 def power(value: float, _: Any = None) -> str:
-    """A power of ten as a tick's label."""
+    """The label of a tick at a power of ten."""
     return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""
 
 
 def plain(value: float, _: Any = None) -> str:
-    """A number that is not negative as a tick's label.
+    """The label of a tick at a number that is not negative.
 
     Example:
         >>> plain(0.02), plain(20_000), plain(2e-5), plain(1e-5)

@@ -1,15 +1,14 @@
-r"""The house style of every picture, and figures that know their numbers.
+r"""The house style of every picture, and figures that keep the numbers they show.
 
-No function of these modules touches pyplot, so that none needs a display or leaves a figure open.
-Titles are short headings; a legend is drawn unless the page has one for all pictures.
+No function here uses pyplot, so none needs a display or leaves a figure open. Titles are short
+headings; a legend is drawn unless the page has one for all pictures.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 import matplotlib
@@ -20,12 +19,12 @@ from matplotlib.figure import Figure
 from specformer.reports.looks import INK, MUTED
 
 _Parameters = ParamSpec("_Parameters")
-#: How the name of what an artist belongs to stands in its id, for pages that hide and show it.
+#: The id of an artist is this and the name of its line, so that pages can hide and show it.
 SERIES = "series:"
 #: An SVG has this many points per inch.
 _POINTS = 72.0
-#: In force while a figure is built and while it is written. A dollar sign in a user's title is a
-#: dollar sign, and text stays text in an SVG.
+#: Used while a figure is built and while it is written. A dollar sign in a user's title stays one,
+#: and text stays text in an SVG.
 RC: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9.0,
@@ -86,13 +85,13 @@ def _bare(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-#: Inches that a line of text below a heading takes.
+#: Height in inches of a line of text below a heading.
 _LINE = 0.17
 _HEADING: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "color": INK}
 
 
 def titled(axis: Axes, title: str, note: str = "") -> None:
-    """A small heading at the panel's left edge, and a note at its right."""
+    """Draw a small heading at the panel's left edge, and a note at its right."""
     if note:
         axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
     if title:
@@ -100,43 +99,29 @@ def titled(axis: Axes, title: str, note: str = "") -> None:
 
 
 def subtitled(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
-    """A heading and, if there is a subtitle, a line below it for which the figure grows."""
+    """Draw a heading and, if there is a subtitle, a line below it for which the figure grows."""
     titled(axis, title)
     if not subtitle:
         return
     _grow(figure, above=_LINE)
     axis.set_title(title, loc="left", pad=7 + 72 * _LINE, **_HEADING)
     axis.annotate(
-        subtitle,
-        (0, 1),
-        (0, 7),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=8.5,
-        color=MUTED,
-    )
+        subtitle, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points",
+        fontsize=8.5, color=MUTED,
+    )  # fmt: skip
 
 
 def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
-    """A legend below the panel, for which the figure grows."""
+    """Draw a legend below the panel, for which the figure grows."""
     handles, labels = axis.get_legend_handles_labels()
     if not handles:
         return
     columns = min(columns, len(handles))
     _grow(figure, below=0.06 + 0.19 * math.ceil(len(handles) / columns))
     figure.legend(
-        handles,
-        labels,
-        loc="lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=8.5,
-        borderpad=0,
-        borderaxespad=0.2,
-        handlelength=handle,
-        handletextpad=0.6,
-        columnspacing=1.2,
-    )
+        handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8.5,
+        borderpad=0, borderaxespad=0.2, handlelength=handle, handletextpad=0.6, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def _grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
@@ -148,40 +133,30 @@ def _grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
     figure.subplots_adjust(bottom=bottom / tall, top=top / tall)
 
 
-@dataclass(frozen=True)
-class Series:
-    """Points of a panel that a reader can ask for: a line's, or each with a text of its own."""
-
-    axis: Axes
-    name: str
-    x: Sequence[float | None]
-    y: Sequence[float | None]
-    notes: Sequence[str] = ()
-
-
 class Chart(Figure):
-    """A figure with the numbers behind it."""
+    """A figure with the numbers behind it: the panel of each series, and the series for JSON."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.series: list[Series] = []
+        self.series: list[tuple[Axes, dict[str, Any]]] = []
 
 
 def tell(axis: Axes, name: str, x: Any, y: Any, notes: Iterable[str] = ()) -> None:
-    """Keep the numbers of what was drawn.
+    """Keep the numbers of what was drawn, for readers who point at it.
 
     With ``notes``, one per point, a page shows the nearest point's text; without, the values of
     all lines of the panel at the pointer's x.
     """
     chart = axis.get_figure(root=True)
     if isinstance(chart, Chart):
-        chart.series.append(
-            Series(axis, name, _digits(np.ravel(x)), _digits(np.ravel(y)), tuple(notes))
-        )
+        series: dict[str, Any] = {"name": name, "x": _digits(x), "y": _digits(y)}
+        if texts := tuple(notes):
+            series["notes"] = texts
+        chart.series.append((axis, series))
 
 
 def chart_values(figure: Figure) -> dict[str, Any] | None:
-    """The panels of a drawn figure with their numbers, for JSON; None where it has none.
+    """The panels of a drawn figure with their numbers, for JSON; None if it has no numbers.
 
     A panel's ``box`` is left, top, width and height in the units of the figure's SVG.
     """
@@ -201,15 +176,11 @@ def _panel_values(figure: Chart, axis: Axes) -> dict[str, Any]:
         "y": [*map(float, axis.get_ylim())],
         "log": [axis.get_xscale() == "log", axis.get_yscale() == "log"],
         "names": [axis.get_xlabel(), axis.get_ylabel()],
-        "series": [
-            {"name": each.name, "x": each.x, "y": each.y}
-            | ({"notes": each.notes} if each.notes else {})
-            for each in figure.series
-            if each.axis is axis
-        ],
+        "series": [series for own, series in figure.series if own is axis],
     }
 
 
-def _digits(values: np.ndarray) -> list[float | None]:
-    """Five digits are more than a tooltip shows, and JSON has no NaN."""
-    return [float(f"{x:.5g}") if math.isfinite(x) else None for x in values.astype(float).tolist()]
+def _digits(values: Any) -> list[float | None]:
+    """Values to five digits, which is more than a tooltip shows; None for NaN, which JSON lacks."""
+    flat = np.ravel(values).astype(float).tolist()
+    return [float(f"{x:.5g}") if math.isfinite(x) else None for x in flat]

@@ -96,6 +96,7 @@ def _learned(rows: Rows) -> Iterator[Block]:
     right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
     judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
     validated = " and ".join(dict.fromkeys(metric_of(entry).label for entry in rows.entries))
+    accuracies = pictures.by_epoch(right, 2, "validation accuracy", percent=True, errors=False)
     yield Figure(
         "Learned filters",
         f"What each head of Specformer makes of the graph’s eigenvalues{of_chosen}. High on the "
@@ -125,7 +126,7 @@ def _learned(rows: Rows) -> Iterator[Block]:
     yield Figure(
         "Training",
         f"Validation {validated} by epoch{pictures.median_over(rows.most(), 'runs')}.",
-        (*accuracy_curves(right), *pictures.by_epoch(judged, 2)),
+        (*accuracies, *pictures.by_epoch(judged, 2)),
     )
     yield prepared_features(rows)
     yield costs(rows)
@@ -165,11 +166,6 @@ def accuracies(rows: Rows) -> Iterator[Picture]:
         if results:
             figure = accuracy_plot(results, title=name)
             yield picture(figure, f"{name}: test accuracy of {pictures.model_names(results)}.")
-
-
-def accuracy_curves(rows: Rows) -> Iterator[Picture]:
-    """Validation accuracies by epoch."""
-    return pictures.by_epoch(rows, 2, "validation accuracy", percent=True, errors=False)
 
 
 def _shares(rows: Rows, what: str) -> Iterator[Picture]:
