@@ -68,7 +68,7 @@ def test_what_is_plain_comes_back(tmp_path: Path) -> None:
         ("a: [", "not valid YAML"),
         ("a: 2001-77-77", "month must be in"),
         ("a: \x00", "not valid YAML"),
-        (r'a: "\ud800"', "halves of characters"),
+        (r'a: "\ud800"', "incomplete characters"),
     ],
     ids=lambda text: text[:24],
 )
@@ -86,7 +86,7 @@ def test_yaml_is_refused_with_the_reason(text: str, why: str) -> None:
         ("[" * 60 + "]" * 60, "nested more than 50 deep"),
         ("9" * 5000, "digits"),
         ("{", "Expecting"),
-        (r'{"a": "\ud800"}', "halves of characters"),
+        (r'{"a": "\ud800"}', "incomplete characters"),
     ],
     ids=lambda text: text[:12],
 )
@@ -102,7 +102,7 @@ def test_files_that_are_too_long_or_no_text_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="can't decode byte"):
             read(path)
     path.write_bytes(b"#" * (2**20 + 1))
-    with pytest.raises(ValueError, match="1,048,577 bytes, and at most 1,048,576 are read"):
+    with pytest.raises(ValueError, match="1,048,577 bytes; at most 1,048,576 are read"):
         read_yaml(path)
 
 

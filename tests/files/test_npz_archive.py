@@ -99,7 +99,7 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
     np.savez(path, **ARRAYS)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("y.npy", archive.read("y.npy"))
-    with pytest.raises(GraphError, match="two of its arrays have one name"):
+    with pytest.raises(GraphError, match="two of its arrays have the same name"):
         read_npz(path)
 
 

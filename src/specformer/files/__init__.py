@@ -1,6 +1,6 @@
-"""Files: written whole, read unaltered or not at all, and where those go that are kept.
+"""Atomic writes, checksums, archives of arrays, and the user's cache folder.
 
-What needs PyTorch is named by its module, :mod:`~specformer.files.checked_tensors`.
+:mod:`~specformer.files.checked_tensors` needs PyTorch and is imported by its own name.
 """
 
 from specformer.files.atomic import (

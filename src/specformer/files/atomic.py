@@ -1,4 +1,4 @@
-"""How files are written: a reader sees either the whole new file or the old one, never a part."""
+"""Atomic writes: a reader sees either the whole new file or the old one, never a part."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from safetensors import SafetensorError
 
 
 def make_folder(path: str | Path) -> None:
-    """Make a folder and those above it, unless it is there."""
+    """Make a folder and those above it, unless it exists."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:  # it is there, but as a file
+    except FileExistsError as error:  # it exists, but is a file
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
 
 
@@ -32,8 +32,8 @@ def make_folder(path: str | Path) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it there if the block succeeds.
 
-    One that a killed process left there for the same ``path`` is removed. Where ``path`` is a link,
-    what it points to is replaced; a device or a pipe gets the bytes written into it.
+    Temporary files that a killed process left for the same ``path`` are removed. If ``path`` is a
+    link, its target is replaced; to a device or a pipe the bytes are written.
 
     Example:
         >>> import tempfile
@@ -56,18 +56,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with suppress(FileNotFoundError):
-        target.lstat()  # a name that is too long is told before the work, not after
+        target.lstat()  # a name that is too long fails before the work, not after
     here = _here()
-    # Of the 255 bytes that a name may have, some are for what follows.
+    # A name may have 255 bytes; leave room for what follows.
     prefix = f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."
     if here is not None:
         prefix += f"{here}-"
-        with suppress(OSError):  # a folder may be written to, but not be listed
+        with suppress(OSError):  # a folder may be writable but not readable
             _remove_abandoned(target.parent, prefix)
         prefix += f"{os.getpid()}."
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=".part")
-    except OSError as error:  # people know the file they asked for, not this one
+    except OSError as error:  # name the file that was asked for, not the temporary one
         raise OSError(error.errno, error.strerror, str(target)) from error
     os.close(handle)
     part = Path(name)
@@ -80,11 +80,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.umask(mask)
         part.chmod(0o666 & ~mask)
         part.replace(target)
-    except OSError as error:  # a full disk, say, which names no file, or only the part
+    except OSError as error:  # such as a full disk: it names no file, or the temporary one
         if error.errno is None or error.filename not in (None, name):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error
-    except SafetensorError as error:  # the same in this library's words
+    except SafetensorError as error:  # the same, as safetensors reports it
         code = re.search(r"\(os error (\d+)\)", str(error))
         if code is None:
             raise
@@ -95,32 +95,32 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether there is something that is no file and no folder: a device, a pipe, a socket."""
+    """Whether a path exists and is neither a file nor a folder: a device, a pipe, a socket."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # nothing is there, or what is there is told about later
+    except OSError:  # it does not exist, or opening it will say what is wrong
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 @contextmanager
 def _written_through(target: Path) -> Iterator[Path]:
-    """Yield a temporary path; write what it holds into ``target`` if the block succeeds."""
+    """Yield a temporary path; copy its content into ``target`` if the block succeeds."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part"
         yield part
         with part.open("rb") as source, target.open("wb", buffering=0) as sink:
             try:
                 shutil.copyfileobj(source, sink)
-            except OSError as error:  # which names no file
+            except OSError as error:  # it names no file
                 raise OSError(error.errno, error.strerror, str(target)) from error
 
 
 def _here() -> str | None:
-    """A name for the processes that see each other: those of one boot of a machine or container.
+    """A name shared by the processes that see each other, on one boot of a machine or container.
 
-    None where the system does not say. Process numbers mean nothing elsewhere, and a network disk
-    has files of many machines.
+    None if the system does not say. Process numbers mean nothing elsewhere, and a network disk may
+    hold files of many machines.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
@@ -131,7 +131,7 @@ def _here() -> str | None:
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove the temporary files whose processes have died: their numbers follow the prefix."""
+    """Remove temporary files of processes that have died; process numbers follow the prefix."""
     name = re.compile(rf"{re.escape(prefix)}(\d+)\.\w+\.part")
     for path in folder.iterdir():
         begun = name.fullmatch(path.name)
@@ -140,7 +140,7 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
 
 
 def _lives(process: int) -> bool:
-    """Whether there is a process of this number."""
+    """Whether a process of this number exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -151,10 +151,10 @@ def _lives(process: int) -> bool:
 
 
 def reserve(file: IO[bytes], size: int) -> None:
-    """Make a new file this long, its room on the disk taken.
+    """Give a new file this size and reserve its space on the disk.
 
-    Of a file that is long in name only, a full disk is found out when its memory map is written
-    to, and that ends the process.
+    In a sparse file, a full disk shows only when its memory map is written to, and that kills the
+    process.
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -174,19 +174,19 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def json_text(content: Any) -> str:
-    """What :func:`write_json` writes."""
+    """The text that :func:`write_json` writes."""
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder, made if need be; False where another process has it.
+    """Lock a folder, which is made if it does not exist; yield False if another process holds it.
 
-    The system lets go of it when the process ends, however it does. True also where a system or a
-    network disk has no locks.
+    The system releases the lock when the process ends, however it ends. Also yields True where the
+    system or a network disk has no locks.
     """
     make_folder(folder)
-    if sys.platform == "win32":  # no such locks
+    if sys.platform == "win32":  # it has no such locks
         yield True
         return
     import fcntl  # not on every system
@@ -205,11 +205,11 @@ def locked(folder: Path) -> Iterator[bool]:
 
 
 def user_cache(kind: str) -> Path:
-    """The folder for a kind of files, spectra or data, in the user's cache."""
+    """The folder for one kind of files, such as spectra or data, in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         folder = Path(base) if base else Path.home() / ".cache"
-    except RuntimeError:  # in a container, say, whose user has no name
+    except RuntimeError:  # for example in a container whose user has no name
         why = f"there is no home folder for {kind}; set XDG_CACHE_HOME to a folder of yours"
         raise OSError(errno.ENOENT, why) from None
     return folder / "specformer" / kind

@@ -1,4 +1,4 @@
-r"""Tensors and some words in a safetensors file, read whole and unaltered or not at all."""
+"""Tensors and text entries in a safetensors file, protected by a checksum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from specformer.files.atomic import replacing
 
 _OURS = ("format", "checksum")
-#: Types by their names in such a file.
+#: Names of types in such a file.
 _TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -40,10 +40,10 @@ def write_tensors(
     words: Mapping[str, str] | None = None,
     beside: str = "",
 ) -> str:
-    """Write tensors and words atomically, with a checksum of both, which is returned.
+    """Write tensors and words atomically, with a checksum of both; return the checksum.
 
-    ``form`` is the header's ``format``, ``words`` are further entries of it. The checksum covers
-    ``beside`` too, which another file holds.
+    ``form`` is the header's ``format``, ``words`` are further entries of the header. The checksum
+    also covers ``beside``, a text that is stored in another file.
     """
     words = dict(words or {})
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -64,12 +64,12 @@ def read_tensors(
     verify: bool = True,
     mapped: bool = True,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of these names, or all, and the words.
+    """Read the tensors of these names, or all, and the words.
 
-    A file that is missing, of another form, damaged or altered is ``refused`` and called ``what``.
-    To ``verify`` the checksum reads everything once. A file that is ``mapped`` into memory is not
-    copied; do not map what is copied anyway: safetensors 0.8 keeps 64 bytes of each such tensor for
-    good.
+    A file that is missing, of another form, damaged or altered raises ``refused``, whose message
+    calls it ``what``. ``verify`` compares the checksum, which reads everything once. A file that is
+    ``mapped`` into memory is not copied. Do not map what is copied anyway: safetensors 0.8 leaks 64
+    bytes for each such tensor.
     """
     if not path.is_file():
         raise refused(f"{path}: no such {what}.")
@@ -88,7 +88,7 @@ def read_tensors(
     words = {key: value for key, value in header.items() if key not in _OURS}
     told = header.get("checksum", "")
     if verify and not has_checksum(told, tensors, _joined(words) + beside):
-        which = "it, or what lies beside it," if beside else "the file"
+        which = "it, or a file beside it," if beside else "the file"
         raise refused(f"{path}: checksum differs; {which} was altered or damaged.")
     return tensors, words
 
@@ -96,9 +96,9 @@ def read_tensors(
 def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) -> None:
     """Write a safetensors file whose largest tensor is aligned as PyTorch aligns new ones.
 
-    MKL rounds a product with one column by the matrix's address modulo 16. What is mapped from the
-    file then gives the same bits as what was in memory when it was written. Safetensors' own writer
-    aligns to eight bytes, smaller tensors first.
+    How MKL rounds a product with one column depends on the matrix's address modulo 16. So a tensor
+    mapped from the file gives the same bits as the one in memory that was written. Safetensors' own
+    writer aligns to eight bytes and puts smaller tensors first.
     """
     parts = sorted(state.items(), key=lambda item: (-item[1].itemsize, -item[1].numel(), item[0]))
     content: dict[str, object] = {"__metadata__": dict(header)}
@@ -136,13 +136,13 @@ def checksum(
 ) -> str:
     """A hash of named tensors on the CPU and of a text: of every bit, type and shape.
 
-    XXH3 finds accidents, which is all that a checksum in the same file can, 14 times as fast as
-    SHA-256.
+    XXH3 is 14 times as fast as SHA-256. It finds accidental changes, and a checksum in the same
+    file cannot do more.
     """
     digest = algorithm(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f";{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        if tensor.numel():  # the stride of an empty one may be 0, which no view takes
+        if tensor.numel():  # view() fails on the stride 0 that an empty one may have
             digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
     return str(digest.hexdigest())

@@ -1,4 +1,4 @@
-"""JSON and YAML that anyone may have written: read within limits, or refused with the reason."""
+"""JSON and YAML from any source, read within limits of size and depth."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from specformer.files.atomic import is_special, write_text
 from specformer.files.host_memory import raised
 
 Record = TypeVar("Record")
-#: What code that trusts a document raises where it has another shape.
+#: Errors raised by code that expects a document of another shape.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-#: No file of ours comes near these; what does would take all memory, or end in a traceback.
+#: Limits far above any file of ours; without them, a file could use up all memory.
 _DEPTH, _DIGITS = 50, 100
 _YAML_BYTES, _JSON_BYTES = 2**20, 2**28
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; ``ValueError`` says in a few words what is wrong with it."""
+    """Read a JSON file; a ``ValueError`` says what is wrong with it."""
     return parse_json(_text(path, _JSON_BYTES))
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """What a file with one JSON value per line holds; see :func:`read_json`."""
+    """Read a file with one JSON value per line, as :func:`read_json` does."""
     return [parse_json(line) for line in _text(path, _JSON_BYTES).splitlines()]
 
 
 def parse_json(text: str) -> Any:
-    """A value from JSON.
+    """Parse JSON; a ``ValueError`` says what is wrong with it.
 
     Example:
         >>> parse_json("[" * 100_000)
@@ -44,7 +44,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_record(kind: type[Record], text: str) -> Record:
-    """A data class whose fields are text and numbers, from JSON; ``ValueError`` of anything else.
+    """Parse JSON into a data class whose fields are text and numbers; else a ``ValueError``.
 
     Example:
         >>> from dataclasses import dataclass
@@ -69,14 +69,14 @@ def parse_record(kind: type[Record], text: str) -> Record:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds; ``ValueError`` says in a few words what is wrong with it."""
+    """Read a YAML file; a ``ValueError`` says what is wrong with it."""
     return parse_yaml(_text(path, _YAML_BYTES))
 
 
 def parse_yaml(text: str) -> Any:
-    """A value from YAML: plain values, lists, and mappings whose keys are text.
+    """Parse YAML: plain values, lists, and mappings whose keys are text.
 
-    Aliases are refused: a few of them can stand for more than any memory holds.
+    Aliases are refused: a few of them can expand to more than fits into memory.
 
     Example:
         >>> parse_yaml("{rates: [0.1, 0.2]}")
@@ -94,12 +94,12 @@ def parse_yaml(text: str) -> Any:
 
 
 def write_yaml(path: str | Path, content: Any) -> None:
-    """Write YAML that :func:`read_yaml` reads, atomically, keys in their order."""
+    """Write YAML that :func:`read_yaml` reads, atomically; keys keep their order."""
     write_text(path, yaml.dump(content, Dumper=_WrittenOut, sort_keys=False))
 
 
 class _Plain(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases, keys that are no text, and endless numbers."""
+    """PyYAML's safe loader; refuses aliases, keys that are not text, and very long numbers."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -126,7 +126,7 @@ for _kind in ("int", "float"):
 
 
 class _WrittenOut(yaml.SafeDumper):
-    """PyYAML's safe dumper, which writes a value out each time it occurs."""
+    """PyYAML's safe dumper without aliases: a repeated value is written each time."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -137,17 +137,17 @@ def _text(path: Path, most: int) -> str:
         raise ValueError("it is not a plain file")
     size = path.stat().st_size
     if size > raised(most):
-        raise ValueError(f"it has {size:,} bytes, and at most {raised(most):,} are read")
+        raise ValueError(f"it has {size:,} bytes; at most {raised(most):,} are read")
     return path.read_text(encoding="utf-8")
 
 
 def _checked(value: Any, text: str) -> Any:
-    """The value itself, if it is nested no deeper than the limit and could be written again."""
-    if "\\ud" in text.lower():  # perhaps one half of a character, which no file can hold
+    """Return the value if it is within the depth limit and can be written as UTF-8 again."""
+    if "\\ud" in text.lower():  # perhaps half of a surrogate pair, which UTF-8 cannot encode
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise ValueError("it has halves of characters") from None
+            raise ValueError("it has incomplete characters (half of a surrogate pair)") from None
     level = [value]
     for _ in range(raised(_DEPTH) + 1):
         level = [

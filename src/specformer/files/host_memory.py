@@ -1,4 +1,4 @@
-"""Memory that is free for this process on the host, and how far limits are raised."""
+"""Free memory of the host for this process, and the factor on limits of what is read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 _OWN = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
-#: By version of Linux's control groups: files of the limit and of what is taken, and what the words
-#: for cached files begin with, all groups below included.
+#: By version of Linux's control groups: the file with the limit, the file with the usage, and the
+#: prefix of the entries for cached files that include the groups below.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     2: ("memory.max", "memory.current", ""),
@@ -19,7 +19,7 @@ _FILES = {
 
 
 def raised(limit: int) -> int:
-    """A limit on what is read, times ``SPECFORMER_LIMITS`` where somebody has set that.
+    """A limit on what is read, times the environment variable ``SPECFORMER_LIMITS`` if it is set.
 
     Example:
         >>> raised(50)
@@ -36,7 +36,7 @@ def raised(limit: int) -> int:
 
 
 def free_bytes() -> int:
-    """Memory free now, at most what a scheduler or a container grants to this process."""
+    """Free memory now, at most what a scheduler or a container grants to this process."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
@@ -46,7 +46,7 @@ def free_bytes() -> int:
 
 
 def _installed_bytes() -> int:
-    """All memory of the machine, if free memory is unknown; no limit if that is unknown too."""
+    """All memory of the machine; ``sys.maxsize`` if that is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -54,15 +54,15 @@ def _installed_bytes() -> int:
 
 
 def gib(count: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in GiB, for people to read."""
     return f"{count / 2**30:.1f} GiB"
 
 
 def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
-    """Memory left in the control groups of this process; no limit if it is in no group.
+    """Memory left in the control groups of this process; ``sys.maxsize`` if it is in no group.
 
-    Groups above its own have limits too; the smallest remainder counts. Cached files count as
-    free: the kernel drops them first. ``own`` lists the groups the process is in.
+    The groups above have limits too; the smallest remainder counts. Cached files count as free,
+    because the kernel drops them first. ``own`` lists the groups the process is in.
     """
     try:
         lines = own.read_text(encoding="utf-8").splitlines()
@@ -84,7 +84,7 @@ def granted_bytes(own: Path = _OWN, mount: Path = _MOUNT) -> int:
 
 
 def _left(group: Path, version: int) -> int:
-    """What is left in one group; no limit where it has none or is not there."""
+    """Memory left in one group; ``sys.maxsize`` if it has no limit or does not exist."""
     limit, taken, prefix = _FILES[version]
     try:
         room = int((group / limit).read_text()) - int((group / taken).read_text())

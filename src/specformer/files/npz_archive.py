@@ -1,4 +1,4 @@
-"""Arrays of an ``.npz`` file: written atomically, read without pickle, errors in one sentence."""
+"""Arrays of an ``.npz`` file, written atomically and read without pickle."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DAMAGE = (
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _PICKLED = "holds pickled Python objects, which are not loaded"
-#: The end of a zip archive: its mark, two disks' numbers, then the entries here and in all.
+#: The end record of a zip archive: its signature and size.
 _END, _END_SIZE = b"PK\x05\x06", 22
 
 
 class NpzArchive:
-    """An open ``.npz`` file whose directory is whole; its arrays are read when asked for.
+    """An open ``.npz`` file with an intact directory; arrays are read when asked for.
 
-    NumPy takes what it finds: one byte of a directory can hide the arrays after it.
+    NumPy does not check this: one damaged byte of the directory can hide the arrays after it.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -45,11 +45,11 @@ class NpzArchive:
         self._archive = archive
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         if len(self._members) != len(members):
-            raise zipfile.BadZipFile("two of its arrays have one name")
+            raise zipfile.BadZipFile("two of its arrays have the same name")
         for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile("its arrays are compressed in an unusual way")
-            with archive.open(member):  # which compares the name here with that in the directory
+            with archive.open(member):  # this compares its name with that in the directory
                 pass
 
     @property
@@ -58,16 +58,16 @@ class NpzArchive:
         return list(self._members)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
-        """An array, all of it: its checksum has been compared."""
+        """Read one array; its checksum is compared."""
         member = self._members[key]
         if member.file_size > raised(free := free_bytes()):
             raise ValueError(
-                f"{key} unpacks to {gib(member.file_size)}, and {gib(free)} of memory are free"
+                f"{key} unpacks to {gib(member.file_size)}, but {gib(free)} of memory are free"
             )
         try:
             with self._archive.open(member) as file:
                 array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-                if file.read(1):  # else a shape that is too small would pass unchecked
+                if file.read(1):  # otherwise a shape that is too small would go unnoticed
                     raise ValueError(f"{key} holds more than its shape says")
         except MemoryError:
             raise ValueError(f"{key} does not fit into memory") from None
@@ -79,7 +79,7 @@ class NpzArchive:
 
 
 def _entries(archive: zipfile.ZipFile) -> int:
-    """How many members the end of the archive says there are."""
+    """The number of members according to the end record of the archive."""
     file = archive.fp
     assert file is not None
     size = file.seek(0, os.SEEK_END)
@@ -91,14 +91,14 @@ def _entries(archive: zipfile.ZipFile) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator[NpzArchive]:
-    """Open an npz file; what is wrong with it is one of the errors in :data:`DAMAGE`."""
+    """Open an npz file; a damaged one raises an error of :data:`DAMAGE`."""
     with zipfile.ZipFile(path) as archive:
         yield NpzArchive(archive)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with it."""
+    """Put the file's name before the message of a :class:`GraphError`."""
     try:
         yield
     except GraphError as error:
@@ -108,20 +108,20 @@ def naming(path: Path) -> Iterator[None]:
 def read_arrays(
     path: Path, holding: str, required: Sequence[str], known: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays with known keys of a file that should hold one graph, or many graphs."""
+    """Read the arrays with ``known`` keys; errors say what the file should be ``holding``."""
     if not path.is_file():
         raise GraphError("there is no such file")
     if not os.access(path, os.R_OK):
         raise GraphError("is not readable: check its permissions")
     if not zipfile.is_zipfile(path):
-        raise GraphError("is not an npz archive, or not a whole one")
+        raise GraphError("is not an npz archive, or only part of one")
     try:
         with opened(path) as archive:
             for key in required:
                 if key not in archive.files:
                     needs = " and ".join(filter(None, (", ".join(required[:-1]), required[-1])))
                     has = ", ".join(map(repr, archive.files[:8])) or "nothing"
-                    told = f"a file of {holding} needs {needs}, and this one has {has}"
+                    told = f"a file of {holding} needs {needs}; this one has {has}"
                     raise GraphError(f"has no {key!r}; {told}")
             _warn_of_mistyped(path, archive.files, known)
             return {key: archive[key] for key in archive.files if key in known}
@@ -133,17 +133,17 @@ def read_arrays(
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write an npz file, whole or not at all."""
-    with replacing(path) as part, part.open("wb") as file:  # to a name NumPy would add an ending
+    """Write an npz file, atomically."""
+    with replacing(path) as part, part.open("wb") as file:  # NumPy adds an ending to names
         np.savez_compressed(file, **arrays)
 
 
 def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -> None:
-    """Warn of unknown keys that look like a missing one."""
+    """Warn of unknown keys that look like a misspelt known one."""
     for key in keys:
         meant = None if key in known else nearest(key, known, alike=0.8)
         if meant is not None and meant not in keys:
-            logger.warning("%s: the key %r is left alone; did you mean %r?", path, key, meant)
+            logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
 
 
 def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Documents that carry a checksum of themselves, so that an altered one is refused."""
+"""Documents with a checksum of their content, so that an altered one is refused."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, Literal
 from specformer.files.atomic import write_json
 from specformer.files.documents import read_json
 
-#: The key that a document's checksum is kept under.
+#: The key of a document's checksum.
 KEY = "checksum"
 
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with a checksum of its content, whatever file format it goes into.
+    """Return the document with a checksum of its values, which holds in any file format.
 
     Example:
         >>> sealed({"mean": 0.5})
         {'checksum': '8224d0dbc5c029bc', 'mean': 0.5}
     """
     as_read = json.loads(json.dumps(document))  # keys that are numbers come back as text
-    return {KEY: _digest(as_read), **document}  # first: what is cut off must not take it along
+    return {KEY: _digest(as_read), **document}  # first, so that a cut-off end does not remove it
 
 
 def unsealed(document: Any, *, needed: bool = False) -> Any:
-    """The document without its checksum; ``ValueError`` if it is not what was sealed.
+    """Return the document without its checksum; ``ValueError`` if it was altered.
 
-    One without a checksum, by an earlier version or by hand, is returned as it is, unless it is
-    ``needed``: of lines that nobody writes by hand.
+    A document without a checksum, from an earlier version or written by hand, is returned as it
+    is, unless a checksum is ``needed``.
 
     Example:
         >>> unsealed({"mean": 0.6, "checksum": "8224d0dbc5c029bc"})
@@ -50,24 +50,24 @@ def unsealed(document: Any, *, needed: bool = False) -> Any:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    """64 bits of SHA-256: of the values, not of how a file writes them."""
+    """64 bits of SHA-256 of the values; the layout of the file does not matter."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-#: What became of a file that a manifest names.
+#: State of a file that a manifest lists.
 State = Literal["intact", "altered", "missing"]
 
 
 class Manifest:
-    """SHA-256 of some of a folder's files by name, so that readers can ask whether one is whole."""
+    """SHA-256 of some of a folder's files by name; tells whether one was altered."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, files: Mapping[str, bytes | None]) -> None:
-        """Write the checksums of these files; what is not on the disk yet is given as bytes."""
-        self.path.unlink(missing_ok=True)  # an older one must not speak of new files
+        """Write the checksums of these files; give the content of those not on the disk yet."""
+        self.path.unlink(missing_ok=True)  # an older manifest must not describe new files
         sums = {
             name: _file_digest(self.path.parent / name)
             if content is None
@@ -77,22 +77,22 @@ class Manifest:
         write_json(self.path, sealed({"sha256": sums}))
 
     def sums(self) -> dict[str, str]:
-        """Checksums by name, none where there is no manifest; ``ValueError`` if it is damaged."""
+        """Checksums by name; empty without a manifest; ``ValueError`` if it is damaged."""
         try:
             content = unsealed(read_json(self.path))
         except FileNotFoundError:
             return {}
         sums = content.get("sha256") if isinstance(content, dict) else None
         if not isinstance(sums, dict) or not all(isinstance(each, str) for each in sums.values()):
-            raise ValueError("it holds no checksums")
+            raise ValueError("it does not hold checksums")
         return sums
 
     def states(self) -> dict[str, State]:
-        """What became of every file."""
+        """The state of every file."""
         return {name: self._state(name, digest) for name, digest in self.sums().items()}
 
     def is_altered(self, name: str) -> bool:
-        """Whether a file is there and not as it was; False of one that is not in the manifest."""
+        """Whether a file exists and has changed; False if it is not in the manifest."""
         digest = self.sums().get(name)
         return digest is not None and self._state(name, digest) == "altered"
 

@@ -144,7 +144,7 @@ FORMATS = [
     alone("a.npz", lambda path: sp.save_npz(path, MATRIX), PLAIN),
     alone("b.npz", lambda path: sp.save_npz(path, sp.coo_array(MATRIX)), PLAIN),
     alone("c.npz", lambda path: np.savez(path, adj=MATRIX.toarray()),
-          "c.npz: has no 'edge_index'; a file of one graph needs edge_index, and this one has "
+          "c.npz: has no 'edge_index'; a file of one graph needs edge_index; this one has "
           "'adj'"),
     alone("e.npz", lambda path: np.savez(path, edge_index=[[0, 1], [1, 2]], y=[0, 1, 1, 0]),
           Meant((*FIRST, "3"), {("0", "1"): 1.0, ("1", "2"): 1.0}, {}, ("0", "1", "1", "0"))),

@@ -169,7 +169,7 @@ def test_missing_empty_foreign_and_cut_files(tmp_path: Path) -> None:
             read_npz(path)
     write_npz(path, GRAPHS["full"])
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(GraphError, match=r"own.npz: is not an npz archive, or not a whole one"):
+    with pytest.raises(GraphError, match=r"own.npz: is not an npz archive, or only part of one"):
         read_npz(path)
 
 
@@ -324,7 +324,7 @@ def test_a_key_that_looks_mistyped_is_told(
 ) -> None:
     path = saved_set(tmp_path, **PAIR_AND_ONE, train_idx=[0], val_idx=[1], notes=[0])
     read_graph_set(path)
-    told = [f"{path}: the key 'val_idx' is left alone; did you mean 'valid_idx'?"]
+    told = [f"{path}: the key 'val_idx' is ignored; did you mean 'valid_idx'?"]
     assert caplog.messages == told
     caplog.clear()
     read_graph_set(saved_set(tmp_path, **PAIR_AND_ONE, valid_idx=[0], val_idx=[1], bonds_once=True))
@@ -338,7 +338,7 @@ def test_a_missing_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
     write_graph_set(path, SETS["full"])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(GraphError, match="not an npz archive, or not a whole one"):
+    with pytest.raises(GraphError, match="not an npz archive, or only part of one"):
         read_graph_set(path)
     path.write_bytes(whole[:60] + bytes(40) + whole[100:])
     with pytest.raises(GraphError, match=r"damaged|has no"):
