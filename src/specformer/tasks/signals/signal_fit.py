@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from specformer.baselines import BASELINES, Propagation, signal_baseline
+from specformer.baselines import Propagation, signal_baseline
 from specformer.datasets import SignalSet, target_filter
 from specformer.errors import ConfigError, check_known
 from specformer.nn import Specformer
@@ -31,7 +31,7 @@ from specformer.training.runs.progress import Progress
 #: The models of Table 1, in the paper's order.
 MODELS = ("gcn", "gat", "chebnet", "gprgnn", "bernnet", "jacobiconv", "specformer")
 
-#: Specformer's alone, and what serves node classification alone.
+#: Settings of Specformer alone, and settings of a schedule that only nodes have.
 _OURS = ("model", "landmarks", "solve_readout")
 _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
@@ -91,14 +91,14 @@ def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
 
 
 def refuse_idle_settings(model: str, assignments: Sequence[str]) -> None:
-    """Refuse changes of a recipe that one model's training has no use for."""
+    """Refuse changes of a recipe that do not apply to a model."""
     refuse_idle(assignments, _FILTERS, "all weights of a filter learn at one rate")
     if model != "specformer":
         refuse_idle(assignments, _OURS, f"it is specformer's, and {model} has a fixed size")
 
 
 def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:
-    """A fresh model of that name for one-channel signals, about 2,000 parameters."""
+    """A fresh model of that name for one-channel signals, with about 2,000 parameters."""
     if name == "specformer":
         settings = recipe.model
         return Specformer(
@@ -117,9 +117,7 @@ def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:
             propagation_dropout=0.0,
             init_std=settings.init_std,
         )
-    if name in BASELINES:
-        return signal_baseline(name)
-    raise ConfigError(f"unknown model {name!r}; choose from {', '.join(MODELS)}.")
+    return signal_baseline(name)
 
 
 #: Baselines hold activations for every node: this many runs of 10,000 nodes take a few GB.
@@ -138,10 +136,10 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Study:
-    """What learning filters gave.
+    """The outcome of learning filters.
 
-    Rows, one per filter and contestant; arrays to draw, under the names the report expects; the
-    trained Specformers by label and run (signal-major).
+    Rows, one per filter and contestant; arrays under the names that the report expects; the trained
+    Specformers by label and run (signal-major).
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -167,14 +165,13 @@ def learn_filters(
         responses=torch.stack(responses),
         mask=torch.as_tensor(signals.mask).to(device),
     )
-    study = Study()
-    study.arrays.update(task_pictures(signals, task, filters))
+    study = Study(arrays=task_pictures(signals, task, filters))
     for contestant in contestants:
         label, started = contestant.label, time.perf_counter()
         fits = _fit(contestant, task, signals, seed, progress)
         seconds = time.perf_counter() - started
         _record(study, signals, filters, contestant, fits, seconds)
-        study.arrays.update(fit_pictures(label, signals, task, filters, fits))
+        study.arrays.update(fit_pictures(label, signals, filters, fits))
         if contestant.model == "specformer":
             template = signal_model("specformer", contestant.recipe)
             assert isinstance(template, Specformer)
@@ -187,7 +184,7 @@ def learn_filters(
 def _fit(
     contestant: Contestant, task: SignalTask, signals: SignalSet, seed: int, progress: Progress
 ) -> list[SignalFit]:
-    """All runs: at once for Specformer, whose runs share the spectrum, else in parts."""
+    """Train all runs: at once for Specformer, whose runs share the spectrum, else in parts."""
     recipe = contestant.recipe
     ours = contestant.model == "specformer"
     step = len(task.signals) if ours else max(1, _BASELINE_RUNS // task.num_filters)
@@ -216,8 +213,8 @@ def _fit(
                     on_progress=update,
                 )
             )
-        losses, epochs = fits[-1].curves.numpy(), fits[-1].epochs.tolist()
-        curves = [losses[:upto, run] for run, upto in enumerate(epochs)]
+        losses = fits[-1].curves.numpy()
+        curves = [losses[:epochs, run] for run, epochs in enumerate(fits[-1].epochs.tolist())]
         warn_of_divergence(contestant.label + share, curves, fits[-1].layers)
     return fits
 
@@ -275,20 +272,16 @@ def task_pictures(
 
 
 def fit_pictures(
-    label: str,
-    signals: SignalSet,
-    task: SignalTask,
-    filters: Sequence[str],
-    fits: Sequence[SignalFit],
+    label: str, signals: SignalSet, filters: Sequence[str], fits: Sequence[SignalFit]
 ) -> dict[str, np.ndarray]:
-    """What one contestant gives for the signals, its loss by epoch and its learned filters."""
+    """One contestant's outputs for the signals, its loss by epoch and its learned filters."""
     output = torch.cat([fit.output for fit in fits]).unflatten(0, (-1, len(filters)))
     epochs = max(len(fit.curves) for fit in fits)
     curves = torch.cat(
         [pad(fit.curves, (0, 0, 0, epochs - len(fit.curves)), value=torch.nan) for fit in fits],
         dim=1,
     ).unflatten(1, (-1, len(filters)))
-    response = _responses(task, fits)
+    response = _responses(fits)
     arrays = {}
     for index, name in enumerate(filters):
         key = f"filters/{name}/{label}"
@@ -313,23 +306,19 @@ def attention_pictures(
 
 
 @torch.no_grad()
-def _responses(task: SignalTask, fits: Sequence[SignalFit]) -> Tensor | None:
+def _responses(fits: Sequence[SignalFit]) -> Tensor | None:
     """Learned gains at the distinct eigenvalues, ``[runs, p]``, for models that have them.
 
     A polynomial behind a nonlinear feature map is drawn at the scale that explains its output.
     """
-    values = task.spectrum.distinct.values
     gains = []
-    start = 0
     for fit in fits:
-        count = len(fit.sse) // task.num_filters
-        part = replace(task, signals=task.signals[start : start + count])
-        start += count
+        groups = fit.task.spectrum.distinct
         if isinstance(fit.model, Specformer):
-            gains.append(fit.model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0])
+            gains.append(fit.model.linear_response(groups.tokens)[..., 0, 0])
         elif hasattr(fit.model, "response"):
-            polynomial: Tensor = fit.model.response(values)[..., 0]  # type: ignore[operator]
-            filtered = part.apply(polynomial)
+            polynomial: Tensor = fit.model.response(groups.values)[..., 0]  # type: ignore[operator]
+            filtered = fit.task.apply(polynomial)
             power = filtered.square().sum(dim=-1, keepdim=True).clamp_min(1e-30)
             gains.append(polynomial * (fit.output * filtered).sum(dim=-1, keepdim=True) / power)
         else:

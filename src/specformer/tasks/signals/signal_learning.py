@@ -1,4 +1,4 @@
-r"""Learning one filter from signals, as every task is done."""
+r"""The task of learning one filter from signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from specformer.training.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class SignalWork:
-    """What to learn from what; ``spectrum`` is None until it is computed."""
+    """Signals, the model and the filter to learn; ``spectrum`` is None until it is computed."""
 
     signals: SignalSet
     contestant: Contestant
@@ -55,7 +55,8 @@ class FilterLearning(Task[SignalWork]):
         return chosen, signal_recipe(chosen, request.changes)
 
     def load(self, job: Job, place: Workplace) -> SignalWork:
-        signals = signal_source(job.source, place.data)
+        named = job.source in SIGNAL_SETS
+        signals = named_signals(job.source, place.data) if named else image_signal(job.source)
         contestant = Contestant(job.model, job.recipe, job.settings, job.model)
         return SignalWork(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
 
@@ -82,7 +83,7 @@ class FilterLearning(Task[SignalWork]):
         checkpoint: Path | None,  # noqa: ARG002
         label: str | None = None,  # noqa: ARG002
     ) -> Outcome:
-        """Train one model per signal. It takes seconds: no state is kept on the way."""
+        """Train one model per signal. It takes seconds, so there are no checkpoints."""
         assert work.spectrum is not None
         study = learn_filters(
             work.signals,
@@ -104,7 +105,7 @@ class FilterLearning(Task[SignalWork]):
             "filter": work.filter_name,
             "runs": len(signals.signals),
             "metric": "sse",
-            # A fit, not a generalisation: the same pixels train and test, as in Table 1.
+            # The same pixels train and test, as in Table 1: this measures the fit alone.
             "test": row["sse"],
             "val": row["sse"],
             "r2": row["r2"],
@@ -120,8 +121,3 @@ class FilterLearning(Task[SignalWork]):
 
     def trials(self, job: Job, place: Workplace) -> NoReturn:  # noqa: ARG002
         raise ConfigError(f"{job.source}: signals are fitted, so there is nothing to validate on.")
-
-
-def signal_source(source: str, data: Path | None = None) -> SignalSet:
-    """The signals of that name, or those of an image file."""
-    return named_signals(source, data) if source in SIGNAL_SETS else image_signal(source)

@@ -53,7 +53,7 @@ class SignalTask:
         return self.spectrum.gft(self.signals.mT).mT
 
     def inputs(self) -> Tensor:
-        """What each run sees, ``[runs, n, 1]``."""
+        """The input of each run, ``[runs, n, 1]``."""
         return self.signals.repeat_interleave(self.num_filters, dim=0).unsqueeze(-1)
 
     def apply(self, gains: Tensor) -> Tensor:
@@ -66,18 +66,19 @@ class SignalTask:
         return self.spectrum.igft(filtered.mT).mT
 
     def targets(self) -> Tensor:
-        """What each run should give, ``[runs, n]``."""
+        """The output that each run should reach, ``[runs, n]``."""
         return self.apply(self.responses.repeat(len(self.signals), 1))
 
 
 @dataclass(frozen=True)
 class SignalFit:
-    """The outcome of all runs of one model.
+    """The outcome of all runs of one model on a task.
 
     Outputs ``[runs, n]``, curves ``[epochs, runs]`` (NaN once a run has stopped), the rest
-    ``[runs]``; ``layers`` name the first layer of each run that was not finite, if one was.
+    ``[runs]``; ``layers`` name the first layer of each run that was not finite, if there was one.
     """
 
+    task: SignalTask
     model: nn.Module
     output: Tensor
     sse: Tensor
@@ -159,7 +160,7 @@ def fit_signals(
     output = _outputs(model.eval(), task, operator)
     sse, r2 = _measure(output, task)
     best, epochs = stopping.best_epoch, stopping.epochs
-    return SignalFit(model, output, sse, r2, best, epochs, curves[:done].cpu(), layers)
+    return SignalFit(task, model, output, sse, r2, best, epochs, curves[:done].cpu(), layers)
 
 
 def _make_loss(
@@ -169,7 +170,7 @@ def _make_loss(
     landmarks: int | None,
     solve_readout: bool,
 ) -> tuple[Callable[[], Tensor], list[nn.Parameter]]:
-    """What gives the squared errors of every run, ``[runs]``, and the parameters they train."""
+    """A function of the squared errors of every run, ``[runs]``, and the parameters to train."""
     if not (isinstance(model, Specformer) and model.is_linear_filter):
         if solve_readout:
             raise ConfigError("variable projection needs a Specformer that is a linear filter.")
@@ -246,7 +247,7 @@ def _spectral_loss(
 
 @torch.no_grad()
 def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
-    """What every run gives for its signal, ``[runs, n]``, with exact attention."""
+    """The output of every run for its signal, ``[runs, n]``, with exact attention."""
     if isinstance(model, Specformer) and model.is_linear_filter:
         gains: Tensor = model.linear_response(task.spectrum.distinct.tokens)[..., 0, 0]
         return task.apply(gains)
@@ -303,7 +304,7 @@ class ProjectedReadout:
             self.constant, self.slope = (path.unsqueeze(-2) * bases.weight).sum(dim=-1).unbind(-1)
 
     def parameters(self) -> list[nn.Parameter]:
-        """What is left to train."""
+        """The parameters that are left to train."""
         return list(self.filter.encoder.parameters())
 
     def gains(self, tokens: Tokens, landmarks: Keys | None) -> Tensor:
