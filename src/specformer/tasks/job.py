@@ -1,4 +1,4 @@
-r"""What a person asks for, resolved once, and where it is done: every command starts from these.
+r"""A job: what a person asks for, with every setting in it; and the place where it is done.
 
 ``config.yaml`` of a run folder is a :class:`Job` and nothing else. A stopped run goes on from it
 alone, whatever recipes have become since.
@@ -27,10 +27,10 @@ from specformer.graphs.formats.table_file import bare_name, is_table, table_head
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.runs.progress import Progress, Silent
 
-#: As results name them.
+#: Kinds of jobs, as results name them.
 Kind = Literal["filters", "nodes", "links", "molecules"]
 
-#: What only some jobs have, and what it is where nothing is said.
+#: Fields of a job that ``config.yaml`` leaves out where they have these values.
 OPTIONAL: dict[str, Any] = {
     "filter": None, "start": None, "lanes": 1, "tensorboard": False, "deterministic": False,
 }  # fmt: skip
@@ -45,9 +45,9 @@ class Request:
         model: the model's name.
         recipe: a recipe's name or file; None for the usual one.
         changes: ``key=value`` changes of the recipe.
-        task: of nodes and molecules, ``"regression"`` or ``"classification"``; None to let the
-            targets say.
-        metric: likewise, what models are judged by; None for the usual one.
+        task: of nodes and molecules, ``"regression"`` or ``"classification"``; None to decide by
+            the targets. ``"links"`` learns the links of a graph.
+        metric: of nodes and molecules, what models are judged by; None for the usual one.
         start: of molecules, the folder of a finished run whose models are trained further.
         filter: of signals, the filter to learn.
         columns: which column of a file is what, where their names do not tell.
@@ -65,7 +65,7 @@ class Request:
 
     @property
     def learned(self) -> dict[str, str]:
-        """The settings that say what is learned, of those that are given."""
+        """``task`` and ``metric``, if they are given."""
         given = {"task": self.task, "metric": self.metric}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -81,13 +81,13 @@ class Job:
         recipe: the name or file that the settings come from.
         settings: the recipe with all changes, a data class of the task.
         changes: what was changed in the recipe, as ``key=value``.
-        runs: how many runs; None where the data say.
-        seed: of all that is drawn.
+        runs: how many runs; None where the data decide.
+        seed: the seed of everything random.
         device: where to train.
         filter, start, columns: see :class:`Request`; targets are among the settings.
         lanes: how many runs train at the same time.
         tensorboard: whether to write event files.
-        deterministic: whether one thread computes all, for the same numbers on any machine.
+        deterministic: whether to compute with one thread, for the same numbers on any machine.
         repeat: the command that repeats the job.
     """
 
@@ -110,7 +110,7 @@ class Job:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The job as ``config.yaml`` holds it: plain values, without what does not apply."""
+        """The job as ``config.yaml`` holds it, in plain values."""
         own = {key: getattr(self, key) for key in OPTIONAL}
         return {
             "command": "train",
@@ -146,8 +146,8 @@ class Workplace:
     Args:
         device: where to train.
         data: the folder with data files; None for the usual places.
-        cache: the folder that keeps spectra; None for none.
-        progress: who is told how far the work is.
+        cache: the folder that keeps spectra; None to keep none.
+        progress: shows how far the work is.
         workers: the processes that share the work of every batch.
         lanes: how many runs on many graphs train at the same time.
     """
@@ -160,18 +160,14 @@ class Workplace:
     lanes: int = 1
 
 
-#: More than there are runs under one seed.
-_APART = 100_003
-
-
 def run_seed(seed: int, run: int) -> int:
-    """That of one of the runs under a seed; runs under another seed have others."""
-    return _APART * seed + run
+    """The seed of one run of a job; jobs of other seeds have other ones."""
+    return 100_003 * seed + run  # a factor above any number of runs
 
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 _NETWORKX = "networkx.write_graphml writes what NetworkX can read of it; "
-#: How some files that are not read become others that are.
+#: How files of some formats that are not read become files that are.
 _CONVERT = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "export each sheet as CSV, as edges and nodes; "),
     **dict.fromkeys((".net", ".adjlist", ".graph6", ".gpickle"), _NETWORKX),
@@ -181,17 +177,17 @@ _NAMES = (*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS)
 
 
 def source_kind(source: str, columns: Columns | None = None) -> Kind:
-    """Which kind of training a source asks for; a table's by the columns that someone names.
+    """The kind of job that a source is for; of a table, named columns decide.
 
-    What is neither there nor known by name is refused, and so is a file that nobody reads.
+    A source that does not exist and a file of an unknown format are refused.
     """
     if source in SIGNAL_SETS or source.lower().endswith(IMAGE_SUFFIXES):
         return "filters"
     path = Path(source)
     if source not in _NAMES and not path.exists():
         raise DataNotFoundError(unknown_set(source, _NAMES))
-    said = (columns or Columns()).said
-    many = "smiles" in said or (holds_many(source) and "source" not in said)
+    said = columns or Columns()
+    many = said.smiles is not None or (holds_many(source) and said.source is None)
     known = is_table(path) or not path.suffix or file_ending(path) in GRAPH_FILES
     if not many and path.is_file() and not known:
         convert = _CONVERT.get(file_ending(path), "")
@@ -227,6 +223,6 @@ def _is_of_edges(path: Path) -> bool:
 
 
 def source_name(source: str) -> str:
-    """What to call a run on a source: a set's name, a folder's, or a file's without its ending."""
+    """The name of a run on a source: a set's, a folder's, or a file's without its ending."""
     path = Path(source)
     return path.resolve().name if path.is_dir() else bare_name(path)

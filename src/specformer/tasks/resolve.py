@@ -36,14 +36,13 @@ _NEEDED = [key for key in _TYPES if key not in {*OPTIONAL, "kind", "columns"}]
 
 
 def kind_of(request: Request) -> Kind:
-    """What a request asks to learn: what its source has to teach, or a graph's links."""
+    """The kind of job that a request asks for: that of its source, or links."""
     kind = source_kind(request.source, request.columns)
     if request.task != "links":
         return kind
     if kind != "nodes":
         raise ConfigError(
-            f"--task links: links are learned of a single graph; {request.source} is "
-            f"{TASKS[kind].noun}."
+            f"--task links applies to a single graph; {request.source} is {TASKS[kind].noun}."
         )
     return "links"
 
@@ -53,7 +52,7 @@ def resolve(
 ) -> Job:
     """The job that a request means; ``options`` are the other fields of :class:`Job`.
 
-    ``kind``: what the data are that somebody else holds; None to look at the source.
+    ``kind`` is given for data in memory; None to look at the source.
 
     Example:
         >>> job = resolve(Request("cora", "gcn", changes=("schedule.epochs=9",)))
@@ -85,7 +84,7 @@ def resolve(
 
 
 def _with_targets(request: Request) -> Request:
-    """The request with its targets as a change of the recipe, where they are kept."""
+    """The request with its targets as a change of the recipe, which keeps them."""
     targets = request.columns.targets
     if targets is None:
         return request
@@ -96,10 +95,7 @@ def _with_targets(request: Request) -> Request:
 
 
 def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> tuple[str, ...]:
-    """Changes of a recipe with whole keys, see :func:`.full_keys`.
-
-    Without a model, groups of all models count.
-    """
+    """Changes of a recipe with whole keys, see :func:`.full_keys`; None stands for any model."""
     recipe, unused = TASKS[kind].recipe_class(model)
     return tuple(full_keys(recipe, changes, unused))
 
@@ -146,7 +142,7 @@ def refuse_foreign(kind: Kind, what: str, given: Mapping[str, object]) -> None:
         if not value or option in TASKS[kind].options:
             continue
         known = [task for task in TASKS.values() if option in task.options]
-        if known[0].kind == "nodes":  # whose options those for links are, but for their own
+        if known[0].kind == "nodes":  # links have the same options: not named as well
             known = [task for task in known if task.kind != "links"]
         homes = " and ".join(task.plural for task in known)
         raise ConfigError(f"`--{option}` applies to {homes} only; {what} is {TASKS[kind].noun}.")

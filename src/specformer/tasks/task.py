@@ -1,4 +1,4 @@
-r"""What every kind of learning answers alike: training, searches, and predictions as a table."""
+r"""What every task has: steps of training, settings to search, predictions as a table."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training gave: figures of all runs, what reports draw, and one model per run.
+    """What training gave: figures of all runs, arrays for the report, and one model per run.
 
-    ``seconds_before`` went into epochs which checkpoints held already. A result says ``more``
-    beside the row, and JSON documents by file name are kept ``beside`` each run's model.
+    ``seconds_before`` went into epochs that checkpoints held already. ``more`` goes into the result
+    beside the row, and ``beside`` has JSON documents by file name to keep with each run's model.
     """
 
     row: dict[str, Any]
@@ -54,7 +54,7 @@ class Task(ABC, Generic[Work]):
     """One kind of learning.
 
     ``train``, ``resume``, ``predict`` and ``tune`` are written once, over these methods.
-    ``Work`` is what the data, the splits and the spectra of a job are held in.
+    ``Work`` holds the data, the splits and the spectra of a job.
     """
 
     kind: ClassVar[Kind]
@@ -62,24 +62,24 @@ class Task(ABC, Generic[Work]):
     noun: ClassVar[str]
     plural: ClassVar[str]
     models: ClassVar[Sequence[str]]
-    #: How many runs there are unless someone says; None where the data say.
+    #: The usual number of runs; None where the data decide.
     runs: ClassVar[int | None]
-    #: The options of ``train`` and ``predict`` that not every task has.
+    #: Those options of ``train`` and ``predict`` that not every task has.
     options: ClassVar[frozenset[str]]
 
     def usual_runs(self, source: str) -> int | None:  # noqa: ARG002
-        """How many runs of a source there are unless someone says."""
+        """The usual number of runs on a source."""
         return self.runs
 
     @abstractmethod
     def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
         """The data class of a model's recipes, and its groups that this model does not use.
 
-        None stands for any model.
+        Without a model, all groups are used.
         """
 
     def concerning(self, model: str, changes: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
-        """Those of several models' changes that this one has a use for."""
+        """Those of the changes for several models that apply to this one."""
         return changes
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Task(ABC, Generic[Work]):
         """The name of the recipe that a request means, and the recipe, a frozen data class."""
 
     def read_recipe(self, model: str, settings: Mapping[str, Any], where: str) -> Any:
-        """The recipe that plain settings are; ``where`` names their file in errors."""
+        """The recipe of plain settings; ``where`` names their file in errors."""
         return build(self.recipe_class(model)[0], settings, where)
 
     def refuse_workers(self, job: Job) -> None:
@@ -115,12 +115,12 @@ class Task(ABC, Generic[Work]):
         """What was read, see :mod:`specformer.tasks.overview`."""
 
     def estimate(self, work: Work, device: torch.device) -> Estimate | None:  # noqa: ARG002
-        """About what the work will take; None where it is little."""
+        """About how long the work will take, and how much memory; None where it is little."""
         return None
 
     @abstractmethod
     def with_spectra(self, work: Work, place: Workplace, beside: Work | None = None) -> Work:
-        """The work with the eigenpairs that its model needs; ``beside`` may hold the same."""
+        """The work with the eigenpairs that its model needs, from ``beside`` if it has them."""
 
     @abstractmethod
     def fit(
@@ -129,13 +129,13 @@ class Task(ABC, Generic[Work]):
         """Train all runs.
 
         ``checkpoint`` is the path of the state's files without its ending; a task may append to
-        its name. State that is there already is taken up. ``label`` is the name that arrays are
-        kept under, if not the model's.
+        its name. Training goes on from a state that is there. ``label`` is the name that arrays
+        are kept under, if not the model's.
         """
 
     @abstractmethod
     def summarise(self, work: Work, outcome: Outcome) -> dict[str, Any]:
-        """What a result says of this task, beside what every result says."""
+        """The keys of a result that this task adds to those of every result."""
 
     @abstractmethod
     def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
@@ -143,13 +143,13 @@ class Task(ABC, Generic[Work]):
 
     @abstractmethod
     def trials(self, job: Job, place: Workplace) -> Trials:
-        """The job as a search tries its settings; refused where nothing validates them."""
+        """What a search of the job's settings tries; refused where there is no validation."""
 
 
 def check_parts(
     name: str, y: np.ndarray | None, metric: str | None, splits: Sequence[Split], things: str
 ) -> None:
-    """Refuse, before anything is trained, parts that the metric says nothing about.
+    """Refuse parts of a split for which the metric is not defined.
 
     ``y`` has a row for each of the ``things``, nodes or graphs.
     """
@@ -165,7 +165,7 @@ def check_parts(
 
 
 def target_names(names: Sequence[str] | None, count: int) -> list[str]:
-    """What targets are called: as in their file, or by number."""
+    """The names of targets: those in their file, or numbers."""
     return list(names or (f"target {number}" for number in range(count)))
 
 
@@ -178,8 +178,8 @@ def parameter_count(model: nn.Module) -> int:
 class Measured:
     """How good a setting is on validation data.
 
-    ``score`` is what trials are ranked by, None where training diverged; ``val`` the summary of
-    what training gives; ``epochs`` the mean over runs.
+    ``score`` ranks trials and is None where training diverged; ``val`` is the summary of the kept
+    models' validation figures; ``epochs`` the mean over runs.
     """
 
     score: float | None
@@ -193,14 +193,14 @@ class Trials(ABC):
     #: The file of the lists to draw from, and the neighbouring epochs whose mean figure counts.
     space_file: ClassVar[str]
     window: ClassVar[int]
-    #: Splits that a trial trains on, unless someone says.
+    #: The usual number of splits that a trial trains on.
     splits: ClassVar[int]
 
-    #: The data, as :meth:`Task.load` gives them, their name, and what a score is.
+    #: The data, as :meth:`Task.load` gives them, their name, and the metric of scores.
     work: Any
     name: str
     metric: str
-    #: What tells the models apart that trials start from; None for fresh ones.
+    #: A fingerprint of the models that trials start from; None for fresh ones.
     begun_from: str | None = None
 
     def __init__(self, job: Job, place: Workplace) -> None:
@@ -221,25 +221,25 @@ class Trials(ABC):
         return metric_named(self.metric).lower
 
     def recipe(self, changes: Sequence[str]) -> Any:
-        """The job's recipe, a data class, with these changes; refuses those it cannot have."""
+        """The job's recipe, a data class, with these changes, checked."""
         settings = override(asdict(self._settings), changes)
         return build(type(self._settings), settings, "the search")
 
     @property
     @abstractmethod
     def runs(self) -> int:
-        """Splits that finalists train on, unless someone says."""
+        """The usual number of splits that finalists train on."""
 
     @abstractmethod
     def size(self, recipe: Any) -> int:
-        """Parameters of its model; refuses settings that no model can have."""
+        """The number of its model's parameters; refuses settings that no model can have."""
 
     @abstractmethod
     def measure(self, recipe: Any, splits: int) -> Measured:
-        """Train on that many splits and look at the validation part of each."""
+        """Train on that many splits and measure on the validation part of each."""
 
     def judged(self, figures: Tensor, epochs: Tensor, kept: Sequence[float]) -> Measured:
-        """The mean over runs of what :func:`sustained` gives, and a summary of what was kept."""
+        """The mean over runs of what :func:`sustained` gives, and a summary of the kept figures."""
         score = float(sustained(figures, epochs, self.window, lower=self.lower).mean())
         mean = float(epochs.double().mean())
         return Measured(score if math.isfinite(score) else None, summary(kept), mean)
@@ -248,8 +248,7 @@ class Trials(ABC):
 def sustained(figures: Tensor, epochs: Tensor, window: int, *, lower: bool = False) -> Tensor:
     """The best mean of ``window`` neighbouring epochs of every run, ``[runs]``.
 
-    One lucky epoch of a jumping curve is no merit of a setting, and the best of many epochs
-    favours settings that jump.
+    The best single epoch would favour settings whose curves jump.
 
     Args:
         figures: ``[epochs, runs]``, only the first ``epochs`` of a run count; NaN is never best.
@@ -266,9 +265,9 @@ def sustained(figures: Tensor, epochs: Tensor, window: int, *, lower: bool = Fal
 
 
 def search_space(file: str, model: str, assignments: Sequence[str] = ()) -> dict[str, list[Any]]:
-    """The lists a trial draws from, by key; what is assigned stays as it is.
+    """The lists a trial draws from, by key, without those of keys that are assigned.
 
-    Baselines have those of ``baseline`` and those under their own name; a forest only the latter.
+    Baselines have the lists of ``baseline`` and those of their own name; a forest only the latter.
     """
     found = shipped(file)
     shared = {} if model.startswith(("specformer", "forest")) else found["baseline"]
@@ -290,9 +289,9 @@ class PredictionRequest:
         smiles: of molecules, some written here.
         spectrum, degree: of nodes, what replaces the recipe's; a model that was trained with a
             decomposition can predict without one.
-        columns: which column of the file is what, where that differs from what was trained on.
+        columns: which column of the file is what, where that differs from the training data.
         pairs: of links, a table of two columns whose pairs of nodes are scored.
-        top: of links, how many of the likeliest that are missing to name.
+        top: of links, how many of the likeliest missing links to name.
     """
 
     graph: str | None = None
@@ -304,7 +303,7 @@ class PredictionRequest:
     top: int | None = None
 
     def source_of(self, run: RunFolder) -> tuple[str, Columns]:
-        """What to predict for with a run's models, and which of its columns is what."""
+        """The data to predict for with a run's models, and which of its columns is what."""
         config = run.config()
         known = read_columns(config, str(run.path / CONFIG))
         return self.graph or str(config["source"]), self.columns.over(known)
@@ -312,9 +311,9 @@ class PredictionRequest:
 
 @dataclass(frozen=True)
 class Predictions:
-    """CSV text, its number of rows, and what is wrong with which of them.
+    """CSV text, its number of rows, and a sentence for each row without a prediction.
 
-    Of several workers each has the text of its own rows, but all count all of them.
+    Of several workers, each has the text of its own rows; ``rows`` counts those of all.
     """
 
     text: str
@@ -323,9 +322,9 @@ class Predictions:
 
 
 def csv_text(header: Sequence[str] | None, rows: Iterable[Sequence[str | None]]) -> str:
-    r"""A table as CSV; an apostrophe before what a spreadsheet would take for a formula.
+    r"""A table as CSV, with an apostrophe before what a spreadsheet would take for a formula.
 
-    Without a header it is the rest of one that another worker begins.
+    Workers other than the first have no header.
 
     Example:
         >>> csv_text(["id", "prediction"], [["a,b", "1"], ["=1+1", "-2e3"]])

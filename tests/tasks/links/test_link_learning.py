@@ -265,7 +265,7 @@ def test_settings_are_searched_on_validation_links(call, file, model) -> None:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (("train", "zinc", "--task", "links"), "links are learned of a single graph; zinc is"),
+        (("train", "zinc", "--task", "links"), "links applies to a single graph; zinc is"),
         (("train", "csbm", "--task", "link"), "choose regression, classification or links"),
         (("train", "csbm", "--task", "links", "--metric", "rmse"), "metric=rmse does not go with"),
         (("train", "csbm", "--task", "links", "--set", "loss=mse"), "would change nothing"),
