@@ -68,7 +68,7 @@ def test_an_array_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypa
     np.savez_compressed(path, x=np.zeros(10**7, np.float32), **ARRAYS)
     assert path.stat().st_size < 10**5
     monkeypatch.setattr("specformer.files.npz_archive.free_bytes", lambda: 2**20)
-    with pytest.raises(GraphError, match=r"graph\.npz: .*x unpacks to 0\.0 GiB, and 0\.0 GiB"):
+    with pytest.raises(GraphError, match=r"graph\.npz: .*x unpacks to 0\.0 GiB, but 0\.0 GiB"):
         read_npz(path)
 
 
