@@ -31,8 +31,8 @@ def test_a_graph_of_another_program_from_the_file_to_predictions(call, here: Pat
     status, _, err = call("train", "clubs.graphml", *QUICK, "--out", "run")
     assert status == 2
     assert err == (
-        "Error: clubs.graphml: the graph has no labels to learn; say which column holds them with "
-        "--label: 'noise', 'a', 'b', 'c', 'club'.\n"
+        "Error: clubs.graphml: the graph has no labels to learn from; name the column that holds "
+        "them with --label: 'noise', 'a', 'b', 'c', 'club'.\n"
     )
     assert call("train", "clubs.graphml", *said, *QUICK, "--out", "run")[0] == 0
     config = yaml.safe_load((here / "run" / "config.yaml").read_text())

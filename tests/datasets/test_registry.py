@@ -49,7 +49,7 @@ def test_the_nearest_name_is_suggested(source, meant):
 @pytest.mark.parametrize(
     ("y", "names", "message"),
     [
-        ([-1, -1, -1], None, "has no labels to learn; they are a column label in"),
+        ([-1, -1, -1], None, "has no labels to learn from; labels are read from a column label"),
         ([0, 0, -1], ("cat", "dog"), "every label is cat; two classes are needed"),
         ([2, 2, 2], None, "every label is 2; two classes are needed"),
     ],

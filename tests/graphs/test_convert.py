@@ -240,10 +240,10 @@ NAN = float("nan")
         (torch.ones(3, 2, dtype=torch.long), {}, r"not \[3, 2\]; transpose a list of pairs"),
         (np.ones((3, 3)), {}, r"not \[3, 3\]; a dense adjacency matrix is passed as scipy"),
         (torch.ones(2, 3).to_sparse(), {}, r"adjacency must be square, but its shape is \[2, 3\]"),
-        (torch.eye(2).to_sparse(), {"edge_weight": [1.0]}, "edge_weight goes with an edge_index"),
-        ([Data(num_nodes=1)], {}, "list holds a set of graphs; pass one of them"),
+        (torch.eye(2).to_sparse(), {"edge_weight": [1.0]}, "edge_weight applies to an edge_index"),
+        ([Data(num_nodes=1)], {}, "list holds several graphs; pass one of them"),
         (pd.DataFrame({"source": [0, 1], "target": [1, 2]}), {}, r"to_numpy\(\).T with the names"),
-        (KarateClub(), {}, "KarateClub holds a set of graphs; pass one of them"),
+        (KarateClub(), {}, "KarateClub holds several graphs; pass one of them"),
         ([[], []], {}, "no nodes: without edges, num_nodes must be given"),
         ([[], []], {"num_nodes": 0}, "the graph has no nodes"),
         ([[0], [2**62]], {}, f"{2**62 + 1:,} nodes need about .*; number nodes from"),
@@ -260,7 +260,7 @@ NAN = float("nan")
         (sp.csr_array([[0, -1.0], [0, 0]]), {}, r"adjacency\[0, 1\] is -1.0"),
         (sp.csr_array([[0, 0], [NAN, 0]]), {}, r"adjacency\[1, 0\] is nan"),
         (sp.csr_array((0, 0)), {}, "the graph has no nodes"),
-        (sp.eye_array(2), {"edge_weight": [1.0]}, "edge_weight goes with an edge_index"),
+        (sp.eye_array(2), {"edge_weight": [1.0]}, "edge_weight applies to an edge_index"),
         (sp.eye_array(2), {"num_nodes": 3}, "num_nodes is 3, but the graph has 2 nodes"),
         (nx.Graph(), {}, "the graph has no nodes"),
         (nx.Graph([("a", "b", {"weight": -1})]), {}, r"edge \('a', 'b'\): weight -1 is not"),
@@ -281,7 +281,7 @@ def test_bad_sources_are_named(source: Any, options: dict[str, Any], message: st
 
 def test_more_nodes_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specformer.graphs.checks.free_bytes", lambda: 2**32)
-    message = "300,000,000 nodes need about 27.9 GiB of memory, 4.0 GiB are free; number nodes"
+    message = "300,000,000 nodes need about 27.9 GiB of memory, but 4.0 GiB are free; number nodes"
     for edges, options in (([[0], [3 * 10**8 - 1]], {}), ([[0], [1]], {"num_nodes": 3 * 10**8})):
         with pytest.raises(GraphError, match=message):
             as_graph(edges, **options)

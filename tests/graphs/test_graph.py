@@ -96,7 +96,7 @@ def test_a_graph_is_frozen() -> None:
     ("fields", "message"),
     [
         ({"x": [[1.0], [2.0], [np.inf], [0.0]]}, r"x\[2, 0\] is inf"),
-        ({"feature_words": {"city": ("Graz",)}}, "names 'city', which is no dense column of x"),
+        ({"feature_words": {"city": ("Graz",)}}, "names 'city', which is not a dense column of x"),
         ({"x": [[1.0], [np.inf], [0.0], [0.0]]}, r"x\[1, 0\] is inf"),
         ({"x": [[1.0], [1e39], [0.0], [0.0]]}, r"x\[1, 0\] is 1e\+39, .* float32"),
         ({"x": csr_array([[0, 1.0], [0, 0], [0, 0], [np.nan, 0]])}, r"x\[3, 0\] is nan"),

@@ -118,7 +118,7 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], message: str) -> None:
 
 
 def test_two_directions_that_disagree_are_refused() -> None:
-    message = "graph 1: the bond between nodes 0 and 1 is there more than once, with different"
+    message = "graph 1: the bond between nodes 0 and 1 is given more than once, with different"
     with pytest.raises(GraphError, match=message):
         GraphSet([1, 2], [0, 2], [[0, 1], [1, 0]], edge_feat=[[1], [2]])
 

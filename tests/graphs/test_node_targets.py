@@ -83,7 +83,7 @@ def test_unknown_ones_stay_unknown():
 @pytest.mark.parametrize("days", [("2024-01-31", "2024-02-01"), ("31.01.2024", "1.2.2024")])
 def test_dates_are_classes_only_if_asked_for(days):
     dated = labelled(np.arange(NODES) % 2, days)
-    with pytest.raises(GraphError, match=f"the labels are dates, such as {days[0]}; say which"):
+    with pytest.raises(GraphError, match=f"the labels are dates, such as {days[0]}; name the"):
         with_targets(replace(dated, feature_names=tuple(map(str, range(BASE.num_features)))))
     assert with_targets(dated, "classification").num_classes == 2
     years = labelled(np.arange(NODES) % 2, ("2023", "2024"))
@@ -98,7 +98,7 @@ def test_dates_are_classes_only_if_asked_for(days):
         (np.zeros(NODES, int), None, "every label is 0; two classes are needed"),
         (np.full(NODES, 2.5), None, "every known target is the same"),
         (np.linspace(0, 1, NODES), "classification", "a label is 0.0169492; use --task regression"),
-        (HALF * 2.5, "classification", "several labels of a node are 0 or 1"),
+        (HALF * 2.5, "classification", "several labels per node must be 0 or 1"),
     ],
 )
 def test_what_cannot_be_learned_is_named(y, task, message):

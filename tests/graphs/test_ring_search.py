@@ -110,5 +110,5 @@ def test_nothing_to_find() -> None:
 
 
 def test_less_than_a_triangle_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at most 2 atoms: the smallest has 3"):
+    with pytest.raises(ConfigError, match="at most 2 atoms do not exist: the smallest has 3"):
         find_rings(GraphSet([1], [0], []), 2)

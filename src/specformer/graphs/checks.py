@@ -1,7 +1,7 @@
-"""The checks every graph passes, whatever it was read from.
+"""Checks of graphs from any source.
 
-Each returns its argument in the one form the rest of the library relies on, or raises a
-:class:`~specformer.errors.GraphError` that names the first entry at fault.
+Each returns its argument in the form the rest of the library relies on, or raises a
+:class:`~specformer.errors.GraphError` that names the first wrong entry.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from specformer.files.host_memory import free_bytes, gib, raised
 
 logger = logging.getLogger(__name__)
 
-#: What a graph takes at least: adjacency while it is symmetrised, Laplacian, degrees, one signal;
-#: names and weights of features. Reading alone was measured at 34 a node and 102 an edge.
+#: Least memory of a graph: adjacency while it is symmetrised, Laplacian, degrees, one signal; names
+#: and weights of features. Reading alone was measured at 34 bytes per node and 102 per edge.
 _BYTES = {"nodes": 100, "edges": 150, "features": 100}
 _REMEDIES = {
     "nodes": "number nodes from 0 on, without gaps",
     "edges": "take a part of the graph",
     "features": "leave out those that no node has",
 }
-#: So much is not worth asking the system for.
+#: Below this many bytes, free memory is not looked up.
 _ALWAYS = 2**26
-#: So many different numbers at least should a column be able to hold.
+#: A column should be able to hold at least this many different numbers.
 _STEPS = 1000
 _KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
 
@@ -44,7 +44,7 @@ def as_array(
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise GraphError(f"{name} cannot be read as an array of {of}: {reason}") from None
-    # NumPy types an empty list as float, so the type of nothing says nothing.
+    # NumPy gives an empty list the type float, so the type of an empty array says nothing.
     if array.size and array.dtype.kind not in _KINDS[of]:
         raise GraphError(f"{name} must hold {of}, not {array.dtype}")
     return array
@@ -57,9 +57,9 @@ def refuse(
     rule: str,
     coordinates: Sequence[NDArray[Any]] | None = None,
 ) -> None:
-    """Raise an error naming the first of ``values`` that ``bad`` marks, if there is one.
+    """Raise an error that names the first of ``values`` that ``bad`` marks, if there is one.
 
-    ``coordinates`` give the position of each value where ``values`` are a sparse array's data.
+    If ``values`` are the data of a sparse array, ``coordinates`` give their positions.
     """
     if not bad.any():
         return
@@ -69,19 +69,19 @@ def refuse(
 
 
 def check_room(**claimed: int) -> None:
-    """Refuse so many nodes, edges or features that memory does not hold: a file may claim any."""
+    """Refuse more nodes, edges or features than fit into memory: a file may claim any number."""
     needs = {what: count * _BYTES[what] for what, count in claimed.items()}
     need = sum(needs.values())
     if need > _ALWAYS and need > raised(free := free_bytes()):
         most = max(needs, key=lambda what: needs[what])
         raise GraphError(
-            f"{claimed[most]:,} {most} need about {gib(need)} of memory, {gib(free)} are free; "
+            f"{claimed[most]:,} {most} need about {gib(need)} of memory, but {gib(free)} are free; "
             f"{_REMEDIES[most]}"
         )
 
 
 def check_index(value: Any, name: str, count: int) -> NDArray[np.int64]:
-    """Return the numbers of some of ``count`` graphs."""
+    """Return numbers of graphs as int64; refuse those outside ``count`` graphs."""
     numbers = as_array(value, name, of="integers").astype(np.int64)
     outside = (numbers < 0) | (numbers >= count)
     refuse(outside, numbers, name, f"but there are graphs 0..{count - 1}")
@@ -99,7 +99,7 @@ def graph_numbers(part: Any, name: str, count: int) -> NDArray[np.int64]:
 def check_weights(matrix: Any) -> csr_array[np.float64]:
     """Return a square sparse matrix of weights in canonical form: sorted, no repeats, no zeros.
 
-    A boolean matrix is a pattern: its entries weigh 1 however often they are repeated.
+    A boolean matrix is a pattern: its entries become 1, however often they are repeated.
     """
     if not _is_sparse(matrix):
         raise GraphError(f"adjacency must be a SciPy sparse array, not {type(matrix).__name__}")
@@ -144,10 +144,10 @@ def check_features(
     columns: Sequence[str] | None = None,
     of: str = "",
 ) -> NDArray[np.float32] | csr_array[np.float32]:
-    """Return features [n, channels] as float32, dense or, of sparse ones, CSR.
+    """Return features [n, channels] as float32, dense, or CSR if they are sparse.
 
-    Where values may be missing, NaN is one in a dense array; a sparse one has none. ``columns``
-    names them in a warning of digits that float32 does not hold, and ``of`` the graph.
+    With ``missing``, NaN in a dense array is a missing value. ``columns`` and ``of`` name the
+    columns and the graph in a warning of digits that float32 does not hold.
     """
     x = as_scipy(x)
     values = x if _is_sparse(x) else as_array(x, name)
@@ -158,7 +158,7 @@ def check_features(
     rule = "but features must be finite in float32"
     with np.errstate(over="ignore"):  # what overflows is refused below
         if _is_sparse(values):
-            check_room(features=values.shape[1])  # columns without a number take no room in a file
+            check_room(features=values.shape[1])  # empty columns take no space in a file
             sparse = _canonical(values, np.float32, name)
             refuse(~np.isfinite(sparse.data), sparse.data, name, rule, sparse.tocoo().coords)
             return sparse
@@ -167,14 +167,14 @@ def check_features(
     called = columns or range(dense.shape[1])
     for column, step in _coarse(values, dense).items():
         logger.warning(
-            "%s: the numbers of column %r are rounded to multiples of %.3g, as float32 is; "
+            "%s: float32 rounds the numbers of column %r to multiples of %.3g; "
             "subtract the smallest from all of them", of, called[column], step,
         )  # fmt: skip
     return dense
 
 
 def _coarse(values: NDArray[Any], dense: NDArray[np.float32]) -> dict[int, float]:
-    """Columns that lose digits in float32, and range over less than 1,000 steps of it: the step."""
+    """The float32 step of columns that lose digits and span less than 1,000 steps."""
     if values.dtype == np.float32 or not values.size:
         return {}
     low, high = (reduce(dense, axis=0) for reduce in (np.fmin.reduce, np.fmax.reduce))
@@ -193,8 +193,8 @@ def check_labels(
 ) -> NDArray[np.int64] | NDArray[np.float32]:
     """Return classes [n] as int64, or several labels or numbers [n, targets] as float32.
 
-    Integers [n] or [n, 1] are classes, and -1 is no label. All else is targets: floats, and several
-    columns of integers; NaN is an unknown one, as is -1 among integers of 0 and 1.
+    Integers [n] or [n, 1] are classes, and -1 is no label. Floats and several columns of integers
+    are targets; NaN is unknown, and so is -1 among integers of 0 and 1.
     """
     labels = as_array(y, "y")
     if labels.ndim not in (1, 2) or len(labels) != num_nodes or 0 in labels.shape[1:]:
@@ -225,7 +225,7 @@ def _targets(values: NDArray[Any], names: tuple[str, ...] | None) -> NDArray[np.
 
 
 def finite_targets(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return targets as float32; NaN is an unknown one."""
+    """Return targets as float32; NaN is unknown."""
     with np.errstate(over="ignore"):  # what overflows is refused below
         targets: NDArray[np.float32] = values.astype(np.float32)
     refuse(np.isinf(targets), values, "y", "but targets must be finite in float32, or NaN")
@@ -255,11 +255,11 @@ def check_names(names: Sequence[str], name: str, count: int | None = None) -> tu
 def check_words(
     words: Mapping[str, Sequence[str]], names: tuple[str, ...] | None, x: Any
 ) -> dict[str, tuple[str, ...]]:
-    """Return the words of feature columns, of which each entry must be the number of one."""
+    """Return the words of feature columns; every entry of such a column must number a word."""
     checked = {}
     for name, given in words.items():
         if names is None or name not in names or _is_sparse(x):
-            raise GraphError(f"feature_words names {name!r}, which is no dense column of x")
+            raise GraphError(f"feature_words names {name!r}, which is not a dense column of x")
         checked[name] = check_names(given, f"feature_words[{name!r}]")
         column = x[:, names.index(name)]
         known = np.isnan(column) | np.isin(column, np.arange(len(given)))
@@ -289,7 +289,7 @@ def _shape(array: Any) -> str:
 
 
 def as_host(value: Any) -> Any:
-    """A dense tensor on the host in a type that NumPy has; anything else as it is."""
+    """Bring a dense tensor to the host in a type that NumPy has; anything else stays as it is."""
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()
@@ -297,7 +297,7 @@ def as_host(value: Any) -> Any:
 
 
 def as_scipy(value: Any) -> Any:
-    """A sparse tensor of any layout as SciPy's coordinates; anything else as it is."""
+    """Turn a sparse tensor of any layout into SciPy's COO; anything else stays as it is."""
     if not str(getattr(value, "layout", "")).startswith("torch.sparse"):
         return value
     entries = value.detach().cpu().to_sparse_coo().coalesce()

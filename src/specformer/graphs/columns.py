@@ -1,4 +1,4 @@
-"""Which column of a table is what: as a person says, else as its name tells."""
+"""The role of each column of a table: as the user says, else by its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-#: Names of the two ends of an edge; those of the second list count where none of the first is.
+#: Names of the two ends of an edge; the second list counts only if no name of the first occurs.
 ENDS = (
     (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("startid", "endid")),
     (
@@ -20,45 +20,45 @@ ENDS = (
 )  # fmt: skip
 #: Names of the nodes' ids, the likeliest first.
 IDS = ("id", "nodeid", "node")
-#: Names of labels; those of the second list count where none is called label.
+#: Names of labels; the second list counts only if no column is called label.
 LABEL = "label"
 OTHER_LABELS = ("labels", "class", "classes", "y", "target", "nodelabel", "classlabel")
 WEIGHTS = ("weight", "weights", "edgeweight")
 SPLIT = "split"
-#: Columns of truth values with these names may tell a part of a split.
+#: Columns of truth values with these names may mark a part of a split.
 PARTS = ("train", "istrain", "intrain", "trainset", "test", "istest", "intest", "testset", "isval")
 #: Numbers of the folds of a cross-validation: neither features nor targets.
 FOLDS = ("fold", "folds", "foldid", "kfold", "cvfold")
-#: Names of columns that name nodes where each cell differs: no features.
+#: Columns with these names hold names of nodes, not features, if each cell differs.
 NAMES = ("name", "fullname", "username", "nodename", "title", "email", "url")
-#: Numbers of molecules in catalogues, which are no targets.
+#: Columns with these names number molecules; they are not targets.
 MOLECULE_IDS = (
     "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid",
     "index", "idx", "row", "no", "nr",
 )  # fmt: skip
-#: What pandas calls an index that it wrote without a name, in Parquet, or read again.
+#: Names of an index column that pandas wrote without a name, in CSV or Parquet.
 UNNAMED = ("", "unnamed0", "indexlevel0")
 _ID = re.compile(r"(^|[^a-zA-Z])[iI][dD]$|[a-z]I[dD]$")
-#: So many names are told.
+#: How many names a message lists.
 _LISTED = 12
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a person says of the columns of a file; None leaves one to be recognised.
+    """The roles of a file's columns as the user says; None means to recognise one by its name.
 
-    Columns without names, of lists of edges without a header, are called 1, 2, ….
+    In lists of edges without a header, columns are called 1, 2, ….
 
     Attributes:
-        id: of a table of nodes or molecules, the ids.
+        id: the ids of nodes or molecules.
         label: the classes of the nodes.
         source: one end of each edge.
         target: the other end.
-        weight: the edges' weights; ``"none"`` where a column of that name is none.
+        weight: the edges' weights; ``"none"`` to ignore a column of weights.
         features: the nodes' features.
         split: the part of the split that a node or molecule is in.
         smiles: the molecules.
-        targets: what to learn of them.
+        targets: what to learn about the molecules.
 
     Example:
         >>> Columns(label="club").said
@@ -77,7 +77,7 @@ class Columns:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Columns:
-        """What plain values say, as :attr:`said` gives them."""
+        """From plain values, as :attr:`said` gives them."""
         fields: dict[str, Any] = {
             key: tuple(each) if key in ("features", "targets") else each
             for key, each in said.items()
@@ -86,31 +86,31 @@ class Columns:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What was said, as plain values."""
+        """The roles that were given, as plain values."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {key: list(each) if isinstance(each, tuple) else each for key, each in told.items()}
         return {key: each for key, each in plain.items() if each is not None}
 
     @property
     def options(self) -> list[str]:
-        """The command line's names of what was said."""
+        """The options of the command line for the roles that were given."""
         named = {"split": "split-column", "smiles": "smiles-column"}
         return [named.get(field, field) for field in self.said]
 
     @property
     def words(self) -> list[str]:
-        """The words that say it on the command line."""
+        """The same as words of the command line."""
         texts = [each if isinstance(each, str) else ",".join(each) for each in self.said.values()]
         pairs = zip(self.options, texts, strict=True)
         return [word for option, text in pairs for word in (f"--{option}", text)]
 
     def over(self, other: Columns) -> Columns:
-        """These, and where they say nothing the other's."""
+        """These roles, and the other's where these are None."""
         return Columns.of({**other.said, **self.said})
 
 
 def plain_name(name: str) -> str:
-    """A column's name in small letters and digits alone; of Neo4j's, what follows the colon.
+    """A column's name in lower-case letters and digits only; for Neo4j, the part after the colon.
 
     Example:
         >>> plain_name("Node ID"), plain_name("personId:ID(Person)"), plain_name(":START_ID")
@@ -122,7 +122,7 @@ def plain_name(name: str) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Whether a column's name is that of numbers that only tell rows apart.
+    """Whether a column's name is that of an id, which only tells rows apart.
 
     Example:
         >>> is_id("customer_id"), is_id("userID"), is_id("idx"), is_id("paid")
@@ -132,7 +132,7 @@ def is_id(name: str) -> bool:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in quotes, with commas; of many the first.
+    """Names in quotes, separated by commas; of many names only the first.
 
     Example:
         >>> quoted(["a", "b"]), quoted(str(n) for n in range(99))[-12:]

@@ -1,4 +1,4 @@
-"""From whatever holds a graph in memory or on disk to a :class:`Graph` or to its matrices."""
+"""From any object or file that holds a graph to a :class:`Graph` or to its matrices."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def as_graph(
 ) -> Graph:
     """Return the graph that ``source`` holds, symmetrised and checked.
 
-    Unweighted edges become 0/1 in both directions, however often they are repeated. Of weighted
-    ones, repeats in the same direction are summed to A, and then the larger of the two
+    Unweighted edges become 0/1 in both directions, however often they are repeated. Weighted edges
+    that are repeated in the same direction are summed to A, and then the larger of the two
     directions counts: max(A, Aᵀ). Self-loops are kept as given.
 
     Args:
@@ -34,7 +34,7 @@ def as_graph(
 
             - a :class:`Graph`, returned as it is;
             - a PyG ``Data``: ``edge_index``, ``edge_weight``, ``x``, ``y`` and the masks are
-              taken, ``edge_attr`` is not; without ``edge_index``, its ``adj_t``;
+              used, ``edge_attr`` is not; without ``edge_index``, its ``adj_t``;
             - an ``edge_index`` [2, E]: tensor, array or nested list of integers;
             - a NetworkX graph: nodes in its own order, their names as ``node_ids``, the edge
               attribute ``weight`` (1 where only some edges have it);
@@ -43,7 +43,7 @@ def as_graph(
             - the path of a file or folder that :func:`read_graph` reads.
         num_nodes: n, for an ``edge_index`` whose last nodes have no edge.
         edge_weight: weights [E] of an ``edge_index``.
-        name: what to call the graph; by default what the source calls it.
+        name: the graph's name; by default that of the source.
 
     Example:
         >>> as_graph([[0, 1, 1, 2], [1, 0, 2, 2]], num_nodes=4, name="tiny")
@@ -68,8 +68,8 @@ def as_adjacency(
 ) -> csr_array[np.float64]:
     """Return the adjacency matrix [n, n] of ``source``, anything :func:`as_graph` takes.
 
-    Of a PyG ``Data`` nothing but the edges is looked at, so its ``y`` may belong to the whole
-    graph, as a molecule's does, and its features need not be fit to train on.
+    Only the edges of a PyG ``Data`` are used. So its ``y`` may belong to the whole graph, as a
+    molecule's does, and its features need not be valid for training.
     """
     return symmetrised(_directed(source, num_nodes, edge_weight))
 
@@ -77,9 +77,9 @@ def as_adjacency(
 def signed_adjacency(
     source: Any, num_nodes: int | None = None, edge_weight: Any = None
 ) -> csr_array[np.float64]:
-    """Return what :func:`as_adjacency` does, but with weights of either sign.
+    """Return the same as :func:`as_adjacency`, but weights may be negative.
 
-    Positive and negative weights are symmetrised by themselves; a pair of nodes that has both is
+    Positive and negative weights are symmetrised separately; a pair of nodes that has both is
     refused.
     """
     edges = _directed(source, num_nodes, edge_weight, least=-math.inf).tocoo()
@@ -93,7 +93,8 @@ def signed_adjacency(
     if both.nnz:
         one, other = (int(axis[0]) for axis in both.coords)
         raise GraphError(
-            f"nodes {one} and {other} are joined by a positive and by a negative weight; give one"
+            f"nodes {one} and {other} are joined by a positive and by a negative weight; give one "
+            "of them"
         )
     return csr_array(positive - negative)
 
@@ -112,9 +113,9 @@ def magnetic_laplacian(
         H_{ij} = \max(A_{ij}, A_{ji})\, e^{i \theta_{ij}}, \qquad
         \theta_{ij} = 2 \pi q\, \frac{A_{ij} - A_{ji}}{A_{ij} + A_{ji}}
 
-    Sizes are those of the undirected graph, so a charge q of 0 gives its Laplacian. An edge with a
-    twin in the other direction has no phase. ``isolated`` is the eigenvalue, 1 or 0, that a node
-    without edges adds.
+    Absolute values are those of the undirected graph, so a charge q of 0 gives its Laplacian. An
+    edge with an equal one in the other direction has no phase. ``isolated`` is the eigenvalue, 1 or
+    0, that a node without edges adds.
 
     Example:
         >>> magnetic_laplacian([[0], [1]], 0.25).toarray().round(3) + 0.0
@@ -135,9 +136,9 @@ def magnetic_laplacian(
 
 
 def is_pyg(source: Any) -> bool:
-    """Whether this is a PyG ``Data`` or ``Batch``, known without importing PyG.
+    """Whether this is a PyG ``Data`` or ``Batch``; does not import PyG.
 
-    The class is asked: a data set in memory has the attribute too, joined over all its graphs.
+    Looks at the class: an object of a data set in memory has the attribute too, for all its graphs.
     """
     return hasattr(type(source), "edge_index")
 
@@ -151,8 +152,8 @@ def _refuse_others(source: Any) -> None:
     listed = isinstance(source, list | tuple) and len(source) > 0 and is_pyg(source[0])
     if listed or (hasattr(source, "get") and hasattr(source, "indices")):
         raise GraphError(
-            f"{type(source).__name__} holds a set of graphs; pass one of them, such as its first, "
-            f"[0], or all of them to specformer.datasets.pack"
+            f"{type(source).__name__} holds several graphs; pass one of them, such as the first, "
+            f"[0], or pass all of them to specformer.datasets.pack"
         )
     if hasattr(source, "columns") and hasattr(source, "to_numpy"):
         raise GraphError(
@@ -162,7 +163,7 @@ def _refuse_others(source: Any) -> None:
 
 
 def _rows_of_labels(data: Any) -> int | None:
-    """The nodes of a ``Data`` that does not count them but by its labels; None else."""
+    """The number of nodes of a ``Data``, if only its labels tell it; else None."""
     y, ends = getattr(data, "y", None), data.edge_index
     if y is None or ends is None or data.x is not None or "num_nodes" in data:
         return None
@@ -202,14 +203,14 @@ def _directed(source: Any, num_nodes: int | None, edge_weight: Any, least: float
             "sparse matrix of SciPy or torch, or a path"
         )
     if edge_weight is not None:
-        raise GraphError(f"edge_weight goes with an edge_index; {kind} has its own weights")
+        raise GraphError(f"edge_weight applies to an edge_index only; {kind} has its own weights")
     if num_nodes not in (None, matrix.shape[0]):
         raise GraphError(f"num_nodes is {num_nodes}, but the graph has {matrix.shape[0]} nodes")
     return matrix
 
 
 def _networkx_edges(graph: Any, least: float) -> tuple[NDArray[np.int64], int, Any]:
-    """Return the ends [2, E] of a NetworkX graph's edges, n, and the weights, None without any."""
+    """Return the ends [2, E] of a NetworkX graph's edges, n, and the weights or None."""
     position = {node: i for i, node in enumerate(graph)}
     edges = list(graph.edges(data="weight"))
     for tail, head, weight in edges:

@@ -1,9 +1,9 @@
-"""From a list of edges to the adjacency matrix: the one rule for all sources.
+"""From a list of edges to the adjacency matrix: one rule for all sources.
 
-Unweighted edges give the pattern: 1 where an edge was named, in either direction and however
-often. Of weighted edges, those repeated in the same direction add up to A; then the two
-directions meet in the larger, max(A, Aᵀ), so an edge listed once and an edge listed both ways
-with the same weight are the same edge. Self-loops stay as given; a weight of 0 is not an edge.
+Unweighted edges give a pattern: 1 where an edge is listed, in either direction and however often.
+Weighted edges that are repeated in the same direction are summed to A; then the larger of the two
+directions counts, max(A, Aᵀ). So an edge listed once equals one listed both ways with the same
+weight. Self-loops stay as given; a weight of 0 is not an edge.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def adjacency_from_edges(
 def directed_edges(
     edge_index: Any, num_nodes: int | None, edge_weight: Any, least: float = 0.0
 ) -> coo_array[Any]:
-    """Return the matrix with each edge's weight, not below ``least``, or True, at [i, j]."""
+    """Return the matrix with each edge's weight, at least ``least``, or True, at [i, j]."""
     _refuse_dense(edge_index)
     edges = as_array(edge_index, "edge_index", of="integers")
     if edges.ndim != 2 or edges.shape[0] != 2:
@@ -60,7 +60,7 @@ def symmetrised(matrix: Any) -> csr_array[np.float64]:
 
 
 def _refuse_dense(edge_index: Any) -> None:
-    # Before the type check, whose message would not help with a matrix of weights.
+    # Checked before the type, whose message would not help with a matrix of weights.
     shape = list(getattr(edge_index, "shape", []))
     if len(shape) == 2 and shape[0] == shape[1] != 2:
         raise GraphError(

@@ -1,4 +1,4 @@
-"""Pieces of different lengths one after the other in a flat array."""
+"""Flat arrays that hold pieces of different lengths, one after the other."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 
 def starts(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where each of the pieces of these lengths starts, and the end of the last."""
+    """Return the start of each piece, given their lengths, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return first[0], first[0]+1, …, then those of first[1], …: ``counts`` of each."""
+    """Return first[0], first[0]+1, …, then first[1], first[1]+1, …: ``counts[i]`` numbers each."""
     begin = starts(counts)
     return np.repeat(first - begin[:-1], counts) + np.arange(begin[-1])
 
@@ -23,9 +23,9 @@ def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.in
 def runs_within(
     weights: NDArray[Any], limit: int, longest: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Cut a row into runs of at most ``limit`` in all, or of one entry that is heavier.
+    """Cut a row into runs whose weights sum to at most ``limit``; a heavier entry is its own run.
 
-    ``longest``: most entries of a run.
+    ``longest`` is the largest number of entries in a run.
     """
     end = np.cumsum(weights)
     first = 0

@@ -1,4 +1,4 @@
-"""The one form in which the library holds a graph."""
+"""A graph: the one form in which the library holds it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """An undirected graph of n nodes with what is known of them, checked when it is made.
+    """An undirected graph of n nodes with features, labels and splits, checked when it is made.
 
     Build one with :func:`~specformer.graphs.as_graph` or
     :func:`~specformer.graphs.read_graph`; both bring any input into this form.
@@ -39,19 +39,19 @@ class Graph:
             not stored.
         x: node features [n, features], float32, dense or CSR; NaN in a dense array is a missing
             value.
-        y: class of each node [n], int64; -1 is no label. Or, of each node, several labels of 0 and
-            1, or numbers [n, targets], float32; NaN is an unknown one.
+        y: class of each node [n], int64; -1 is no label. Or several labels of 0 and 1, or numbers,
+            per node [n, targets], float32; NaN is unknown.
         train_mask: nodes to learn from [n, splits]; given as [n] it is one split, and one split
             goes with each of the other masks' splits.
         val_mask: nodes to choose a model by [n, splits].
         test_mask: nodes to report on [n, splits].
         node_ids: the nodes' names in their source.
-        class_names: the name of class 0, 1, …; of several labels or numbers, that of each.
+        class_names: the name of class 0, 1, …; or the name of each label or number.
         feature_names: the name of each column of ``x``.
         name: what to call the graph in reports.
-        feature_words: by name, the words that a column's numbers 0, 1, … stand for, of columns that
-            hold words; :class:`specformer.datasets.FeaturePreparation` makes numbers of them.
-        mark: a hash of the files it came from, to be told apart by in place of all its entries.
+        feature_words: for columns that hold words, by name: the words that the numbers 0, 1, …
+            stand for; :class:`specformer.datasets.FeaturePreparation` encodes them.
+        mark: a hash of the files it came from, used as :attr:`fingerprint` if it is given.
 
     Example:
         >>> path = csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
@@ -97,7 +97,7 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """Number of undirected edges, self-loops left out."""
+        """Number of undirected edges without self-loops."""
         return (int(self.adjacency.nnz) - self.num_self_loops) // 2
 
     @property
@@ -112,9 +112,9 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes: of ``class_names``, else one more than the largest label.
+        """Number of classes: that of ``class_names``, else one more than the largest label.
 
-        0 where nodes have no classes, but several labels or numbers.
+        0 if nodes have several labels or numbers instead.
         """
         if self.num_targets:
             return 0
@@ -124,7 +124,7 @@ class Graph:
 
     @property
     def num_targets(self) -> int:
-        """Number of labels or numbers that each node has beside the others; 0 of classes."""
+        """Number of labels or numbers per node; 0 if nodes have classes."""
         return 0 if self.y is None or self.y.ndim == 1 else int(self.y.shape[1])
 
     @property
@@ -150,11 +150,11 @@ class Graph:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether some edge weighs other than 1."""
+        """Whether some edge has a weight other than 1."""
         return bool(np.any(self.adjacency.data != 1.0))
 
     def of_all(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows of all nodes, from those of the nodes that this process has: all of them."""
+        """Rows of all nodes, given those of the nodes that this process holds: here all."""
         return rows
 
     @property
@@ -199,7 +199,7 @@ class Graph:
 
 
 def fingerprint(**arrays: np.ndarray | csr_array[Any] | None) -> str:
-    """Return a hash of the arrays that are given, which changes with any of their entries."""
+    """Return a hash of arrays, without those that are None; it changes with any entry."""
     digest = hashlib.sha256()
     for name, array in arrays.items():
         if array is None:

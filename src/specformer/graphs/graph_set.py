@@ -1,4 +1,4 @@
-"""Many small graphs as one set of flat arrays: OGB's layout, checked when it is made."""
+"""Many small graphs as one set of flat arrays, in OGB's layout."""
 
 from __future__ import annotations
 
@@ -29,27 +29,28 @@ SPLITS = ("train_idx", "valid_idx", "test_idx")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSet:
-    """G undirected graphs with categories of their nodes and bonds, and perhaps numbers of both.
+    """G undirected graphs, whose nodes and bonds have categories and perhaps numbers.
 
-    A bond is held once: given in both directions it becomes one, if its features agree. Graphs of
-    one node, without bonds or in several pieces are ordinary.
+    All fields are checked when it is made. A bond is stored once: if it is given in both
+    directions, its features must agree. Graphs of one node, without bonds or in several pieces are
+    allowed.
 
     Attributes:
         num_nodes: nodes of each graph [G], at least 1.
         num_edges: bonds of each graph [G].
-        edge_index: ends of every bond [2, ΣE], numbers within the bond's own graph.
+        edge_index: ends of every bond [2, ΣE], numbered within the bond's own graph.
         node_feat: categories of the nodes [ΣN, columns], 0, 1, …; one column of zeros if None.
         edge_feat: categories of the bonds [ΣE, columns]; one column of zeros if None.
-        y: targets [G, tasks], float32; NaN is a missing one.
+        y: targets [G, tasks], float32; NaN is missing.
         train_idx: numbers of the graphs to learn from.
         valid_idx: numbers of the graphs to choose a model by.
         test_idx: numbers of the graphs to report on.
         ids: the graphs' names in their source [G].
         smiles: the graphs as SMILES [G], where they are molecules.
         task_names: the name of each column of ``y``.
-        class_names: the name of class 0, 1, … where the only target is a class.
-        x: numbers of the nodes [ΣN, features], float32, where they have any.
-        edge_x: numbers of the bonds [ΣE, features], float32, where they have any.
+        class_names: the name of class 0, 1, … if the only target is a class.
+        x: numbers of the nodes [ΣN, features], float32, if they have any.
+        edge_x: numbers of the bonds [ΣE, features], float32, if they have any.
         name: what to call the set in reports.
 
     Example:
@@ -78,7 +79,7 @@ class GraphSet:
         put = partial(object.__setattr__, self)
         put("num_nodes", _counts(self.num_nodes, "num_nodes", None, least=1))
         put("num_edges", _counts(self.num_edges, "num_edges", len(self), least=0))
-        # As floats: whole numbers of 64 bits would overflow where a file claims enough.
+        # Summed as floats: 64-bit integers would overflow if a file claims enough.
         counts = {"nodes": self.num_nodes, "edges": self.num_edges}
         check_room(**{what: int(count.sum(dtype=np.float64)) for what, count in counts.items()})
         put("edge_index", _edges(self.edge_index, self.num_nodes, self.num_edges))
@@ -142,24 +143,24 @@ class GraphSet:
 
     @property
     def node_cardinalities(self) -> tuple[int, ...]:
-        """How many values each column of ``node_feat`` takes: one more than its largest."""
+        """One more than the largest value of each column of ``node_feat``."""
         return tuple((self.node_feat.max(axis=0).astype(np.int64) + 1).tolist())
 
     @property
     def edge_cardinalities(self) -> tuple[int, ...]:
-        """How many values each column of ``edge_feat`` takes; at least 1."""
+        """One more than the largest value of each column of ``edge_feat``; at least 1."""
         return tuple((self.edge_feat.max(axis=0, initial=0).astype(np.int64) + 1).tolist())
 
     def joined(self, numbers: NDArray[np.int64]) -> csr_array[np.float64]:
-        """Return the adjacency matrix of these graphs taken as one graph of many components.
+        """Return the adjacency matrix of these graphs as one graph of many components.
 
-        Node i of the g-th of them has the row ``starts(num_nodes[numbers])[g] + i``.
+        Node i of the g-th of them is row ``starts(num_nodes[numbers])[g] + i``.
         """
         sizes, bonds = self.num_nodes[numbers], self.num_edges[numbers]
         ends = self.edge_index[:, ragged(self.edge_start[numbers], bonds)]
         first = starts(sizes)
         one, other = ends + np.repeat(first[:-1], bonds)
-        twice = one != other  # a loop is one entry, any other bond two
+        twice = one != other  # a loop gives one entry, any other bond two
         rows, columns = np.append(one, other[twice]), np.append(other, one[twice])
         shape = (int(first[-1]), int(first[-1]))
         return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
@@ -182,7 +183,7 @@ class GraphSet:
         return np.unique(np.concatenate(found))
 
     def subset(self, indices: Any) -> GraphSet:
-        """Return the graphs of these numbers, in this order, without a split."""
+        """Return the graphs with these numbers, in this order, without a split."""
         chosen = check_index(indices, "indices", len(self))
         rows = ragged(self.node_start[chosen], self.num_nodes[chosen])
         bonds = ragged(self.edge_start[chosen], self.num_edges[chosen])
@@ -253,7 +254,7 @@ def _categories(value: Any, name: str, rows: int) -> NDArray[Any]:
     largest = int(array.max(initial=0))
     if largest > np.iinfo(np.int32).max:
         raise GraphError(f"{name} has a category {largest}, which does not fit 32 bits")
-    # Types that PyTorch indexes with too: it has no arithmetic for uint16.
+    # Only types that PyTorch can compute with: it has no arithmetic for uint16.
     fitting = (kind for kind in (np.uint8, np.int16, np.int32) if largest <= np.iinfo(kind).max)
     return np.ascontiguousarray(array, dtype=next(fitting))
 
@@ -268,7 +269,7 @@ def _numbers(value: Any, name: str, rows: int) -> NDArray[np.float32]:
 
 
 def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:
-    """Return the fields to change so that every bond is there once; nothing if it already is."""
+    """Return the fields to change so that every bond occurs once; empty if that is so already."""
     graph = np.repeat(np.arange(len(graphs)), graphs.num_edges)
     low, high = graphs.edge_index.min(axis=0), graphs.edge_index.max(axis=0)
     size = graphs.num_nodes[graph]
@@ -285,7 +286,7 @@ def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:
     if differs.any():
         bond = int(differs.argmax())
         raise GraphError(
-            f"graph {graph[bond]}: the bond between nodes {low[bond]} and {high[bond]} is there "
+            f"graph {graph[bond]}: the bond between nodes {low[bond]} and {high[bond]} is given "
             "more than once, with different features; make them the same in both directions"
         )
     keep = np.sort(first)

@@ -12,9 +12,9 @@ from specformer.errors import ConfigError
 from specformer.graphs.checks import check_adjacency
 from specformer.graphs.graph import Graph
 
-#: What a node without edges adds to the spectrum.
+#: The eigenvalue that a node without edges adds to the spectrum.
 Isolated = Literal["one", "zero"]
-#: Of smaller products of roots, float64 keeps fewer digits: both sides are then scaled up, exactly.
+#: float64 keeps fewer digits of smaller products of roots; then both sides are scaled up, exactly.
 _SMALL = 1e-290
 
 
@@ -30,8 +30,8 @@ def normalised_laplacian(
 
     Args:
         graph: a :class:`Graph`, or a symmetric SciPy sparse adjacency matrix A [n, n].
-        isolated: what becomes of a node of degree 0. ``"one"``: its degree counts as 1, so it adds
-            an eigenvalue 1 (the Specformer paper). ``"zero"``: its row is zero, so it adds an
+        isolated: how to treat a node of degree 0. ``"one"``: its degree counts as 1, so it adds an
+            eigenvalue 1 (the Specformer paper). ``"zero"``: its row is zero, so it adds an
             eigenvalue 0 and the null space counts the components (PyGSP, SciPy, NetworkX).
 
     Example:
@@ -49,10 +49,10 @@ def normalised_laplacian(
 
 
 def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_array[np.float64]:
-    """Return the Laplacian of an adjacency matrix that needs no check.
+    """Return the Laplacian of an adjacency matrix that was checked before.
 
-    Weights may be negative: degrees are then sums of their sizes, and L is the signed Laplacian.
-    The Laplacians of many graphs are the diagonal blocks of that of
+    Weights may be negative: degrees are then sums of absolute values, and L is the signed
+    Laplacian. The Laplacians of many graphs are the diagonal blocks of that of
     :meth:`~specformer.graphs.GraphSet.joined`.
     """
     if isolated not in ("one", "zero"):
@@ -63,7 +63,7 @@ def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_ar
 
 
 def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float64]:
-    """Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that needs no check."""
+    """Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that was checked before."""
     scaled = adjacency.tocoo()
     row, column = scaled.coords
     root = np.sqrt(abs(adjacency).sum(axis=1))
@@ -75,7 +75,7 @@ def over_roots(
     entries: NDArray[np.float64], of_rows: NDArray[np.float64], of_columns: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return entries of A divided by the roots of the degrees of their row and column."""
-    # One product of roots, not two scalings one after the other: symmetric to the last bit.
+    # One product of roots instead of two divisions: the result is symmetric to the last bit.
     product = of_rows * of_columns
     small = np.flatnonzero(product < _SMALL)
     exact = np.ldexp(entries[small], 600)

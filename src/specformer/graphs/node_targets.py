@@ -1,4 +1,4 @@
-r"""What is learned of nodes: classes, several labels, or numbers."""
+"""What is learned about nodes: one class each, several labels, or numbers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 
 TargetKind = Literal["classification", "regression"]
 
-#: Columns that an error names.
+#: How many columns an error lists.
 _NAMED = 8
-#: With more labels than these, it is asked whether they are classes.
+#: Up to this many different labels are classes without a further look.
 _MANY_CLASSES = 20
 
 
 def with_targets(graph: Graph, task: TargetKind | None = None, source: str | None = None) -> Graph:
-    """The graph with its labels in the form in which they are learned; refuses useless ones.
+    """Return the graph with labels in the form in which they are learned; refuse useless ones.
 
-    Classes are int64 ``[n]``, several labels or numbers are float32 ``[n, targets]``. What nobody
-    says, the labels say: one whole number or word for each node is a class; numbers with fractions,
-    and whole ones of which most differ, are numbers; several columns of 0 and 1 are labels, but
-    classes where every node of a file has exactly one. ``source`` is the file, or what else to call
-    the graph in errors, if not by its name.
+    Classes are int64 ``[n]``, several labels or numbers are float32 ``[n, targets]``. Without a
+    ``task`` the labels decide: one whole number or word per node is a class; numbers with
+    fractions, and whole ones of which most differ, are numbers; several columns of 0 and 1 are
+    labels, or classes if every node of a file has exactly one. ``source`` is the file, or how else
+    to call the graph in errors; by default its name.
 
     Example:
         >>> from specformer.datasets import csbm
@@ -46,7 +46,7 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
     is_file, source = source is not None, source or graph.name
     if not graph.is_labelled.any():
         raise GraphError(
-            f"{source}: the graph has no labels to learn; {_how_to_label(graph, source)}."
+            f"{source}: the graph has no labels to learn from; {_how_to_label(graph, source)}."
         )
     assert graph.y is not None
     if is_file and task != "regression":
@@ -56,13 +56,13 @@ def with_targets(graph: Graph, task: TargetKind | None = None, source: str | Non
 
 
 def _one_class_each(graph: Graph, source: str) -> Graph:
-    """The graph with classes in place of several labels of which every node has exactly one."""
+    """Turn several labels into classes if every node has exactly one of them."""
     assert graph.y is not None
     known = graph.y[graph.is_labelled] if graph.num_targets > 1 else np.zeros((0, 1))
     if not len(known) or not are_labels(known) or not (known.sum(axis=1) == 1.0).all():
         return graph
     logger.info(
-        "%s: each node has one of %d labels, which are learned as classes",
+        "%s: each node has exactly one of %d labels; they are learned as classes",
         source, graph.num_targets,
     )  # fmt: skip
     return replace(graph, y=np.where(graph.is_labelled, graph.y.argmax(axis=1), -1))
@@ -93,32 +93,33 @@ def _task_of(graph: Graph, source: str) -> TargetKind:
     if all(map(_is_finite, names)):
         return "regression"
     raise GraphError(
-        f"{source}: {len(names)} different labels on {counted} nodes are no classes to learn; "
+        f"{source}: {len(names)} different labels on {counted} nodes cannot be learned as classes; "
         f"{_how_to_label(graph, source)}."
     )
 
 
 def _how_to_label(graph: Graph, source: str) -> str:
-    """What to do where a graph has no classes."""
+    """What to do if a graph has no classes: the end of an error message."""
     if graph.feature_names:
         listed = quoted(graph.feature_names[:_NAMED])
         more = "" if len(graph.feature_names) <= _NAMED else ", …"
-        return f"say which column holds them with --label: {listed}{more}"
+        return f"name the column that holds them with --label: {listed}{more}"
     if holds_only_edges(source):
         return "put this list of edges into a folder, as edges.csv beside a nodes.csv with labels"
     return (
-        "they are a column label in nodes.csv, y in an npz file, an attribute of nodes in GraphML"
+        "labels are read from a column label of nodes.csv, y of an npz file, or an attribute of "
+        "nodes in GraphML"
     )
 
 
 def _as_numbers(graph: Graph, source: str) -> Graph:
-    """The graph with targets in place of classes, which must be called by numbers."""
+    """Turn classes into numbers, which their names must be."""
     assert graph.y is not None
     if not graph.num_targets:
         names = graph.class_names or tuple(map(str, range(graph.num_classes)))
         for name in _names(graph):
             if not _is_finite(name):
-                raise GraphError(f"{source}: the label {name!r} is no number; leave out --task.")
+                raise GraphError(f"{source}: the label {name!r} is not a number; leave out --task.")
         used = {int(label) for label in np.unique(graph.y)}
         values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
         y = np.where(graph.is_labelled, np.array(values)[graph.y], np.nan)
@@ -134,7 +135,7 @@ def _as_classes(graph: Graph, source: str) -> Graph:
     if graph.num_targets > 1:
         if not are_labels(graph.y):
             raise GraphError(
-                f"{source}: several labels of a node are 0 or 1, and some are not; use --task "
+                f"{source}: several labels per node must be 0 or 1, but some are not; use --task "
                 "regression for numbers."
             )
         return graph
@@ -144,7 +145,7 @@ def _as_classes(graph: Graph, source: str) -> Graph:
         strange = values[(values < 0) | (values != np.floor(values))]
         if strange.size:
             raise GraphError(
-                f"{source}: classes are 0, 1, 2, …, and a label is {strange[0]:g}; use --task "
+                f"{source}: classes are 0, 1, 2, …, but a label is {strange[0]:g}; use --task "
                 "regression for numbers."
             )
         y = np.where(known, column, -1.0).astype(np.int64)
@@ -156,7 +157,7 @@ def _as_classes(graph: Graph, source: str) -> Graph:
 
 
 def _names(graph: Graph) -> list[str]:
-    """What the classes that some node has are called."""
+    """The names of the classes that occur."""
     assert graph.y is not None
     labels = np.unique(graph.y[graph.is_labelled]).tolist()
     return [graph.class_names[label] if graph.class_names else str(label) for label in labels]
@@ -167,5 +168,5 @@ def _is_finite(name: str) -> bool:
 
 
 def _has_fraction(names: Sequence[str]) -> bool:
-    """Whether all labels are numbers and some of them no whole ones."""
+    """Whether all labels are numbers and some of them are not whole."""
     return all(map(_is_finite, names)) and not all(float(name).is_integer() for name in names)

@@ -1,4 +1,4 @@
-r"""The rings of many small graphs: cycles of atoms in which only neighbours along it are bonded."""
+"""The rings of many small graphs: chordless cycles of atoms."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specformer.errors import ConfigError, GraphError
 from specformer.graphs.flat_arrays import ragged, starts
 from specformer.graphs.graph_set import GraphSet
 
-#: Bonds of the graphs that are searched at once; more do not fit a processor's cache.
+#: How many bonds are searched at once; more do not fit into a processor's cache.
 _BONDS_AT_ONCE = 1 << 13
-#: Most paths that are held at once; a graph with more is refused.
+#: How many paths are held at most; a graph with more is refused.
 _MOST_PATHS = 1 << 22
 
 
@@ -22,8 +22,8 @@ class RingSet:
     """Every ring of G graphs, once.
 
     Args:
-        counts: ``[G]`` rings of each graph.
-        atoms: ``[ΣR, L]`` a ring's atoms in the order of its bonds, numbers within its graph; −1
+        counts: ``[G]`` number of rings of each graph.
+        atoms: ``[ΣR, L]`` the atoms of each ring along its bonds, numbered within the graph; −1
             beyond its length.
     """
 
@@ -32,20 +32,20 @@ class RingSet:
 
     @property
     def rows(self) -> NDArray[np.int32]:
-        """The atoms, or a row of −1: something must be read where batches have padding."""
+        """The atoms; without rings one row of −1, because padding of batches reads a row."""
         return self.atoms if len(self.atoms) else np.full((1, self.atoms.shape[1]), -1, np.int32)
 
 
 def find_rings(graphs: GraphSet, max_length: int) -> RingSet:
     """All chordless cycles of at most ``max_length`` atoms.
 
-    Paths grow atom by atom, those of many graphs at once: a ring is found from its least atom r, as
-    a path a, r, b, … with a < b and all others above r, once its end is bonded to a.
+    Paths grow atom by atom, in many graphs at once. A ring is found from its least atom r: as a
+    path a, r, b, … with a < b and all others above r, when its end is bonded to a.
     """
     if max_length < 3:
-        raise ConfigError(f"rings of at most {max_length} atoms: the smallest has 3.")
+        raise ConfigError(f"rings of at most {max_length} atoms do not exist: the smallest has 3.")
     found: list[RingSet] = []
-    # Where the graphs' bonds pass a multiple, a new part begins.
+    # A new part begins where the number of bonds passes a multiple of the limit.
     parts = np.unique(graphs.edge_start[:-1] // _BONDS_AT_ONCE, return_index=True)[1].tolist()
     todo = [slice(*ends) for ends in zip(parts, [*parts[1:], len(graphs)], strict=True)][::-1]
     while todo:
@@ -70,7 +70,7 @@ class _TooManyPathsError(Exception):
 
 
 def _searched(graphs: GraphSet, part: slice, max_length: int) -> RingSet:
-    """The rings of some of the graphs, which are one large graph for the search."""
+    """The rings of some of the graphs, which are searched as one large graph."""
     sizes = graphs.num_nodes[part]
     first = starts(sizes)
     own = slice(*graphs.edge_start[[part.start, part.stop]])
@@ -88,7 +88,7 @@ def _searched(graphs: GraphSet, part: slice, max_length: int) -> RingSet:
 
 
 def _core(ends: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
-    """The bonds ``[2, E]`` that are left once chains are taken off, bond by bond."""
+    """The bonds ``[2, E]`` that are left when dangling chains are removed, bond by bond."""
     ends = ends[:, ends[0] != ends[1]]
     while True:
         degree = np.bincount(ends.ravel(), minlength=num_nodes)
@@ -112,7 +112,7 @@ def _cycles(ends: NDArray[np.int64], num_nodes: int, max_length: int) -> list[ND
         return keys[np.minimum(place, len(keys) - 1)] == key
 
     def grown(paths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Every path with every neighbour of its last atom that lies above its second."""
+        """Extend every path by every neighbour of its last atom that is above its second atom."""
         count = np.diff(row)[paths[:, -1]]
         if int(count.sum()) > _MOST_PATHS:
             raise _TooManyPathsError

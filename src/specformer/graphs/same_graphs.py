@@ -1,4 +1,4 @@
-r"""Find graphs that two sets, or one, hold twice, however their nodes are ordered."""
+"""Find graphs that occur twice in one set, or in two, whatever the order of their nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
 
 
 def copies(graphs: GraphSet) -> tuple[int, int]:
-    """How many graphs were there before, as :func:`shared_with` tells, and with other targets."""
+    """How many graphs repeat an earlier one, and how many of these have other targets."""
     _, first, place = np.unique(_hashes(graphs), return_index=True, return_inverse=True)
     again = np.delete(np.arange(len(graphs)), first)
     if graphs.y is None or not len(again):
@@ -50,12 +50,12 @@ def _with_numbers(
 ) -> NDArray[np.uint64]:
     if numbers is None:
         return colours
-    numbers = numbers + np.float32(0)  # no -0.0, which equals 0.0 and has other bits
+    numbers = numbers + np.float32(0)  # turns -0.0 into 0.0, which has other bits
     return _mixed(colours * _STEP + _of_rows(numbers.view(np.uint32)))
 
 
 def _of_rows(table: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """A number for each row of whole numbers."""
+    """One hash per row of whole numbers."""
     found = np.zeros(len(table), dtype=np.uint64)
     for column in table.T:
         found = _mixed(found * _STEP + column.astype(np.uint64) + np.uint64(1))
@@ -63,7 +63,7 @@ def _of_rows(table: NDArray[np.integer]) -> NDArray[np.uint64]:
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers whose bits all depend on all bits of those given (the finaliser of SplitMix64)."""
+    """Mix bits: every output bit depends on every input bit (the finaliser of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

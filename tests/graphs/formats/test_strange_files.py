@@ -64,7 +64,7 @@ SAID = {
     ),
     "digits that are lost": (
         {"nodes.csv": "id,at\nann,1600000001\nbob,1600000002\ncy,1600000003\n"},
-        "the numbers of column 'at' are rounded to multiples of 128, as float32 is; subtract the",
+        "float32 rounds the numbers of column 'at' to multiples of 128; subtract the",
     ),
     "a file that is not read": (
         {"labels.csv": "id,label\nann,dog\n", "notes.md": ""}, ": not read: labels.csv",

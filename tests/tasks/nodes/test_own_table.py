@@ -229,9 +229,11 @@ def test_labels_that_are_no_classes_are_numbers_or_refused(tmp_path, labels):
     rows = [f"{line},{own}" for line, own in zip(lines, ["label", *labels], strict=True)]
     (source / "nodes.csv").write_text("\n".join(rows))
     if labels[0] == "n0":
-        with pytest.raises(GraphError, match="90 different labels on 90 nodes are no classes"):
+        with pytest.raises(
+            GraphError, match="90 different labels on 90 nodes cannot be learned as classes"
+        ):
             node_graph(str(source))
-        with pytest.raises(GraphError, match="the label 'n0' is no number; leave out --task"):
+        with pytest.raises(GraphError, match="the label 'n0' is not a number; leave out --task"):
             node_graph(str(source), task="regression")
     else:
         numbers = [[float(label)] for label in labels]
@@ -271,5 +273,5 @@ def test_an_edge_list_alone_is_told_what_to_do(call, here):
     status, _, err = call("train", "k.csv")
     assert status == 2
     assert (
-        "k.csv: the graph has no labels to learn; put this list of edges into a folder, as" in err
+        "k.csv: the graph has no labels to learn from; put this list of edges into a folder" in err
     )
