@@ -169,7 +169,7 @@ def test_a_mask_is_recorded_as_the_split_that_it_is(caplog):
     )
     assert clf.result_["split"] == "given"
     assert "(given)" in clf.result_["nodes"][0]["description"]
-    assert "no test node is of '1'" in caplog.text
+    assert "no test node is of class '1'" in caplog.text
     assert "masks of your own" not in caplog.text  # they are
 
 

@@ -178,4 +178,4 @@ def test_a_class_that_nearly_all_nodes_have_is_named(
         f"{tmp_path.name}: 99% of the labels are 'usual', and a model that always says so has that "
         "accuracy; --metric f1 counts all classes alike."
     ]
-    assert "no test node is of 'rare', so that the test says nothing of it" in caplog.text
+    assert "no test node is of class 'rare', so that it is not tested" in caplog.text

@@ -287,7 +287,7 @@ def test_what_cannot_be_predicted_is_refused(call, file) -> None:
     Path("one.csv").write_text("source\nn0\n")
     for words, told in (
         (("--pairs", "unknown.csv"), "there is no node 'nobody'"),
-        (("--pairs", "one.csv"), "two columns are needed"),
+        (("--pairs", "one.csv"), "needs two columns"),
         (("--pairs", "nowhere.csv"), "there is no such file"),
         (("--top", 0), "at least one is needed"),
         (("--top", 3, "--pairs", "one.csv"), "give one of them"),

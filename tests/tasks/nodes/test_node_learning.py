@@ -263,14 +263,14 @@ def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
     train_on(str(tmp_path / "even.npz"), **options)
     assert not caplog.messages
     train_on(str(tmp_path / "rare.npz"), **options)  # one of each part is of 'few'
-    told = "rare: no test node is of 'one', so that the test says nothing of it"
+    told = "rare: no test node is of class 'one', so that it is not tested"
     assert caplog.messages[0] == told
     caplog.clear()
     paper = {**options, "assignments": ["schedule.epochs=2", "split=random-60-20-20"]}
     train_on(str(tmp_path / "rare.npz"), **paper)
     message = caplog.messages[0]
-    told = "rare: no test node is of 'few' or 'one', so that the test says nothing of it"
-    assert message.startswith(f"{told}; a rare class trains whole")
+    told = "rare: no test node is of class 'few' or 'one', so that it is not tested"
+    assert message.startswith(f"{told}; all nodes of a rare class train")
     # Whoever gave the masks need not be told to give masks.
     masks = {
         f"{part}_mask": np.isin(np.arange(60) % 4, chosen)[:, None] & (labels[:, None] == 0)

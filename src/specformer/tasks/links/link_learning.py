@@ -1,4 +1,4 @@
-r"""Learning the links of one graph, as every task is done: settings, data, training, scores."""
+r"""The task of learning the links of one graph: settings, data, training, scores."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import torch
 from torch import Tensor
 
 from specformer.baselines import Propagation
-from specformer.datasets import FeaturePreparation, Split, node_graph
+from specformer.datasets import Split, node_graph
 from specformer.datasets.features import preparation_lines
 from specformer.datasets.link_splits import LinkSplit, split_links
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns, Graph
 from specformer.graphs.formats.csv_folder import read_edges
-from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.nodes.node_fit import Fitted, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
-from specformer.tasks.nodes.node_work import NodeWork, model_input, node_features
+from specformer.tasks.nodes.node_work import NodeWork, model_input
 from specformer.tasks.overview import of_links
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
 from specformer.tasks.task import Outcome, PredictionRequest, Predictions, cells, csv_text
@@ -37,20 +36,21 @@ from specformer.training.evaluation.link_objectives import (
     link_scores,
 )
 from specformer.training.evaluation.summaries import summary
+from specformer.training.loops.nodes import features_on
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 _BOOK = RecipeBook("links.yaml")
-#: Models that are trained, and links that are named, unless someone says.
+#: The usual numbers of runs, and of missing links that ``predict`` names.
 _RUNS, _USUAL = 5, 100
-#: What recipes for nodes have and links have no use for.
+#: Settings of recipes for nodes that do not apply to links.
 _IDLE = ("task", "loss", "form", "forms", "batch_size")
-#: Scores that are held at once.
+#: The most scores in memory at once.
 _MOST = 2**24
 
 
 @dataclass(frozen=True)
 class LinkRecipe(NodeRecipe):
-    """How to learn links: as :class:`NodeRecipe` says, of which labels and batches do not apply.
+    """How to learn links: a :class:`NodeRecipe` without settings of labels and batches.
 
     Args:
         out_channels: numbers that a model puts out for each node; their inner products are scores.
@@ -77,9 +77,9 @@ class LinkRecipe(NodeRecipe):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkWork(NodeWork):
-    """As :class:`NodeWork`, with the training links for a graph and one split for all runs.
+    """A :class:`NodeWork` whose graph has the training links alone; all runs share one split.
 
-    ``whole`` is the graph with all links, and with nothing that a model is trained on.
+    ``whole`` is the graph with all links; no model is trained on it.
     """
 
     whole: Graph
@@ -95,20 +95,15 @@ class LinkWork(NodeWork):
         return self.recipe.out_channels
 
     @property
-    def features(self) -> Sequence[FeaturePreparation]:
-        """How the features of all nodes are prepared, none of which is held out."""
+    def feature_splits(self) -> Sequence[Split]:
+        """One for all runs, with all nodes: none of them is held out."""
         every = np.ones(self.graph.num_nodes, dtype=bool)
-        parts = [Split(every, every, every)]
-        return self.prepared or node_features(self.graph, parts, self.recipe)
+        return [Split(every, every, every)]
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
-        found = model_input(self.graph, self.features, self.recipe, self.model)
-        x: Tensor | SparseFeatures
-        if isinstance(found, np.ndarray):
-            x = torch.as_tensor(found, dtype=torch.float32).to(device)
-        else:
-            x = SparseFeatures.from_scipy(found).to(device)
-        return LinkTask(x, self.links, len(self.splits), self.recipe.metric)
+        x = model_input(self.graph, self.features, self.recipe, self.model)
+        runs, metric = len(self.splits), self.recipe.metric
+        return LinkTask(features_on(device, x), self.links, runs, metric)
 
 
 class LinkLearning(NodeLearning):
@@ -220,9 +215,9 @@ class LinkLearning(NodeLearning):
 
 @torch.no_grad()
 def _judged(fitted: Fitted) -> tuple[dict[str, dict[str, Any]], np.ndarray]:
-    """Figures of the kept models by part and name, and what a report shows of the test pairs.
+    """Figures of the kept models by part and name, and the test pairs for a report.
 
-    The latter are chances and whether there is a link, ``[2, runs * pairs, 1]``.
+    The latter are probabilities and whether there is a link, ``[2, runs * pairs, 1]``.
     """
     task, outputs, figures = fitted.task, fitted.outputs(), {}
     assert isinstance(task, LinkTask)
@@ -265,7 +260,7 @@ def _read(path: Path, ids: tuple[str, ...], source: str) -> np.ndarray:
     ends = (told.source, told.target) if told.source else table.endpoints()
     one, other, *_ = ends or (*table.columns, None, None)
     if one is None or other is None:
-        raise GraphError(f"{path}: two columns are needed, one for each end of a pair.")
+        raise GraphError(f"{path}: needs two columns, one for each end of a pair.")
     index = {name: number for number, name in enumerate(ids)}
     return np.stack([table.positions(end, index, source) for end in (one, other)])
 

@@ -26,7 +26,7 @@ from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import NodeWork, kept_epochs, node_landmarks
+from specformer.tasks.nodes.node_work import NodeWork, node_landmarks
 from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
@@ -124,14 +124,9 @@ def fit_nodes_of(
         state = Checkpoint(checkpoint.with_suffix(".safetensors"), json.dumps(purpose))
     stage = f"{work.graph.name}: {label}", recipe.schedule.epochs, task.metric
     with matmul_precision(recipe.precision, device), place.progress.stage(*stage) as update:
-        options: dict[str, Any] = {
-            "monitor": recipe.monitor,
-            "checkpoint": state,
-            "on_progress": update,
-        }
+        options: Any = {"monitor": recipe.monitor, "checkpoint": state, "on_progress": update}
         if recipe.batch_size is None:
-            options["landmarks"] = landmarks
-            fit = fit_nodes(fresh, task, operator, recipe.schedule, **options)
+            fit = fit_nodes(fresh, task, operator, recipe.schedule, landmarks=landmarks, **options)
         else:
             check_batches(fresh)
             assert isinstance(operator, ImplicitSpectrum)
@@ -202,11 +197,11 @@ def _names(graph: Graph) -> Names:
 
 
 def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:
-    """What a report shows of the test nodes of all runs.
+    """Arrays of a report on the test nodes of all runs.
 
-    Of classes, how often each was taken for each, ``[classes, classes]``. Of labels, numbers and
-    two classes that are ranked, predictions and targets ``[2, nodes, targets]``, unless a graph
-    lies in parts, as they are gathered.
+    For classes, how often each was taken for each, ``[classes, classes]``. For labels, numbers and
+    two classes that are ranked, predictions and targets ``[2, nodes, targets]``; not for a graph
+    in parts, as one process would have to hold them all.
     """
     task, outputs, shown = fitted.task, fitted.outputs(), {}
     assert isinstance(task, NodeTask)
@@ -230,7 +225,7 @@ def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:
 
 @torch.no_grad()
 def landmark_error(models: Sequence[nn.Module], spectrum: Spectrum, landmarks: Keys) -> float:
-    """How far the trained filters are from exact attention's, relative to their largest value."""
+    """The largest difference to the filters of exact attention, relative to their largest value."""
     errors = []
     for model in models:
         assert isinstance(model, Specformer)
@@ -293,13 +288,13 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """The form that was taken, and the mean validation figure of every form that was tried."""
+    """The form that was taken, and the mean validation figure of every form tried."""
 
     taken: str
     tried: Mapping[str, float | None]
 
     def told(self, metric: str) -> str:
-        """The choice in a sentence."""
+        """The choice in words."""
         figures = (
             f"{name} {'diverged' if value is None else f'{value:.4f}'}"
             for name, value in self.tried.items()
@@ -310,10 +305,10 @@ class Choice:
 def with_best_form(
     work: NodeWork, place: Workplace, checkpoint: Path | None
 ) -> tuple[NodeWork, Choice | None]:
-    """The work with the form that validates best on its first splits, where there is a choice.
+    """The work with the form that validates best on its first splits, if there is a choice.
 
-    Test nodes are not looked at. What was tried is kept beside the checkpoints, so that a resumed
-    run takes the same form.
+    Test nodes are not used. Figures are kept beside the checkpoints, so that a resumed run takes
+    the same form.
     """
     names, splits = _tried(work, place)
     recipes = {name: work.recipe.taking(name) for name in names}
@@ -358,9 +353,9 @@ def with_best_form(
 def _with_recipe(
     work: NodeWork, recipe: NodeRecipe, place: Workplace, spectra: dict[str, AnySpectrum | None]
 ) -> NodeWork:
-    """The work by another recipe, which may prepare features in another way.
+    """The work with another recipe, whose features and spectrum may differ.
 
-    It may also ask for another spectrum; ``spectra`` keeps all that were computed.
+    ``spectra`` keeps all that were computed.
     """
     prepared = work.prepared if recipe.features == work.recipe.features else None
     own = replace(work, recipe=recipe, prepared=prepared)
@@ -372,7 +367,7 @@ def _with_recipe(
 
 
 def _tried(work: NodeWork, place: Workplace) -> tuple[list[str], int]:
-    """The forms to try, and on how many splits; those that are left out are named."""
+    """The forms to try, and on how many splits; warns of forms that are left out."""
     spectrum = work.spectrum
     entries = 0
     if isinstance(spectrum, Spectrum):  # perhaps with the rows of some nodes only
@@ -391,4 +386,4 @@ def _validated(work: NodeWork, place: Workplace, checkpoint: Path | None, name: 
     fit = fit_nodes_of(work, place, checkpoint, f"form {name}").fit
     if bool(fit.is_lost.any()):
         return math.inf
-    return float(kept_epochs(fit, work.recipe).val.double().mean())
+    return float(fit.kept.val.double().mean())

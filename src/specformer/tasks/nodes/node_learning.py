@@ -1,4 +1,4 @@
-r"""Learning on the nodes of one graph, as every task is done."""
+r"""The task of learning on the nodes of one graph, and a search of its settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from specformer.tasks.nodes.node_recipe import (
     node_recipe,
     refuse_idle_settings,
 )
-from specformer.tasks.nodes.node_work import NodeWork, kept_epochs
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.overview import of_nodes
 from specformer.tasks.task import (
     Measured,
@@ -100,7 +100,7 @@ class NodeLearning(Task[NodeWork]):
         return self.work_on(job, graph)
 
     def work_on(self, job: Job, graph: Graph, splits: Sequence[Split] | None = None) -> NodeWork:
-        """The work on a graph with labels as they are learned; ``splits`` if not the recipe's."""
+        """The work on a graph with prepared labels; ``splits`` if not the recipe's."""
         recipe = job.settings.settled(graph)
         if splits is None:
             splits = make_splits(graph, recipe.split, job.runs, job.seed)
@@ -117,7 +117,7 @@ class NodeLearning(Task[NodeWork]):
         return _checked(job, work.graph, recipe, work.splits)
 
     def resplit(self, work: NodeWork, count: int) -> Sequence[Split]:
-        """So many splits of the work's graph."""
+        """That many splits of the work's graph."""
         return make_splits(work.graph, work.recipe.split, count, work.seed)
 
     def overview(self, work: NodeWork) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class NodeLearning(Task[NodeWork]):
         }
 
     def input_of(self, work: NodeWork) -> dict[str, Any]:
-        """What a result says of the features and the spectrum that models take."""
+        """The keys of a result about the features and the spectrum that models take."""
         found: dict[str, Any] = {"num_features": work.graph.num_features}
         if work.graph.feature_names is not None:
             found["feature_names"] = list(work.graph.feature_names)
@@ -190,14 +190,14 @@ class NodeLearning(Task[NodeWork]):
 
 
 def _checked(job: Job, graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> NodeWork:
-    """The work, all of it found good before a long decomposition."""
+    """The work, checked before a long decomposition."""
     check_parts(graph.name, graph.y, recipe.metric, splits, "nodes")
     work = NodeWork(graph, splits, job.model, recipe, job.seed)
     return replace(work, prepared=work.features)
 
 
 def warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
-    """Name the classes that no split tests, as rare ones are: the paper's rule trains on them."""
+    """Warn of classes that no split tests: the paper's rule only trains on rare ones."""
     if graph.num_targets:
         return
     assert graph.y is not None
@@ -208,14 +208,10 @@ def warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> No
         told = " or ".join(repr(str(names[label])) for label in untested)
         hint = ""
         if protocol == "random-60-20-20":
-            hint = (
-                "; a rare class trains whole, unless masks of your own (split=official) say "
-                "otherwise"
-            )
+            hint = "; all nodes of a rare class train, unless you bring masks (split=official)"
         logger.warning(
-            "%s: no test node is of %s, so that the test says nothing of it%s",
-            graph.name, told, hint,
-        )  # fmt: skip
+            "%s: no test node is of class %s, so that it is not tested%s", graph.name, told, hint
+        )
 
 
 class NodeTrials(Trials):
@@ -227,7 +223,7 @@ class NodeTrials(Trials):
         super().__init__(job, place)
         self._learning = learning
         first = replace(super().recipe(self.assignments), forms={})
-        #: The job with its own settings on all splits; trials are this with some of it changed.
+        #: The job with its own settings on all splits; trials change some of them.
         self.work = learning.load(replace(job, settings=first, runs=None), place)
         self.name, self.metric = self.work.graph.name, str(self.work.recipe.metric)
         self._tasks: dict[tuple[str, int], FullBatchTask] = {}
@@ -260,7 +256,7 @@ class NodeTrials(Trials):
         fit = fit_nodes_of(work, replace(self.place, progress=Silent()), None, "", inputs).fit
         _, loss, figure = fit.curves.unbind(dim=-1)
         counted = figure.where(~loss.isnan(), torch.nan)  # else that of a constant guess
-        return self.judged(counted, fit.epochs, kept_epochs(fit, recipe).val.tolist())
+        return self.judged(counted, fit.epochs, fit.kept.val.tolist())
 
     def _with(self, recipe: NodeRecipe, splits: int) -> NodeWork:
         parts = self._learning.resplit(self.work, splits)
@@ -273,7 +269,7 @@ class NodeTrials(Trials):
         return self._tasks[key]
 
     def _operator(self, recipe: NodeRecipe) -> AnySpectrum | Propagation:
-        """Made once for all trials: distances and Ritz pairs take longer than some trials do."""
+        """Computed once for all trials: it can take longer than a trial."""
         key = recipe.spectrum_key if self.model == "specformer" else "propagation"
         if key not in self._operators:
             place = replace(self.place, progress=Silent())

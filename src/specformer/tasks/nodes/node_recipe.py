@@ -37,7 +37,7 @@ from specformer.training.optim.schedule import Schedule
 #: Models for nodes, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
 _BOOK = RecipeBook("nodes.yaml")
-#: Specformer's alone: itself, and what it needs of a spectrum, of eigenpairs and without them.
+#: Settings of Specformer alone: of eigenpairs, of a density, and all of them.
 _PAIRS, _DENSITY = ("k", "vectors", "landmarks"), ("degree", "batch_size")
 _OURS = ("model", "form", "forms", "spectrum", "loops", "storage", *_PAIRS, *_DENSITY)
 #: For models with a filter of their own.
@@ -51,7 +51,7 @@ _QUICK_ON_CPU, _MOST_ON_CPU = 2**27, 2**30
 
 
 class _Targets(NamedTuple):
-    """What targets are, the losses and the metrics that go with them, the usual ones first."""
+    """A kind of targets, and the losses and metrics that go with it, the usual ones first."""
 
     told: str
     losses: tuple[Loss, ...]
@@ -96,7 +96,7 @@ class NodeModel:
 
 @dataclass(frozen=True)
 class Form:
-    """Settings of the model, and how they train best."""
+    """Settings of the model and of its training that a recipe offers under one name."""
 
     model: NodeModel
     schedule: Schedule
@@ -113,18 +113,18 @@ class NodeRecipe:
         description: one sentence for tables and reports.
         model: Specformer's settings.
         form: the name of one of ``forms``, or ``"auto"`` for the one that validates best.
-        forms: what there is to choose from; without any, ``model`` and ``schedule`` are it.
-        baseline: the others'.
+        forms: the forms to choose from; without any, ``model`` and ``schedule`` are taken.
+        baseline: the other models' settings.
         schedule: epochs, patience, rates.
-        task: None for what the labels say (:mod:`specformer.graphs.node_targets`).
+        task: None to decide by the labels (:mod:`specformer.graphs.node_targets`).
         loss: None for cross-entropy of classes, binary cross-entropy of several labels, and the
             squared error of numbers, or the absolute one where that is the metric.
         metric: None for accuracy of classes, ROC-AUC of several labels, and RMSE of numbers.
         monitor: ``"loss"`` or ``"metric"``: what stops a run and picks its model. ``"accuracy"`` is
             the older name of ``"metric"``.
         precision: of float32 products on a GPU, see :mod:`specformer.training.engine.precision`.
-        split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the one in a file
-            of one's own, and else draws it, class by class unless it is a named set.
+        split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the split in the
+            file, or else draws one, class by class unless it is a named set.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them,
             ``"standard"``, ``"auto"`` and ``"counts"`` prepare each column
             (:class:`specformer.datasets.FeaturePreparation`).
@@ -143,7 +143,7 @@ class NodeRecipe:
             is bfloat16 for resident eigenvectors that ``precision`` reads so anyway, else float32.
         landmarks: how many points of the spectrum stand for it in Specformer's attention while
             training; None for all, ``"auto"`` for 512 where more than 2,048 eigenvalues differ.
-            What that changed is recorded as ``landmark_error``.
+            The difference it makes is recorded as ``landmark_error``.
     """
 
     description: str = ""
@@ -186,22 +186,12 @@ class NodeRecipe:
     def taking(self, name: str) -> NodeRecipe:
         """The recipe with one of its forms, and no choice left."""
         check_known("form", self.forms, name)
-        own = self.forms[name]
-        return replace(
-            self,
-            model=own.model,
-            schedule=own.schedule,
-            monitor=own.monitor,
-            features=own.features,
-            loops=own.loops,
-            form=name,
-            forms={},
-        )
+        return replace(self, **vars(self.forms[name]), form=name, forms={})
 
     def tried(self, entries: int, device: torch.device) -> tuple[list[str], int]:
-        """The forms to compare with a U of so many entries, and on how many splits.
+        """The forms to compare where U has so many entries, and on how many splits.
 
-        On a CPU there are less of both where they take long.
+        On a CPU there are fewer of both where they take long.
         """
         products = dict.fromkeys(self.forms, 0)
         if device.type == "cpu":
@@ -233,7 +223,7 @@ class NodeRecipe:
 
     @property
     def spectrum_key(self) -> str:
-        """Recipes of one key ask for the same spectrum of a graph."""
+        """Recipes with the same key take the same spectrum of a graph."""
         if self.spectrum == "density":
             return f"density {self.degree} {self.loops}"
         return f"pairs {self.k} {self.loops} {self.vectors} {self.storage} {self.precision}"
@@ -250,17 +240,12 @@ class NodeRecipe:
 
 
 def _targets_of(graph: Graph, task: TargetKind | None) -> _Targets:
-    """What the targets of a graph are, :func:`~specformer.graphs.node_targets.with_targets`."""
+    """The kind of a graph's targets, which ``with_targets`` has prepared."""
     if not graph.num_targets:
         return _TWO_CLASSES if graph.num_classes == 2 else _CLASSES
     assert graph.y is not None
     labels = task == "classification" or (task is None and are_labels(graph.y))
     return _LABELS if labels else _NUMBERS
-
-
-def num_outputs(graph: Graph) -> int:
-    """How many numbers a model puts out for each node: one for each class or target."""
-    return graph.num_targets or graph.num_classes
 
 
 def node_recipe(
@@ -307,7 +292,7 @@ def _forms(
 
 
 def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[str]) -> None:
-    """Refuse changes of a recipe that one model's training has no use for."""
+    """Refuse changes of a recipe that do not apply to a model."""
     if model != "specformer":
         refuse_idle(assignments, _OURS, f"{model} has its own settings, baseline.NAME")
         if not hasattr(BASELINES[model], "filter_parameters"):

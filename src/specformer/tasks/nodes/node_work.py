@@ -1,4 +1,4 @@
-r"""What training on the nodes of one graph takes, as a recipe says: spectrum, task, models."""
+r"""What a recipe needs to train on the nodes of one graph: spectrum, task, models."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from specformer.spectrum.decompose import (
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.tasks.job import Workplace, run_seed
-from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model, num_outputs
+from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model
 from specformer.training.engine.distributed import ALONE, Share, Workers
-from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, Selection
+from specformer.training.loops.nodes import FullBatchTask, NodeTask
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ _LANDMARKS, _LONG = 512, 2048
 
 @dataclass(frozen=True)
 class NodeWork:
-    """What to train on what: a graph with labels, one split per run, a recipe settled for it.
+    """A graph with labels, one split per run, a model, and a recipe settled for the graph.
 
-    ``spectrum`` is None until it is computed, for Specformer alone; ``prepared``, how each split's
-    features are prepared, until it is known.
+    ``spectrum`` is None until it is computed, and for other models than Specformer. ``prepared``
+    says how each split's features are prepared; None until that is known.
     """
 
     graph: Graph
@@ -57,23 +57,29 @@ class NodeWork:
 
     @property
     def drawn(self) -> list[str]:
-        """What tells the splits apart from others."""
+        """The splits' fingerprints."""
         return [split.fingerprint for split in self.splits]
 
     @property
     def fingerprint(self) -> str:
-        """What tells the data apart from others."""
+        """The data's fingerprint."""
         return self.graph.fingerprint
 
     @property
     def outputs(self) -> int:
         """How many numbers a model puts out for each node."""
-        return num_outputs(self.graph)
+        return self.graph.num_targets or self.graph.num_classes
+
+    @property
+    def feature_splits(self) -> Sequence[Split]:
+        """The splits whose training nodes decide how features are prepared."""
+        return self.splits
 
     @property
     def features(self) -> Sequence[FeaturePreparation]:
-        """How the recipe prepares the features, one for each split."""
-        return self.prepared or node_features(self.graph, self.splits, self.recipe)
+        """How the recipe prepares the features, once for each of the :attr:`feature_splits`."""
+        how = self.recipe.features, self.recipe.columns
+        return self.prepared or prepare_features(self.graph, self.feature_splits, *how)
 
     def decomposed(self, place: Workplace) -> AnySpectrum:
         """The spectrum that the recipe asks for."""
@@ -98,7 +104,7 @@ class NodeWork:
         )
 
     def operator(self, device: torch.device) -> AnySpectrum | Propagation:
-        """What the models take beside the features."""
+        """The models' second argument, after the features."""
         if self.spectrum is None or self.model != "specformer":
             return Propagation(self.graph.adjacency, device=device)
         return self.spectrum
@@ -195,7 +201,7 @@ def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) 
 
 
 def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
-    """What attention looks at while training, where that is less than all tokens."""
+    """The landmarks of attention while training; None to take all eigenvalues."""
     if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
         return None
     tokens, count = len(operator.distinct.values), recipe.landmarks
@@ -204,13 +210,6 @@ def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> K
     if count < 1:
         raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
     return operator.landmarks(count, points=count) if count < tokens else None
-
-
-def node_features(
-    graph: Graph, splits: Sequence[Split], recipe: NodeRecipe
-) -> list[FeaturePreparation]:
-    """How a recipe prepares the features, one for each split."""
-    return prepare_features(graph, splits, recipe.features, recipe.columns)
 
 
 def model_input(
@@ -225,8 +224,3 @@ def model_input(
     if rare and maps and first.scaling != "columns":
         return sparse_features(graph, first.scaling)
     return first.dense(graph)
-
-
-def kept_epochs(fit: NodeFit, recipe: NodeRecipe) -> Selection:
-    """The epochs whose models a recipe keeps."""
-    return fit.by_loss if recipe.monitor == "loss" else fit.by_metric

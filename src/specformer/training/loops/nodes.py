@@ -77,14 +77,10 @@ class NodeTask:
             torch.as_tensor(np.stack([getattr(split, part)[rows] for split in splits])).to(device)
             for part in ("train", "val", "test")
         )
-        x, y = share.own(x), y[rows]
-        if isinstance(x, np.ndarray):
-            features: Tensor | SparseFeatures = torch.as_tensor(x, dtype=torch.float32).to(device)
-        else:
-            features = SparseFeatures.from_scipy(x).to(device)
-        labels = torch.as_tensor(y).to(device)
+        labels = torch.as_tensor(y[rows]).to(device)
         if loss == "ce":
             labels = labels.clamp_min(0)  # unlabelled nodes are in no mask
+        features = features_on(device, share.own(x))
         return cls(features, labels, train, val, test, loss, metric, share)
 
     @property
@@ -98,7 +94,7 @@ class NodeTask:
 
     @cached_property
     def objective(self) -> NodeObjective:
-        """What training makes small."""
+        """The loss that training minimises."""
         return NodeObjective(self.loss, self.y, self.train, self.x.dtype, self.share)
 
     def gathered(self) -> NodeTask:
@@ -116,7 +112,7 @@ class NodeTask:
         return evaluation_of(self.objective, self.metric, self.val, self.test, self.x.dtype)
 
 
-#: What models of one graph learn from all of its nodes in every step.
+#: Tasks whose every step takes all nodes of one graph.
 FullBatchTask = NodeTask | LinkTask
 
 
@@ -133,14 +129,15 @@ class Selection:
 class NodeFit:
     """The outcome of all runs.
 
-    The model at its best epoch, both selection rules, and curves ``[epochs, runs, 3]``
-    of training loss, validation loss and validation figure. ``is_lost`` ``[runs]`` says which
-    runs have no model: no epoch had a finite validation loss. ``layers`` name the first layer of
-    each run that was not finite, if one was. ``seconds_before`` went into the epochs that a
-    checkpoint held already.
+    The stacked model at the ``kept`` epochs, the epochs that either rule picks, and curves
+    ``[epochs, runs, 3]`` of training loss, validation loss and validation figure. ``is_lost``
+    ``[runs]`` says which runs have no model: no epoch had a finite validation loss. ``layers`` name
+    the first layer of each run that was not finite, if there was one. ``seconds_before`` went into
+    epochs that a checkpoint held already.
     """
 
     model: nn.Module
+    kept: Selection
     by_loss: Selection
     by_metric: Selection
     epochs: Tensor
@@ -151,7 +148,7 @@ class NodeFit:
 
 
 class NodeRuns:
-    """All runs of a fit as one: models, optimiser, what either rule picked so far, curves."""
+    """The state of all runs: stacked model, optimiser, best epochs by either rule, curves."""
 
     def __init__(
         self, models: Sequence[nn.Module], task: FullBatchTask, schedule: Schedule, monitor: Monitor
@@ -173,7 +170,7 @@ class NodeRuns:
         trained = [each for each in self.model.parameters() if each not in idle]
         self.optimiser = schedule.optimiser(trained, device, filters)
         self.epoch = torch.zeros((), dtype=torch.long, device=device)
-        self.is_evaluated = True  # what the last epoch ended with, if any
+        self.is_evaluated = True  # whether the weights of the last epoch, if any, are evaluated
         #: The first layer of each run that was not finite, by number.
         self.layer = torch.full((task.runs,), NOT_SOUGHT)
         self.seconds = torch.zeros((), dtype=torch.float64)
@@ -192,16 +189,16 @@ class NodeRuns:
 
     @torch.no_grad()
     def take_loss(self, train_loss: Tensor) -> None:
-        """Take the epoch's training loss ``[runs]``."""
+        """Record the epoch's training loss ``[runs]``."""
         self.curves[..., 0].index_copy_(0, self.epoch.view(1), train_loss.unsqueeze(0))
 
     def end_epoch(self) -> None:
-        """All updates of the epoch are made."""
+        """Count the epoch, after all of its updates."""
         self.epoch.add_(1)
 
     @torch.no_grad()
     def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
-        """Take loss and figures, ``[runs]`` each, of the weights that the last epoch ended with.
+        """Record loss and figures, ``[runs]`` each, of the weights that the last epoch ended with.
 
         Call this before the next update. Idempotent.
         """
@@ -214,7 +211,7 @@ class NodeRuns:
         self.curves[..., 1:].index_copy_(0, last.view(1), record[:2].mT.unsqueeze(0))
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that changes, by name, for a checkpoint: all after a whole epoch."""
+        """Everything that an epoch changes, by name, for a checkpoint."""
         names = ("epoch", "seconds", "curves", "layer")
         state = {name: getattr(self, name) for name in names}
         state |= moments(self.optimiser) | self.best.state()
@@ -233,10 +230,10 @@ class NodeRuns:
         read_every: int = _READ_EVERY,
         save_every: int = _SAVE_EVERY,
     ) -> NodeFit:
-        """Repeat ``one_epoch`` until every run has stopped; the best models come back.
+        """Repeat ``one_epoch`` until every run has stopped, and restore the best models.
 
-        Where ``one_epoch`` leaves the evaluation of its weights to the next, ``evaluate`` does it:
-        before anything is read or saved, so that both find the epochs done and nothing else.
+        If ``one_epoch`` leaves the evaluation of its weights to the next epoch, ``evaluate`` does
+        it before results are read or saved.
         """
         state = self.state()
         checkpoint = checkpoint if self.workers.is_first else None
@@ -274,10 +271,13 @@ class NodeRuns:
                 if reads and self._is_over(done):
                     break
         self.stopping.restore()
+        rules = zip(self.best.figure, self.best.epoch, strict=True)
+        by_loss, by_metric = (Selection(val, test, epoch) for (val, test), epoch in rules)
         return NodeFit(
             self.model.eval(),
-            self._selection(0),
-            self._selection(1),
+            by_metric if self._rule else by_loss,
+            by_loss,
+            by_metric,
             self.stopping.epochs,
             self.curves[:done],
             self.stopping.is_lost,
@@ -309,7 +309,7 @@ class NodeRuns:
     def _again(
         self, one_epoch: Callable[[], None], evaluate: Callable[[], None] | None, last: int
     ) -> Iterator[Tensor]:
-        """Take epochs up to this one; says who has had a loss that is not finite."""
+        """Take epochs up to this one; says which runs have had a loss that is not finite."""
         self.is_evaluated = True
         for done in range(int(self.epoch) + 1, last + 2):
             one_epoch()
@@ -318,9 +318,12 @@ class NodeRuns:
             evaluate()
         yield ~self.curves[: last + 1, :, :2].isfinite().all(dim=-1).all(dim=0)
 
-    def _selection(self, rule: int) -> Selection:
-        figure = self.best.figure[rule]
-        return Selection(figure[0], figure[1], self.best.epoch[rule])
+
+def features_on(device: torch.device, x: np.ndarray | sp.csr_array) -> Tensor | SparseFeatures:
+    """Features on a device; sparse ones stay sparse."""
+    if isinstance(x, np.ndarray):
+        return torch.as_tensor(x, dtype=torch.float32).to(device)
+    return SparseFeatures.from_scipy(x).to(device)
 
 
 def fit_nodes(
@@ -338,7 +341,7 @@ def fit_nodes(
 
     Args:
         models: one per run, of one shape.
-        task: features, and what is learned: a :class:`NodeTask`, say.
+        task: features, and what is learned: a :class:`NodeTask` or a :class:`LinkTask`.
         operator: what the models take beside the features: a spectrum, or a ``Propagation``.
         schedule: epochs, patience and learning rates.
         monitor: what stops a run and picks the model that is kept: the lowest validation loss or
@@ -392,7 +395,7 @@ def fit_nodes(
         runs.end_epoch()
         runs.is_evaluated = False
 
-    # What comes from the host anew every time cannot be captured.
+    # Data that come from the host in every epoch cannot be captured.
     streamed = isinstance(operator, Spectrum) and operator.is_streamed
     capture = not streamed and workers.size == 1  # messages between workers are not captured
     epoch, last = (Repeated(work, device, capture=capture) for work in (one_epoch, evaluate))
