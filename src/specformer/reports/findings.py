@@ -16,9 +16,9 @@ from specformer.training.evaluation.graph_metrics import metric_named
 
 @dataclass(frozen=True)
 class Standing:
-    """A variant's place: its model, what it is called, and what it reached.
+    """A variant: its model, its label, and the figures it reached.
 
-    ``together`` is what its runs reach by the mean of their predictions.
+    ``together`` is what the mean of its runs' predictions reaches.
     """
 
     model: str
@@ -31,12 +31,12 @@ class Standing:
         return float(self.reached["mean"])
 
 
-#: Those on each filter or data set, the best first.
+#: The variants of each filter or data set, the best first.
 Ranking = dict[str, list[Standing]]
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """What the run found.
+    """The main finding of a run.
 
     Example:
         >>> def entry(model, sse):
@@ -55,12 +55,11 @@ def summary(result: Mapping[str, Any]) -> str:
     sentences += _by_figures(
         [*(result.get("links") or ()), *(result.get("molecules") or ()), *judged]
     )
-    if nodes:
-        if len(nodes) <= 3:
-            sentences.append(_on_few(nodes))
-        else:
-            winner, where, elsewhere = _winner(nodes, "data set")
-            sentences.append(f"{winner} is the most accurate on {where}{elsewhere}.")
+    if len(nodes) > 3:
+        winner, where, elsewhere = _winner(nodes, "data set")
+        sentences.append(f"{winner} is the most accurate on {where}{elsewhere}.")
+    elif nodes:
+        sentences.append(_on_few(nodes))
     return " ".join(sentences) or "This run recorded no comparison of models."
 
 
@@ -71,8 +70,7 @@ def _ranked(entries: Sequence[Entry] | None, key: str, metric: str, *, lower: bo
         reached = entry.get(metric) or {}
         if reached.get("mean") is not None:
             who = variant(entry)
-            together = entry.get("test_together")
-            standing = Standing(who[0], looks[who].label, reached, together)
+            standing = Standing(who[0], looks[who].label, reached, entry.get("test_together"))
             groups.setdefault(str(entry[key]), []).append(standing)
     return {
         name: sorted(group, key=lambda standing: standing.mean, reverse=not lower)
@@ -104,7 +102,7 @@ def _on_filters(ranking: Ranking) -> str:
 
 
 def _by_figures(entries: Sequence[Entry]) -> list[str]:
-    """One sentence per data set: the best of the models, or the only one."""
+    """One sentence per data set: the figure of the best model, or of the only one."""
     sentences = []
     for name in dict.fromkeys(str(entry["metric"]) for entry in entries):
         metric = metric_named(name)
@@ -126,9 +124,8 @@ def _on_few(ranking: Ranking) -> str:
     parts = []
     for name, group in ranking.items():
         best, rival = group[0], _rival(group)
-        part = (
-            f"on {name}, {best.label} is right for {numbers.percent(best.mean)} of the test nodes"
-        )
+        share = numbers.percent(best.mean)
+        part = f"on {name}, {best.label} is right for {share} of the test nodes"
         if rival:
             points = 100 * (best.mean - rival.mean)
             reach = 100 * ((interval(best.reached) or 0.0) + (interval(rival.reached) or 0.0))
@@ -140,7 +137,7 @@ def _on_few(ranking: Ranking) -> str:
 
 
 def _winner(ranking: Ranking, thing: str) -> tuple[str, str, str]:
-    """Who comes first most often, on how many, and who leads on the rest."""
+    """The model that is best most often, on how many, and the best ones on the rest."""
     leaders = {name: group[0].label for name, group in ranking.items()}
     winner, wins = Counter(leaders.values()).most_common(1)[0]
     total = len(leaders)
@@ -154,6 +151,6 @@ def _winner(ranking: Ranking, thing: str) -> tuple[str, str, str]:
 
 
 def _rival(group: Sequence[Standing]) -> Standing | None:
-    """The next best model or, where there is no other, the next best recipe of the same."""
+    """The next best model or, if there is no other, the next best recipe of the same model."""
     others = [standing for standing in group[1:] if standing.model != group[0].model]
     return next(iter(others or group[1:]), None)

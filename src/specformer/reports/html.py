@@ -31,7 +31,7 @@ from specformer.reports.standings import (
 from specformer.reports.variants import Arrays, Rows
 from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
 
-#: What shows each kind of learning, in the order of the page.
+#: The section of each kind of learning, in the order of the page.
 _SECTIONS = {
     "filters": filter_section,
     "nodes": node_section,
@@ -48,10 +48,10 @@ def render_report(run: RunFolder) -> str:
     result = run.result()
     arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
     first = []
-    if "differences" in result:  # between models, each with a folder of its own beside the report
+    if "differences" in result:  # between models, whose run folders lie beside the report
         models = {row["name"]: RunFolder(run.path / row["folder"]) for row in result["rows"]}
-        kept = {name: own for name, own in models.items() if own.is_finished}
-        first.append(standings_section(result, differing_settings(kept)))
+        finished = {name: own for name, own in models.items() if own.is_finished}
+        first.append(standings_section(result, differing_settings(finished)))
     return _page(result, arrays, run.path.resolve().name, first)
 
 
@@ -76,44 +76,8 @@ def _page(
         if rows.entries:
             sections.append(section(rows))
     code = files("specformer.reports").joinpath("templates/report.js").read_text(encoding="utf-8")
-    # By its hash the page's policy tells its own code from any other.
+    # The page's content policy allows only the script with this hash.
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            result=result,
-            run_name=run_name,
-            title=result.get("title") or f"Specformer {result.get('kind') or 'run'}",
-            summary=result.get("summary") or summary(result),
-            sections=sections,
-            spectra=result.get("spectra") or [],
-            spectra_pictures=tuple(spectra(result, arrays)),
-            environment=result.get("environment") or {},
-            theme=Markup(theme_css()),
-            n=numbers,
-            script=Markup(code),
-            script_hash=f"sha256-{digest}",
-        )
-    )
-
-
-def write_report(run: RunFolder) -> Path:
-    """Write ``report.html`` into the run folder, atomically, in place of an older one."""
-    path = run.path / REPORT
-    with run.answering_for_files("no report can be made of it"):
-        page = render_report(run)
-    write_text(path, page)
-    return path
-
-
-def write_comparison(runs: Sequence[RunFolder], path: Path) -> Path:
-    """Write the page of several runs, atomically."""
-    write_text(path, render_comparison(runs))
-    return path
-
-
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("specformer.reports", "templates"),
         autoescape=True,
@@ -122,4 +86,31 @@ def _environment() -> Environment:
     )
     environment.tests["table"] = lambda block: isinstance(block, Table)
     environment.tests["listing"] = lambda block: isinstance(block, Listing)
-    return environment
+    return environment.get_template("report.html.j2").render(
+        result=result,
+        run_name=run_name,
+        title=result.get("title") or f"Specformer {result.get('kind') or 'run'}",
+        summary=result.get("summary") or summary(result),
+        sections=sections,
+        spectra=result.get("spectra") or [],
+        spectra_pictures=tuple(spectra(result, arrays)),
+        environment=result.get("environment") or {},
+        theme=Markup(theme_css()),
+        n=numbers,
+        script=Markup(code),
+        script_hash=f"sha256-{digest}",
+    )
+
+
+def write_report(run: RunFolder) -> Path:
+    """Write ``report.html`` into the run folder, atomically, in place of an older one."""
+    with run.answering_for_files("no report can be made of it"):
+        page = render_report(run)
+    write_text(run.path / REPORT, page)
+    return run.path / REPORT
+
+
+def write_comparison(runs: Sequence[RunFolder], path: Path) -> Path:
+    """Write the page of several runs, atomically."""
+    write_text(path, render_comparison(runs))
+    return path

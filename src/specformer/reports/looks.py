@@ -1,16 +1,16 @@
-r"""How models look and are called: one look for each, in two themes."""
+r"""The colour, line, marker and label of each model, for light and for dark pages."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 OURS = "specformer"
 
-# Hues of Okabe and Ito's palette, safe for colour-blind readers, in a tone for light and one for
-# dark pages. Lines also differ in their dashes and points in their shape.
+# Hues of Okabe and Ito's palette, safe for colour-blind readers, each in a tone for light pages and
+# one for dark pages. Lines also differ in their dashes and points in their shape.
 _TONES: dict[str, tuple[str, str]] = {
     "ink": ("#1d2229", "#e7e9ec"),
     "muted": ("#68707a", "#9aa3ad"),
@@ -27,12 +27,12 @@ _TONES: dict[str, tuple[str, str]] = {
 }
 INK, MUTED, RULE, HEAT = (_TONES[name][0] for name in ("ink", "muted", "rule", "heat"))
 
-#: The page's custom property behind each colour that a figure may hold.
+#: The CSS custom property of each colour that a figure may have.
 VARIABLES = {light: f"--plot-{name}" for name, (light, _) in _TONES.items()}
 
 Dashes = tuple[float, ...]
 
-#: How a model's further recipes differ from its first, if that is a solid line; and their points.
+#: Dashes of a model's further recipes if its first one is a solid line, and their markers.
 _OTHER_DASHES: tuple[Dashes, ...] = ((3.2, 1.3), (1, 1), (6, 1.4, 1, 1.4), (1.2, 2.6))
 _OTHER_MARKERS = ("D", "s", "^", "v")
 
@@ -51,7 +51,7 @@ class Look:
     recipe: str = ""
 
     def by_recipe(self, recipe: str, number: int) -> Look:
-        """The look of a model's recipe, the first being number 0: its hue, but other dashes.
+        """The look of a model's recipe, counted from 0: the same hue with other dashes.
 
         Example:
             >>> look("specformer").by_recipe("best", 1).label
@@ -124,14 +124,15 @@ _LABELS = {
 _SPARE_HUES = ("blue", "green", "pink", "olive", "sky", "plum", "slate")
 
 
-#: What lines and rows are named by: a model, or a look of one's own.
+#: The name of a model, or a look.
 Named = TypeVar("Named", bound=str | Look)
+_Value = TypeVar("_Value")
 
 
 def look(model: str | Look) -> Look:
-    """The look of a model; one we have no entry for gets a hue by its name, always the same.
+    """The look of a model; a model without an entry gets a hue by its name, always the same.
 
-    A look is its own.
+    A look is returned as it is.
 
     Example:
         >>> look("gprgnn").label
@@ -155,8 +156,13 @@ def head_looks(heads: int) -> list[Look]:
 
 
 def in_order(models: Iterable[Named]) -> list[Named]:
-    """Distinct models as they come, ours at the end."""
+    """Distinct models in the order given, ours at the end."""
     return sorted(dict.fromkeys(models), key=lambda model: look(model).ours)
+
+
+def by_look(found: Mapping[Named, _Value]) -> dict[Look, _Value]:
+    """The values by their models' looks, ours at the end."""
+    return {look(model): found[model] for model in in_order(found)}
 
 
 def theme_css() -> str:

@@ -37,7 +37,7 @@ def error(value: float | None, like: float | None = None) -> str:
 
 
 def r_squared(value: float | None, like: float | None = None) -> str:
-    """A coefficient of determination with as many nines as it has, and one digit after them.
+    """A coefficient of determination with all its nines, and one digit after them.
 
     ``like``: the mean whose digits an interval follows.
 
@@ -54,7 +54,7 @@ def r_squared(value: float | None, like: float | None = None) -> str:
 
 
 def percent(value: float | None, like: float | None = None) -> str:
-    """A fraction of 1 as per cent; the half of an interval goes without the sign.
+    """A fraction of 1 as per cent; half the width of an interval (``like``) has no sign.
 
     Example:
         >>> percent(0.93214), percent(0.0087, like=0.93214)
@@ -62,7 +62,6 @@ def percent(value: float | None, like: float | None = None) -> str:
     """
     if not _known(value):
         return NONE
-    assert value is not None
     return f"{100 * value:.1f}" + ("%" if like is None else "")
 
 
@@ -80,7 +79,7 @@ def spread(write: Callable[..., str], mean: float, ci95: float) -> str:
 
 
 def factor(ratio: float) -> str:
-    """How many times: two digits below 100, then rounded to two, and no more than a million.
+    """A ratio in two significant digits, from a million on in words.
 
     Example:
         >>> factor(3.14159), factor(47.3), factor(1234.0)
@@ -95,7 +94,7 @@ def factor(ratio: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands apart."""
+    """A whole number with separated thousands."""
     return f"{value:,.0f}" if _known(value) else NONE
 
 
@@ -115,7 +114,7 @@ def scientific(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time in the units one would say it in.
+    """A time in the units that people use.
 
     Example:
         >>> duration(0.0123), duration(48.31), duration(192), duration(3900)
@@ -135,7 +134,7 @@ def duration(seconds: float | None) -> str:
 
 
 def date(created: str | None) -> str:
-    """An ISO time as a date one reads; anything else as it is."""
+    """An ISO time as a date for people; anything else unchanged."""
     if not created:
         return NONE
     try:

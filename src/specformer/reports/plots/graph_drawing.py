@@ -1,4 +1,4 @@
-r"""Graphs as SVG whose nodes a page can paint by what is known of them; molecules by RDKit."""
+r"""Graphs as SVG whose nodes a page can colour in several ways; molecules drawn by RDKit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 _MOLECULE_SIZE = (300, 220)
-#: Tints of what raises and of what lowers a prediction; RDKit takes parts of red, green and blue.
+#: Tints of atoms that raise and that lower a prediction; RDKit takes red, green and blue in [0, 1].
 _RAISES, _LOWERS = (0.93, 0.52, 0.20), (0.29, 0.64, 0.87)
-#: Width and height of a drawing, and the room around it.
+#: Width and height of a drawing, and the margin around it.
 _SIZE, _MARGIN = (520.0, 400.0), 12.0
 _STEPS = 60
-#: How much edges pull, and from how many on they are drawn fainter.
+#: The strength of edges' pull, and the number of edges above which they are drawn fainter.
 _PULL, _MANY_EDGES = 3.0, 800
 #: Hues of classes, in order; more classes than hues share them.
 HUES = ("blue", "vermilion", "green", "pink", "olive", "sky", "plum", "slate")
@@ -24,13 +24,13 @@ HUES = ("blue", "vermilion", "green", "pink", "olive", "sky", "plum", "slate")
 
 @dataclass(frozen=True)
 class Paint:
-    """What nodes can be coloured by.
+    """A way to colour nodes.
 
     Args:
-        name: what a reader chooses it by.
+        name: the name of the choice for a reader.
         told: what the colours mean.
-        at: of each node ``[n]`` the number of a hue; or, without ``hues``, a strength from -1 to 1.
-        hues: the hues that numbers stand for.
+        at: for each node ``[n]`` the number of a hue or, without ``hues``, a strength from -1 to 1.
+        hues: the hues, by number.
         centre: a node with a ring around it, or -1.
     """
 
@@ -49,11 +49,11 @@ class Paint:
 
 
 def spectral_layout(num_nodes: int, edges: np.ndarray) -> np.ndarray:
-    """Places of nodes in the unit square ``[n, 2]``.
+    """Positions of nodes in the unit square ``[n, 2]``.
 
-    The second and third eigenvector of the normalised adjacency matrix, with a little weight
-    between all nodes, so that several components have one layout. Springs (Fruchterman and
-    Reingold, 1991) then spread out nodes that lie on one another.
+    They are the second and third eigenvector of the normalised adjacency matrix, with a little
+    weight between all nodes, so that several components have one layout. Springs (Fruchterman and
+    Reingold, 1991) then move apart nodes that lie on one another.
     """
     matrix = np.full((num_nodes, num_nodes), 1e-3 / max(1, num_nodes))
     matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = 1.0
@@ -63,15 +63,15 @@ def spectral_layout(num_nodes: int, edges: np.ndarray) -> np.ndarray:
     places = (vectors[:, ::-1] * scale[:, None])[:, 1:3]
     if num_nodes < 3:
         return np.column_stack([np.arange(num_nodes, dtype=float), np.full(num_nodes, 0.5)])
-    # Ranks pull in the far ends that eigenvectors of sparse graphs have.
+    # Ranks pull in outliers, which eigenvectors of sparse graphs have.
     places = 0.5 * _unit(places) + 0.5 * _unit(places.argsort(axis=0).argsort(axis=0).astype(float))
     return _unit(_spread(_unit(places), np.where(matrix == 1.0, _PULL * normalised, 0.0)))
 
 
 def _spread(places: np.ndarray, pulls: np.ndarray) -> np.ndarray:
-    """Nodes push one another away, edges pull their ends together, ever more gently.
+    """Push nodes apart and pull the ends of edges together, in ever smaller steps.
 
-    Edges pull by the normalised adjacency matrix: hubs would else collapse into a point.
+    Edges pull by the normalised adjacency matrix, otherwise hubs would collapse into a point.
     """
     length = len(places) ** -0.5
     for step in range(_STEPS):
@@ -97,10 +97,10 @@ def graph_svg(
     notes: Sequence[str],
     alt: str,
 ) -> tuple[str, dict[str, Any]]:
-    """The drawing, in its first paint, and what a page needs to paint and to explain it.
+    """The drawing in its first colouring, and the values for other colourings and tooltips.
 
-    Places ``[n, 2]`` are in the unit square. ``groups`` has the names that a key hides and shows
-    nodes by, ``notes`` what to tell of each.
+    ``places`` ``[n, 2]`` are in the unit square. ``groups`` has the name by which a key hides and
+    shows each node, ``notes`` the tooltip of each node.
     """
     width, height = _SIZE
     room = np.array(_SIZE) - 2 * _MARGIN
@@ -143,7 +143,7 @@ def graph_svg(
 
 
 def _values(size: tuple[float, float], series: list[dict[str, Any]]) -> dict[str, Any]:
-    """Points of a drawing for who points at it, as those of charts, in the units of its SVG."""
+    """Points of a drawing for tooltips, like those of charts, in the units of its SVG."""
     width, height = size
     panel = {
         "box": [0, 0, width, height],
@@ -157,17 +157,17 @@ def _values(size: tuple[float, float], series: list[dict[str, Any]]) -> dict[str
 
 
 def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[str, Any]] | None:
-    """A molecule, and its atoms' numbers for who points at it.
+    """A drawing of a molecule, and its atoms' values for tooltips.
 
-    ``shares`` ``[n]`` are what atoms contribute, in their order in the SMILES. None where RDKit is
-    not installed, or does not read the SMILES into that many atoms.
+    ``shares`` ``[n]`` are the contributions of the atoms, in their order in the SMILES. None if
+    RDKit is not installed, or reads another number of atoms.
     """
     try:
         from rdkit.Chem import MolFromSmiles
         from rdkit.Chem.Draw import rdMolDraw2D
     except ImportError:
         return None
-    molecule: Any = MolFromSmiles(smiles)  # None where it is not one
+    molecule: Any = MolFromSmiles(smiles)  # None if it cannot be read
     if molecule is None or molecule.GetNumAtoms() != len(shares):
         return None
     strengths = shares / (float(np.abs(shares).max(initial=0.0)) or 1.0)
@@ -200,7 +200,7 @@ def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[s
 def small_graph_svg(
     num_nodes: int, edges: np.ndarray, shares: np.ndarray, alt: str
 ) -> tuple[str, dict[str, Any]]:
-    """A graph that is no molecule, or that nothing here can draw as one."""
+    """A drawing of a graph that is not a molecule, or that RDKit cannot draw."""
     strengths = shares / (float(np.abs(shares).max(initial=0.0)) or 1.0)
     paint = Paint("contribution", "", strengths)
     notes = [f"node {node}: {share:+.3g}" for node, share in enumerate(shares)]
@@ -210,7 +210,7 @@ def small_graph_svg(
 
 
 def _inline(text: str, alt: str) -> str:
-    """RDKit's document as an element of a page."""
+    """RDKit's SVG document as an element of a page."""
     body = text[text.index(">", text.index("<svg")) + 1 :]
     body = re.sub(r"<!--.*?-->|\s(?:class|xml:space)='[^']*'", "", body, flags=re.S)
     body = re.sub(r"(\d+\.\d)\d+", r"\1", body)

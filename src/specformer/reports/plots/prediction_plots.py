@@ -1,4 +1,4 @@
-r"""Pictures of predictions: beside what was measured, where they are right, who is best."""
+r"""Pictures of predictions: against measured values, by group, and by model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from specformer.reports import numbers
-from specformer.reports.looks import INK, MUTED, RULE, Look, Named, in_order, look
+from specformer.reports.looks import INK, MUTED, RULE, Look, Named, by_look, in_order, look
 from specformer.reports.plots.drawing import (
     draw_cells,
     draw_line,
@@ -22,16 +22,16 @@ from specformer.reports.plots.drawing import (
 from specformer.reports.plots.panels import SERIES, keyed, panels, styled, tell, titled
 from specformer.training.evaluation.summaries import interval95, wilson95
 
-#: Inches; about square within the margins.
+#: Width and height in inches; about square within the margins.
 _SQUARE = (3.0, 2.9)
 _PANEL = (3.6, 2.6)
-#: What the labels of rows leave to their points at least, so that four ticks can be told apart.
+#: Least width in inches beside the labels of rows, so that four ticks can be told apart.
 _INNER = 1.9
-#: More points only make a report heavy.
+#: Most points of a picture; more only make a report heavy.
 _MOST_POINTS = 800
-#: Up to so many are drawn large enough to be found.
+#: Most points that are drawn large.
 _FEW_POINTS = 100
-#: Letters of a name: a class's, or a target's below or above a panel.
+#: Most letters of the name of a class or a target.
 _LONGEST = 26
 
 
@@ -39,9 +39,9 @@ _LONGEST = 26
 def agreement_plot(
     measured: np.ndarray, predicted: np.ndarray, style: Look, *, title: str = "", target: str = ""
 ) -> Figure:
-    """Predictions ``[n]`` over measured numbers ``[n]``, NaN where unknown, and where they agree.
+    """Predictions ``[n]`` over measured numbers ``[n]``, NaN where unknown, and the diagonal.
 
-    Of very many a fixed random part is drawn, which the heading then says.
+    Of very many points a random choice is drawn, the same every time, and the heading says so.
     """
     known = np.flatnonzero(np.isfinite(measured) & np.isfinite(predicted))
     shown = known
@@ -79,19 +79,18 @@ def agreement_plot(
 def parting_plot(
     classes: Mapping[Look, tuple[np.ndarray, np.ndarray]], *, precision: bool, title: str = ""
 ) -> Figure:
-    """How well scores part ones from zeros, by model: its classes ``[n]`` and scores ``[n]``.
+    """How well scores ``[n]`` separate classes ``[n]`` of 1 and 0, by model.
 
-    True over false positives, or with ``precision`` that over recall, at every threshold. Where
-    all known are of one class there is nothing to part: no line, and a note instead.
+    True over false positives or, with ``precision``, precision over recall, at every threshold. If
+    all known classes are the same, there is a note instead of a line.
     """
     figure, (axis,) = panels(*_SQUARE)
     if not precision:
         axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
     shares = {style: parted(*pair) for style, pair in classes.items()}
-    both = [style for style, (found, false, _) in shares.items() if found[-1] and false[-1]]
-    for style in in_order(both):
-        found, false, exact = shares[style]
-        if precision:  # between two ones it only falls: the saw's teeth say nothing
+    both = {style: own for style, own in shares.items() if own[0][-1] and own[1][-1]}
+    for style, (found, false, exact) in by_look(both).items():
+        if precision:  # points between two ones are left out: there precision only falls
             rises = np.flatnonzero(np.diff(found)) + 1
             path = np.append(0.0, found[rises]), np.append(exact[rises[:1]], exact[rises])
         else:
@@ -107,9 +106,9 @@ def parting_plot(
 
 @styled
 def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "") -> Figure:
-    """Of the true class (row), the share that was given each class (column).
+    """The share of each true class (row) that was predicted as each class (column).
 
-    ``counts`` ``[classes, classes]`` are true by predicted; a class without any has an empty row.
+    ``counts`` ``[classes, classes]`` are true by predicted; an empty class has an empty row.
     """
     names = [_short(name) for name in names]
     size, wide = len(counts), label_width(names)
@@ -140,7 +139,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
 
 
 def _short(name: str) -> str:
-    """A name cut in the middle: long ones of a table often begin, or end, alike."""
+    """A name without its middle if it is long: long names often begin or end alike."""
     half = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 + half - _LONGEST :]}"
 
@@ -153,7 +152,7 @@ def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndar
     known = np.isfinite(classes) & np.isfinite(scores)
     order = np.argsort(-scores[known], kind="stable")
     ones, ranked = classes[known][order], scores[known][order]
-    last = np.append(np.diff(ranked) != 0, True)[: len(ranked)]  # of those with the same score
+    last = np.append(np.diff(ranked) != 0, True)[: len(ranked)]  # of those with an equal score
     true = np.append(0, np.cumsum(ones)[last])
     taken = np.append(0, np.flatnonzero(last) + 1)
     exact = np.divide(true, taken, out=np.ones(len(true)), where=taken > 0)
@@ -165,15 +164,14 @@ def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndar
 def share_plot(
     bins: Mapping[Named, np.ndarray], *, xlabel: str, percent: bool = False, title: str = ""
 ) -> Figure:
-    """How many of a bin are right, with Wilson's 95% intervals, for one model or several.
+    """The share of right predictions in each bin, with Wilson's 95% intervals, by model.
 
-    ``bins``: model to rows of lower end, upper end, count and how many are right; with ``percent``
-    the bins are of shares of one, not of counts.
+    ``bins``: model to rows of lower end, upper end, count and count of right ones; with ``percent``
+    the bins are of fractions of 1, not of counts.
     """
     figure, (axis,) = panels(*_PANEL)
     names = _names(bins, percent)
-    for number, model in enumerate(in_order(bins)):
-        style, rows = look(model), bins[model]
+    for number, (style, rows) in enumerate(by_look(bins).items()):
         places = np.array([list(names).index(row[0]) for row in rows], dtype=float)
         shares = rows[:, 3] / rows[:, 2]
         spans = np.array(
@@ -201,7 +199,7 @@ def share_plot(
 
 
 def _names(bins: Mapping[Named, np.ndarray], percent: bool) -> dict[float, str]:
-    """The bins of all models by their lower ends, ascending."""
+    """The names of the bins of all models by their lower ends, ascending."""
     every = {float(row[0]): float(row[1]) for rows in bins.values() for row in rows}
     if percent:
         return {low: f"{100 * low:.0f}–{100 * every[low]:.0f}%" for low in sorted(every)}
@@ -211,15 +209,14 @@ def _names(bins: Mapping[Named, np.ndarray], percent: bool) -> dict[float, str]:
 
 @styled
 def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
-    """Accuracy over confidence: on the diagonal, predictions are as sure as they should be.
+    """Accuracy over confidence: on the diagonal the two are equal.
 
-    ``bins``: model to rows of lower end, upper end, count, how many are right, and the sum of
+    ``bins``: model to rows of lower end, upper end, count, count of right ones, and the sum of
     their confidences.
     """
     figure, (axis,) = panels(*_PANEL)
     axis.plot((0, 100), (0, 100), color=MUTED, lw=0.8, zorder=1)
-    for model in in_order(bins):
-        style, rows = look(model), bins[model]
+    for style, rows in by_look(bins).items():
         right, sure = 100 * rows[:, 3] / rows[:, 2], 100 * rows[:, 4] / rows[:, 2]
         axis.plot(
             sure, right, color=style.color, lw=style.width, ls=style.linestyle,
@@ -244,13 +241,12 @@ def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Fi
 def size_plot(
     bins: Mapping[Named, np.ndarray], parts: str = "nodes", *, ylabel: str, title: str = ""
 ) -> Figure:
-    """Mean errors over graphs' sizes: rows of smallest and largest size, count and mean error.
+    """Mean errors by size of graphs: rows of smallest and largest size, count and mean error.
 
-    ``parts``: what a graph's size counts.
+    ``parts``: what the size of a graph counts.
     """
     figure, (axis,) = panels(*_PANEL)
-    for model in in_order(bins):
-        style, rows = look(model), bins[model]
+    for style, rows in by_look(bins).items():
         middles = rows[:, :2].mean(axis=1)
         axis.hlines(
             rows[:, 3], rows[:, 0], rows[:, 1], color=style.color, lw=1.1, alpha=0.5,
@@ -270,12 +266,11 @@ def size_plot(
 
 @styled
 def spread_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
-    """Errors over spreads of runs, and where both are equal: rows of spread, error, count."""
+    """Errors over the spread of runs, and the diagonal: rows of spread, error, count."""
     figure, (axis,) = panels(*_PANEL)
     most = max((float(rows[:, :2].max()) for rows in bins.values() if len(rows)), default=1.0)
     axis.plot((0, most), (0, most), color=MUTED, lw=0.8, zorder=1)
-    for model in in_order(bins):
-        style, rows = look(model), bins[model]
+    for style, rows in by_look(bins).items():
         notes = (
             f"{style.label}, {count:,.0f} graphs: spread {spread:.4g}, error {error:.4g}"
             for spread, error, count in rows
@@ -293,12 +288,13 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
 
     ``results``: model, or its look, to ``{"mean", "ci95", "values"}`` as fractions of 1.
     """
-    models = sorted(results, key=lambda model: results[model]["mean"])
-    left = label_width(look(model).label for model in models)
-    height = 0.85 + 0.31 * max(2, len(models))
+    ranked = sorted(results, key=lambda model: results[model]["mean"])
+    looks = [look(model) for model in ranked]
+    left = label_width(style.label for style in looks)
+    height = 0.85 + 0.31 * max(2, len(looks))
     figure, (axis,) = panels(max(_PANEL[0], left + _INNER), height, left=left)
-    for row, model in enumerate(models):
-        style, result = look(model), results[model]
+    for row, (style, model) in enumerate(zip(looks, ranked, strict=True)):
+        result = results[model]
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
         axis.scatter(runs, np.full(len(runs), row), s=28, color=style.color, alpha=0.35, lw=0)
         low, high = interval95(result["mean"], result.get("ci95") or 0.0)
@@ -317,13 +313,13 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
         notes = (f"{style.label}, run {run}: {x:.2f}%" for run, x in enumerate(runs, start=1))
         if len(runs) > 1:
             tell(axis, style.label, runs, np.full(len(runs), row), notes)
-    axis.set_yticks(range(len(models)), [look(model).label for model in models])
-    for label, model in zip(axis.get_yticklabels(), models, strict=True):
-        label.set(color=INK, fontweight="bold" if look(model).ours else "normal")
+    axis.set_yticks(range(len(looks)), [style.label for style in looks])
+    for label, style in zip(axis.get_yticklabels(), looks, strict=True):
+        label.set(color=INK, fontweight="bold" if style.ours else "normal")
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.grid(axis="x", color=RULE, lw=0.5)
-    axis.set_ylim(-0.6, len(models) - 0.4)
+    axis.set_ylim(-0.6, len(looks) - 0.4)
     axis.margins(x=0.08)
     low, high = axis.get_xlim()
     low, high = max(low, -2.0), min(high, 102.0)  # room for a dot at 0 or 100, not for a figure
@@ -336,35 +332,21 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
 
 @styled
 def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
-    """Every model's error on every filter at a glance, on a logarithmic scale: left is better."""
-    models = in_order(model for row in errors.values() for model in row)
+    """Every model's error on every filter, on a logarithmic scale: left is better."""
+    rows = {name: by_look(found) for name, found in errors.items()}
+    looks = in_order(style for found in rows.values() for style in found)
     figure, (axis,) = panels(5.6, 0.8 + 0.36 * len(errors), left=label_width(errors))
-    for row, found in enumerate(errors.values()):
-        drawn = [value for value in found.values() if value > 0]
-        if drawn:
-            axis.plot([min(drawn), max(drawn)], [row, row], color=RULE, lw=1.0, zorder=1)
-    for model in models:
-        style = look(model)
-        points = [
-            (found[model], row)
-            for row, found in enumerate(errors.values())
-            if found.get(model, 0.0) > 0
-        ]
-        x, y = zip(*points, strict=True) if points else ((), ())
-        size = 64 if style.ours else 34
+    for at, found in enumerate(rows.values()):
+        if drawn := [value for value in found.values() if value > 0]:
+            axis.plot([min(drawn), max(drawn)], [at, at], color=RULE, lw=1.0, zorder=1)
+    for style in looks:
+        own = {name: found[style] for name, found in rows.items() if found.get(style, 0.0) > 0}
+        x, y = list(own.values()), [list(rows).index(name) for name in own]
         axis.scatter(
-            x,
-            y,
-            s=size,
-            marker=style.marker,
-            color=style.color,
-            alpha=0.95,
-            lw=0,
-            zorder=style.zorder,
-            label=style.label,
-        )
-        rows = list(errors)
-        notes = (f"{style.label} on {rows[at]}: {numbers.error(value)}" for value, at in points)
+            x, y, s=64 if style.ours else 34, marker=style.marker, color=style.color, alpha=0.95,
+            lw=0, zorder=style.zorder, label=style.label,
+        )  # fmt: skip
+        notes = (f"{style.label} on {name}: {numbers.error(value)}" for name, value in own.items())
         tell(axis, style.label, x, y, notes)
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(numticks=9))
@@ -376,5 +358,5 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
     axis.set_xlabel("sum of squared errors, logarithmic scale")
-    keyed(figure, axis, columns=7 if len(models) < 5 else 4, handle=1.0)
+    keyed(figure, axis, columns=7 if len(looks) < 5 else 4, handle=1.0)
     return figure

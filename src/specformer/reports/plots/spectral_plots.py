@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from specformer.reports import numbers
-from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named, head_looks, in_order, look
+from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named, by_look, head_looks, look
 from specformer.reports.plots.drawing import (
     Window,
     above_hills,
@@ -33,16 +33,16 @@ from specformer.reports.plots.panels import keyed, panels, styled, subtitled, te
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")
-#: Most points of all heads together; more only make a report heavy.
+#: Most points of all heads together; more would only make a report heavy.
 _MOST_POINTS = 2400
 
-#: What energy is of, in the order of its columns.
+#: The signals whose energy is drawn, in the order of the columns.
 ENERGIES = (
     Look("signals before the filter", "slate", (3, 1.2)),
     Look("after it", "vermilion", width=1.9),
     Look("labels", "blue", (1, 1.1)),
 )
-#: Inches. Three fit beside each other on a page without their text becoming small.
+#: Width and height in inches. Three fit side by side on a page without small text.
 _PANEL = (3.6, 2.6)
 
 
@@ -63,31 +63,29 @@ def filter_plot(
     Args:
         eigenvalues: distinct eigenvalues ``[p]``.
         target: the true response ``[p]``, drawn as a broad grey band.
-        responses: model, or its look, to response, ``[p]`` or ``[images, p]``; of several the
-            median is the line and their range a tint.
+        responses: model, or its look, to response, ``[p]`` or ``[images, p]``; of several images
+            the line is the median and the tint the range.
         counts: how often each eigenvalue occurs ``[p]``, for the hills along the bottom.
         title: a heading.
         formula: the true filter's, beside the heading.
-        window: the eigenvalues to look at; all if not given.
+        window: the eigenvalues to show; all if not given.
         legend: name the lines.
     """
     figure, (axis,) = panels(*_PANEL)
     draw_density(axis, eigenvalues, counts, window)
     seen = within(eigenvalues, window)
     eigenvalues, target = eigenvalues[seen], None if target is None else target[seen]
-    responses = {model: np.atleast_2d(runs)[:, seen] for model, runs in responses.items()}
+    drawn = {style: np.atleast_2d(runs)[:, seen] for style, runs in by_look(responses).items()}
     if target is not None:
         true = thin(eigenvalues, target)
         axis.plot(*true, color=INK, alpha=0.22, lw=6.5, solid_capstyle="round", label="true filter")
         tell(axis, "true filter", *true)
-    for model in in_order(responses):
-        style = look(model)
-        runs = responses[model]
+    for style, runs in drawn.items():
         if len(runs) > 1:
             low, high = np.nanmin(runs, axis=0), np.nanmax(runs, axis=0)
             draw_tint(axis, eigenvalues, low, high, style, 0.15)
         draw_line(axis, *thin(eigenvalues, np.nanmedian(runs, axis=0)), style)
-    axis.set_ylim(*response_limits(target, responses))
+    axis.set_ylim(*response_limits(target, drawn))
     eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
     titled(axis, title, formula)
@@ -98,11 +96,10 @@ def filter_plot(
 
 @styled
 def encoding_plot(eigenvalues: np.ndarray, encodings: Mapping[float, np.ndarray]) -> Figure:
-    """What becomes of eigenvalues at several ε, as in the paper's figure of their encoding.
+    """Encodings of eigenvalues for several ε, as in the paper's figure.
 
-    Args:
-        eigenvalues: ascending and evenly spaced, ``[q]``.
-        encodings: by ε, sines and cosines of them, ``[q, d]``.
+    ``eigenvalues`` ``[q]`` are ascending and evenly spaced; ``encodings`` has their sines and
+    cosines ``[q, d]`` by ε.
     """
     figure, axes = panels(2.9 * len(encodings), 2.6, len(encodings))
     ends = float(eigenvalues[0]), float(eigenvalues[-1])
@@ -127,10 +124,10 @@ def heads_plot(
     window: Window | None = None,
     legend: bool = True,
 ) -> Figure:
-    """What each head of a Specformer makes of the eigenvalues: responses ``[q, heads]``.
+    """The response ``[q, heads]`` of each head of a Specformer to the eigenvalues.
 
-    With ``points`` no line is drawn: eigenvalues of many graphs, where a response depends on the
-    others of its graph too. ``window``: the eigenvalues to look at; all if not given.
+    With ``points``, for eigenvalues of many graphs, no line is drawn, because a response depends on
+    the other eigenvalues of its graph too. ``window``: the eigenvalues to show; all if not given.
     """
     figure, (axis,) = panels(*_PANEL)
     draw_density(axis, eigenvalues, None, window)
@@ -159,16 +156,16 @@ def image_grid(
     sse: Mapping[Named, float] | None = None,
     title: str = "",
 ) -> Figure:
-    """Raw, truly filtered and each model's image in a row, with the models' errors below.
+    """The raw image, the truly filtered one and each model's in a row, with errors below.
 
     The filtered images ``[h, w]`` share one grey scale, the errors one colour scale (of square
     roots, so that small errors show beside large ones). ``sse``: the errors to print; measured from
     the images if not given.
     """
-    models = in_order(learned)
+    images, printed = by_look(learned), by_look(sse or {})
     # A tile is too narrow for a model's name and its recipe's side by side.
-    names = ["\n(".join(look(model).label.rsplit(" (", 1)) for model in models]
-    columns, tall = 2 + len(models), true.shape[0] / true.shape[1]
+    names = ["\n(".join(style.label.rsplit(" (", 1)) for style in images]
+    columns, tall = 2 + len(images), true.shape[0] / true.shape[1]
     # One panel holds all tiles, a tile being 1 wide: ten times faster than one panel per tile.
     head = (0.46 if title else 0.2) + (0.14 if any("\n" in name for name in names) else 0.0)
     upper, lower = (head, head + tall), (head + 0.1 + tall, head + 0.1 + 2 * tall)
@@ -180,14 +177,13 @@ def image_grid(
     if raw is not None:
         draw_tile(axis, raw, 0, upper, "raw", cmap="gray")
     draw_tile(axis, true, 1, upper, "true", **grey)
-    gaps = {model: np.abs(learned[model] - true) for model in models}
+    gaps = {style: np.abs(image - true) for style, image in images.items()}
     scale = max((float(np.nanmax(gap)) for gap in gaps.values()), default=0.0) or 1.0
-    for column, (model, name) in enumerate(zip(models, names, strict=True), start=2):
-        shown = (sse or {}).get(model, float(np.nansum(gaps[model] ** 2)))
-        weight = "bold" if look(model).ours else "normal"
-        draw_tile(axis, learned[model], column, upper, name, weight, **grey)
-        draw_tile(axis, gaps[model], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
-        text = f"SSE {numbers.error(shown)}"
+    for column, (style, name) in enumerate(zip(images, names, strict=True), start=2):
+        weight = "bold" if style.ours else "normal"
+        draw_tile(axis, images[style], column, upper, name, weight, **grey)
+        draw_tile(axis, gaps[style], column, lower, cmap="magma", norm=PowerNorm(0.5, 0.0, scale))
+        text = f"SSE {numbers.error(printed.get(style, float(np.nansum(gaps[style] ** 2))))}"
         axis.text(1.07 * column + 0.5, lower[1] + 0.04, text, ha="center", va="top", fontsize=8)
     text = f"absolute error\nblack 0, bright {numbers.error(scale)}"
     axis.text(2.0, sum(lower) / 2, text, ha="right", va="center", fontsize=8, color=MUTED)
@@ -198,7 +194,7 @@ def image_grid(
 
 @styled
 def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = "") -> Figure:
-    """Condensed attention ``[3, 3]``: how much each band (row) draws on each (column).
+    """Condensed attention ``[3, 3]``: how much each band (row) draws on each band (column).
 
     A band without eigenvalues has a row of zeros.
     """
@@ -234,16 +230,15 @@ def curves_plot(
 ) -> Figure:
     """Readings by epoch, ``[epochs]`` or ``[epochs, runs]``, NaN after a run's end.
 
-    The line is the median over runs, a stopped run counting with its last reading; the tint is
-    their range. Of ``errors``, where lower is better, the lowest has a tick, and the axis is
-    logarithmic, and says so, where they span a factor of ten.
+    The line is the median over runs, in which a stopped run counts with its last reading; the tint
+    is their range. With ``errors``, where lower is better, the lowest has a tick, and the axis is
+    logarithmic, and says so, if they span a factor of ten.
     """
     figure, (axis,) = panels(*_PANEL, left=0.9)  # for long numbers
-    faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # the tints of many add up to mud
+    faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # many tints would add up to grey
     longest, drawn = 0, [np.empty(0)]
-    for model in in_order(curves):
-        style = look(model)
-        runs = held(np.asarray(curves[model], dtype=float).reshape(len(curves[model]), -1))
+    for style, curve in by_look(curves).items():
+        runs = held(np.asarray(curve, dtype=float).reshape(len(curve), -1))
         if not len(runs):
             continue
         longest = max(longest, len(runs))
@@ -270,7 +265,7 @@ def curves_plot(
 def spectrum_plot(
     eigenvalues: np.ndarray, *, counts: np.ndarray | None = None, title: str = ""
 ) -> Figure:
-    """Where the eigenvalues lie: their density, and all of them in ascending order."""
+    """The density of the eigenvalues, and all of them in ascending order."""
     figure, (left, right) = panels(7.2, 2.7, 2)
     values = np.sort(eigenvalues if counts is None else np.repeat(eigenvalues, counts))
     color = look("gprgnn").color
@@ -312,10 +307,10 @@ def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
 
 @styled
 def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str = "") -> Figure:
-    """How much each eigenvalue (row) looks at each (column), ``[m, m]``.
+    """How much each eigenvalue (row) attends to each eigenvalue (column), ``[m, m]``.
 
-    Full colour is the strongest, or four times the mean where all are about equal. The colour map
-    ends in nothing, so that the picture sits on light and on dark pages.
+    Full colour is the strongest, or four times the mean if all are about equal. The colour map
+    starts transparent, so that the picture fits light and dark pages.
     """
     figure, (axis,) = panels(3.0, 3.0)
     clear = LinearSegmentedColormap.from_list("heat", [f"{HEAT}00", f"{HEAT}ff"])

@@ -1,4 +1,4 @@
-r"""Figures as files, one or several together, and as SVG inside a page, following its theme."""
+r"""Figures as files, one or several together, and as SVG inside a page, in its theme."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from specformer.reports.looks import VARIABLES
 from specformer.reports.plots.panels import RC, SERIES
 
 _DPI = 160
-#: Points between pictures.
+#: Distance between pictures in points.
 _GAP = 10.0
 _TAG = re.compile(r"<[^>]+>")
 _STYLE = re.compile(r'\bstyle="([^"]*)"')
 _COLOR = re.compile(r"#[0-9a-f]{6}\b")
 _GEOMETRY = re.compile(r'\b(d|x|y|cx|cy)="([^"]*)"')
-#: Pixels of the page for a point of the figure, at most.
+#: Most pixels of the page per point of the figure.
 _SCALE = 1.75
 _LONG = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 
 
 def figure_svg(figure: Figure, alt: str = "") -> str:
-    """The figure as an ``<svg>`` element for inline use: themed by the page, scaled by its place.
+    """The figure as an ``<svg>`` element inside a page, with the page's theme.
 
-    Colours of the house style become custom properties with the light tone as fallback; ids are
-    the figure's own, so that many figures share a page.
+    Colours of the house style become custom properties with the light tone as fallback; ids have
+    the figure's own prefix, so that many figures can share a page.
 
     Args:
         figure: any figure; those of :mod:`specformer.reports.plots` are themed.
-        alt: what the picture shows, for those who do not see it.
+        alt: what the picture shows, for readers who cannot see it.
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -66,7 +66,7 @@ def _clean(tag: str, prefix: str) -> str:
 
 
 def _short(number: re.Match[str]) -> str:
-    # A hundredth of a point is far below a pixel; full precision doubles the page's size.
+    # A hundredth of a point is less than a pixel; full precision would double the page's size.
     return f"{float(number.group()):.2f}"
 
 
@@ -79,7 +79,7 @@ def _root(text: str, alt: str) -> str:
     view = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.]+"', text)
     box, width = (view.group(), float(view[1])) if view else ("", 400.0)
     described = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
-    # Letters of one size on the page, whatever the figure's width.
+    # So that letters have the same size in figures of any width.
     joins = (
         f'style="--natural: {_SCALE * width:.0f}px; stroke-linejoin: round; stroke-linecap: butt"'
     )
@@ -97,7 +97,7 @@ def save_png(figure: Figure, path: str | Path) -> Path:
 def save_mosaic(rows: Sequence[Sequence[Figure]], stem: Path, alt: str) -> list[Path]:
     """Write rows of figures as ``stem.png`` and ``stem.svg``, on white, atomically.
 
-    ``alt``: what they show, for those who do not see it.
+    ``alt``: what they show, for readers who cannot see it.
     """
     sizes = [[72 * figure.get_size_inches() for figure in row] for row in rows]
     width = max(sum(size[0] for size in row) + _GAP * (len(row) - 1) for row in sizes)

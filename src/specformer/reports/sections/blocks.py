@@ -1,4 +1,4 @@
-r"""What a report's sections are made of: tables, listings, and figures of several pictures."""
+r"""Parts of a report's sections: tables, listings, and figures of several pictures."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from markupsafe import Markup
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
 
-#: Rows of a listing aside that are shown at once.
+#: Most rows of a side listing that are shown unfolded.
 _LONG = 12
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is printed, its interval, and whether it is the best of its column's many.
+    """A number as text, its interval, and whether it is the best of its column.
 
-    ``value`` is the number itself, which tables are sorted by.
+    ``value`` is the number itself, by which tables are sorted.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Table:
 class Listing:
     """A caption, column heads, and rows of words.
 
-    One ``aside`` is folded where it has many rows, until a reader asks for it.
+    With ``aside`` it is folded if it has many rows, until a reader opens it.
     """
 
     caption: str
@@ -76,13 +76,12 @@ class Picture:
 
     Args:
         svg: the element.
-        wide: it takes the page's width.
+        wide: whether it takes the page's width.
         key: the lines that need a key beside the picture.
-        values: the numbers behind it, for who points at it.
-        choice: by which choices a reader gets it among others of a figure. Those that are not
-            ``shown`` at first need JavaScript.
-        shown: it is there before anybody chooses.
-        title, note: words of its own below it.
+        values: the numbers behind it, for tooltips.
+        choice: the choices by which a reader selects it among the pictures of a figure.
+        shown: whether it is shown before a reader chooses; the others need JavaScript.
+        title, note: text below it.
     """
 
     svg: Markup
@@ -114,20 +113,20 @@ class Figure:
 
     @property
     def layout(self) -> str:
-        """The classes of the page that place the pictures seen at first."""
+        """The CSS classes that arrange the pictures shown at first."""
         seen = sum(item.shown for item in self.pictures)
         placed = {1: "single", 2: "pair", 4: "pair"}.get(seen, "")
         return " ".join(filter(None, ("small" if self.small else "", placed)))
 
     @property
     def is_half(self) -> bool:
-        """Whether another figure has room beside it."""
+        """Whether there is room for another figure beside it."""
         seen = [item for item in self.pictures if item.shown]
         return len(seen) == 1 and not seen[0].wide
 
     @property
     def key(self) -> list[Look]:
-        """The lines of pictures that have no legend of their own."""
+        """The lines of pictures without a legend."""
         return in_order(line for item in self.pictures for line in item.key)
 
 

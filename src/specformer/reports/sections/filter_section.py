@@ -89,7 +89,7 @@ def filter_section(rows: Rows) -> Section:
 
 
 def _scaled(rows: Rows) -> str:
-    """Whose curves are not the model's own: a feature network before a filter hides its scale."""
+    """A sentence on scaled curves: a feature network before a filter hides the filter's scale."""
     others = rows.having(lambda entry: entry["model"] != "specformer")
     drawn = any(found for _, _, found in others.found("response"))
     return "Curves of models other than Specformer are scaled to fit their outputs. " * drawn
@@ -135,7 +135,7 @@ def learned_filters(rows: Rows) -> Iterator[Picture]:
 
 
 def filtered_images(rows: Rows) -> Iterator[Picture]:
-    """Images as each model filters them: another one for each filter; of a single filter all."""
+    """Filtered images of each model: one image per filter, or all images of a single filter."""
     raw, titles = rows.get("raw"), rows.get("titles")
     groups = list(rows.found("image"))
     for number, (name, group, learned) in enumerate(groups):

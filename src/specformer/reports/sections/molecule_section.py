@@ -18,7 +18,7 @@ from specformer.reports.variants import Rows, metric_of, variant
 
 
 def molecule_section(rows: Rows) -> Section:
-    """The section of many graphs, which are called molecules where there are SMILES."""
+    """The section of many graphs, which are called molecules if they have SMILES."""
     over, of_first = pictures.median_over(rows.most(), "runs"), pictures.first_of(rows)
     chemical = any(written.any() for _, _, written in rows.ours("drawn/smiles"))
     thing, part = ("molecule", "atom") if chemical else ("graph", "node")
@@ -97,7 +97,7 @@ def molecule_section(rows: Rows) -> Section:
 
 
 def _started(rows: Rows) -> Iterator[tuple[str, str]]:
-    """Whose models had learned from other graphs before, and where they start from."""
+    """Names of models that were trained further, and the run they start from."""
     for entry in rows.entries:
         if "start" in entry:
             who = f"{rows.looks[variant(entry)].label} on {entry['dataset']}"
@@ -115,7 +115,7 @@ def by_size(rows: Rows, parts: str) -> Iterator[Picture]:
 
 
 def drawn_graphs(rows: Rows, *, worst: bool) -> Iterator[Picture]:
-    """Test graphs that ours, or the only model, predicts worst or best."""
+    """Test graphs that Specformer, or the only model, predicts worst or best."""
     parts = ("names", "smiles", "told", "worst", "sizes", "edges", "num_edges")
     for name, style, shares in rows.ours("drawn/contributions"):
         kept = {part: rows.one(name, style, f"drawn/{part}") for part in parts}

@@ -1,4 +1,4 @@
-r"""Sections of a report: what was learned on the nodes, and of the links, of single graphs."""
+r"""Sections of a report: what was learned about the nodes and the links of single graphs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def link_section(rows: Rows) -> Section:
 
 
 def _learned(rows: Rows) -> Iterator[Block]:
-    """What models learned of a graph's spectrum, how, and what that took."""
+    """Learned filters, attention, training curves and costs."""
     of_first, filters = pictures.first_of(rows), tuple(all_filters(rows))
     of_chosen = f"{of_first} or the one chosen" if filters and of_first else of_first
     right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
@@ -133,7 +133,7 @@ def _learned(rows: Rows) -> Iterator[Block]:
 
 
 def _accuracies(rows: Rows) -> Iterator[Block]:
-    """How many nodes each model classifies right, drawn and in numbers."""
+    """The accuracy of each model, as pictures and in a table."""
     if not rows.entries:
         return
     several, many = rows.most() > 1, len(rows.looks) > 1
@@ -177,20 +177,20 @@ def _shares(rows: Rows, what: str) -> Iterator[Picture]:
 
 
 def energies(rows: Rows) -> Iterator[Picture]:
-    """How energy lies over the spectrum before and after the filter, one per data set."""
+    """The energy over the spectrum before and after the filter, one picture per data set."""
     for name, style, shares in rows.ours("energy"):
         figure = energy_plot(shares, title=pictures.heading(name, style))
         yield picture(figure, f"{name}: energy over the spectrum.", key=ENERGIES)
 
 
 def all_filters(rows: Rows) -> Iterator[Picture]:
-    """Responses of every run and layer, of which a reader chooses one."""
+    """Responses of every run and layer, from which a reader chooses."""
     for name, style, runs in rows.ours("filters"):
         eigenvalues = rows.one(name, style, "filters_at")
         assert eigenvalues is not None
         title = pictures.heading(name, style)
         for run, layer in np.ndindex(runs.shape[:2]):
-            first = not run and not layer  # which alone has closer looks
+            first = not run and not layer  # only this one has windows
             yield from pictures.responses_in(
                 pictures.windows(eigenvalues) if first else {"whole": None},
                 eigenvalues,
@@ -204,7 +204,7 @@ def all_filters(rows: Rows) -> Iterator[Picture]:
 
 
 def full_attention(rows: Rows) -> Iterator[Picture]:
-    """Attention between all eigenvalues, of which a reader chooses a head."""
+    """Attention between all eigenvalues, from which a reader chooses a head."""
     for name, style, heads in rows.ours("attention_full"):
         eigenvalues = rows.one(name, style, "attention_at")
         assert eigenvalues is not None
@@ -215,16 +215,15 @@ def full_attention(rows: Rows) -> Iterator[Picture]:
 
 
 def graphs(rows: Rows) -> Iterator[Picture]:
-    """A part of each graph with what is known of its nodes."""
-    parts = ("edges", "labels", "tested", "chances", "names", "centres", "spread")
+    """Each graph, or a part of it, with colours and notes for its nodes."""
     for name, style, nodes in rows.ours("drawn/nodes"):
-        edges, labels, tested, chances, names, centres, spread = (
-            rows.one(name, style, f"drawn/{part}") for part in parts
+        edges, labels, tested, chances = (
+            np.asarray(rows.one(name, style, f"drawn/{part}"))
+            for part in ("edges", "labels", "tested", "chances")
         )
-        assert edges is not None
-        assert labels is not None
-        assert tested is not None
-        assert chances is not None
+        names, centres, spread = (
+            rows.one(name, style, f"drawn/{part}") for part in ("names", "centres", "spread")
+        )
         names = nodes.astype(str) if names is None else names  # older runs have none
         classes = [str(label) for label in rows.groups[name][0]["classes"]]
         paints = _paints(labels, tested, chances, style, len(classes))
@@ -260,7 +259,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
 def _paints(
     labels: np.ndarray, tested: np.ndarray, chances: np.ndarray, style: Look, classes: int
 ) -> list[Paint]:
-    """What the nodes of a classified graph can be coloured by."""
+    """The colourings of the nodes of a classified graph."""
     taken, sure = chances.argmax(axis=1), chances.max(axis=1)
     known = labels >= 0
     own = np.where(known, chances[np.arange(len(labels)), labels.clip(0)], np.nan)
@@ -284,7 +283,7 @@ def _paints(
 
 
 def _spreads(names: np.ndarray, centres: np.ndarray, spread: np.ndarray) -> Iterator[Paint]:
-    """What each head makes of an impulse at a node, as a share of its largest value."""
+    """Each head's response to an impulse at a node, as a share of its largest value."""
     for centre, heads in zip(centres.tolist(), spread, strict=True):
         for head, values in enumerate(heads, start=1):
             yield Paint(
@@ -297,7 +296,7 @@ def _spreads(names: np.ndarray, centres: np.ndarray, spread: np.ndarray) -> Iter
 
 
 def worst(rows: Rows) -> Iterator[Listing]:
-    """The worst-predicted test nodes with their neighbours, one table per data set."""
+    """The worst predicted test nodes with their neighbours, one table per data set."""
     for entry in rows.entries:
         style = rows.looks[variant(entry)]
         lines = tuple(

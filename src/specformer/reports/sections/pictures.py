@@ -17,11 +17,11 @@ from specformer.reports.plots.svg import figure_svg
 from specformer.reports.sections.blocks import Figure, Picture
 from specformer.reports.variants import Arrays, Rows, metric_of
 
-#: More classes have no room for their names.
+#: Most classes of a confusion matrix; more have no room for their names.
 _MOST_CLASSES = 20
-#: Where readers look closer at a filter: what they choose it by, and the eigenvalues.
+#: Ranges of eigenvalues that readers can choose to see a filter closer, by name.
 _WINDOWS = {"near 0": (0.0, 0.2), "near 1": (0.9, 1.1), "near 2": (1.8, 2.0)}
-#: A window with fewer eigenvalues than these shows no more than the whole.
+#: Fewest eigenvalues of a window; one with fewer shows no more than the whole.
 _FEWEST = 5
 #: Measured and predicted numbers, or classes and scores, by model.
 Pairs = Mapping[Look, tuple[np.ndarray, np.ndarray]]
@@ -36,27 +36,27 @@ def picture(figure: matplotlib.figure.Figure, alt: str, **how: Any) -> Picture:
 
 
 def median_over(count: int, what: str) -> str:
-    """What a picture's lines are of several runs or images."""
+    """The end of a caption that explains lines and tints of several runs or images."""
     return f": the line is the median over {what}, the tint their range" if count > 1 else ""
 
 
 def first_of(rows: Rows) -> str:
-    """Whose picture it is, where only one of several runs is drawn."""
+    """The end of a caption if only the first of several runs is drawn."""
     return ", in the first run" if rows.most() > 1 else ""
 
 
 def model_names(looks: Iterable[Look]) -> str:
-    """Names in a row, for a picture's description."""
+    """The models' names, for a picture's description."""
     return ", ".join(style.label for style in looks) or "no model"
 
 
 def heading(name: str, style: Look) -> str:
-    """A data set's name, with the recipe where a model has several."""
+    """The name of a data set, with the recipe if a model has several."""
     return f"{name} ({style.recipe})" if style.recipe else name
 
 
 def windows(eigenvalues: np.ndarray) -> dict[str, tuple[float, float] | None]:
-    """The whole range, and windows into it that hold enough eigenvalues, by name."""
+    """The whole range, and the windows that hold enough eigenvalues, by name."""
     return {"whole": None} | {
         name: (low, high)
         for name, (low, high) in _WINDOWS.items()
@@ -69,7 +69,7 @@ def together(
 ) -> Iterator[Picture]:
     """All models of a filter or data set in one picture, with a key on the page.
 
-    ``told``: what it shows, with ``{}`` for the models' names. ``how``: options of ``draw``.
+    ``told`` says what it shows, with ``{}`` for the models' names. ``how``: options of ``draw``.
     """
     for name, _, found in rows.found(what):
         drawn = {style: array for style, array in found.items() if len(array)}
@@ -85,8 +85,8 @@ def by_epoch(
 
     Args:
         rows: of one kind.
-        column: of the readings; None where there is but one.
-        what: they are; without it, the validation figures of a data set's own metric.
+        column: of the readings; None if they have a single one.
+        what: the name of the readings; by default, validation figures of the data set's metric.
         percent: draw fractions of 1 as per cent.
         errors: lower is better.
     """
@@ -107,9 +107,9 @@ def by_epoch(
 
 
 def heads(rows: Rows, *, points: bool = False) -> Iterator[Picture]:
-    """What Specformer's heads learned, one picture per data set and recipe.
+    """The responses of Specformer's heads, one picture per data set and recipe.
 
-    With points where there are many graphs.
+    With ``points`` for the eigenvalues of many graphs.
     """
     for name, _, responses in rows.found("response"):
         for style, response in responses.items():
@@ -133,7 +133,7 @@ def responses_in(
     shown: bool = True,
     **how: Any,
 ) -> Iterator[Picture]:
-    """Responses of heads in several windows, of which a reader chooses one."""
+    """Responses of heads in several windows, from which a reader chooses."""
     for span, window in spans.items():
         figure = spectral_plots.heads_plot(
             eigenvalues, response, window=window, legend=False, **how
@@ -150,7 +150,7 @@ def responses_in(
 def attention(rows: Rows, *, by_head: bool = False) -> Iterator[Picture]:
     """Condensed attention, one picture per filter or data set, and recipe.
 
-    It shows the mean over heads; with ``by_head`` each has a picture of its own.
+    Each shows the mean over heads; with ``by_head`` each head has its own picture.
     """
     for name, _, found in rows.found("attention"):
         for style, condensed in found.items():
@@ -178,7 +178,7 @@ def _in_words(matrix: np.ndarray) -> str:
 
 
 def predictions(rows: Rows, things: str) -> Figure:
-    """Predictions beside what was measured."""
+    """Predictions against measured values."""
     told = {
         "ap": "Precision over recall, at every threshold.",
         "rocauc": "True over false positives, at every threshold.",
@@ -221,7 +221,7 @@ def _clouds(pairs: Pairs, name: str, target: str) -> Iterator[Picture]:
 
 
 def confusions(rows: Rows, things: str) -> Figure:
-    """Which classes are taken for which by ours, or by the only model; one picture per data set."""
+    """Confusion matrices of Specformer, or of the only model, one per data set."""
     classes = {name: [str(each) for each in group[0].get("classes") or ()]
                for name, group in rows.groups.items()}  # fmt: skip
     pictures = (
@@ -242,7 +242,7 @@ def confusions(rows: Rows, things: str) -> Figure:
 
 
 def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
-    """Where the eigenvalues of the run's graphs lie."""
+    """Pictures of the eigenvalues of the run's graphs."""
     filters = arrays.get("filters/eigenvalues")
     if filters is not None:
         counts = arrays.get("filters/counts")
@@ -250,7 +250,7 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         yield picture(figure, "Spectrum of the image grid.", wide=True)
     kinds = (Rows.of(kind, result, arrays).found("eigenvalues") for kind in ("nodes", "links"))
     for name, _, found in chain.from_iterable(kinds):
-        # Recipes mostly share a spectrum; one that is cut elsewhere has a picture of its own.
+        # Recipes mostly share a spectrum; a different one has its own picture.
         distinct = {values.tobytes(): (style, values) for style, values in found.items()}
         for style, values in distinct.values():
             whose = f"{name}, {style.label}" if len(distinct) > 1 else name

@@ -20,14 +20,14 @@ from specformer.reports.variants import (
 )
 from specformer.training.evaluation.graph_metrics import metric_named
 
-#: A table of features has at most so many columns of the data.
+#: Most columns of the data in a table of prepared features.
 MOST_COLUMNS = 40
-#: A set with more targets than this has no table of its targets.
+#: Most targets of a set that has a table of its targets.
 MOST_TARGETS = 24
 
 
 def mean_over(count: int, what: str) -> str:
-    """What a table's figures are of several runs or images."""
+    """The end of a caption that explains figures of several runs or images."""
     return f", mean over {count} {what} ± 95% interval" if count > 1 else ""
 
 
@@ -41,16 +41,16 @@ def comparison(
     write: Callable[..., str] = numbers.error,
     looks: Mapping[Variant, Look] | None = None,
 ) -> Table:
-    """One metric of every model (down) in every filter or data set (across).
+    """One metric of every model (down) on every filter or data set (across).
 
     Args:
-        caption: of the table.
-        entries: a result's.
-        across: the key of what columns are of.
+        caption: the table's.
+        entries: entries of a result.
+        across: the key of an entry that names its column.
         metric: the key of the figures.
-        lower: the lowest is the best.
-        write: a figure as text.
-        looks: those of more entries than these, where models shall look the same as there.
+        lower: whether the lowest figure is the best.
+        write: writes a figure as text.
+        looks: looks of the models; by default those of the entries.
     """
     columns = tuple(dict.fromkeys(str(entry[across]) for entry in entries))
     found = {(variant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
@@ -71,7 +71,7 @@ def comparison(
             return Cell(numbers.NONE)
         text, ci95 = write(mean), interval(value)
         spread = "" if ci95 is None else numbers.spread(write, mean, ci95)
-        # Numbers that print alike are equally good to the reader.
+        # Numbers with the same text are equally good to a reader.
         return Cell(text, spread, best=text == best.get(column), value=mean)
 
     present = {variant(entry) for entry in entries}
@@ -108,7 +108,7 @@ def compared(rows: Rows) -> Iterator[Table]:
 
 
 def each_target(rows: Rows) -> Iterator[Table]:
-    """Test figures of the targets one by one, where a set has several: one table per set."""
+    """Test figures of each target, one table per set with several targets."""
     for name, own in entries_by(by_target(rows.entries), "dataset").items():
         metric, runs = metric_of(own[0]), max(int(entry.get("runs") or 0) for entry in own)
         yield comparison(
@@ -122,7 +122,7 @@ def each_target(rows: Rows) -> Iterator[Table]:
 
 
 def by_target(entries: Sequence[Entry]) -> list[Entry]:
-    """An entry for each of several targets, under ``target``, if they are not too many."""
+    """One entry per target, named under ``target``, for sets with several but not too many."""
     return [
         {**entry, "target": name, "test": figures or {}}
         for entry in entries
@@ -132,7 +132,7 @@ def by_target(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def costs(rows: Rows) -> Table:
-    """What each model took: its size, and epochs and time over all it was trained on."""
+    """The costs of each model: its size, and epochs and time over all its data sets."""
     of_filters = rows.kind == "filters"
     lines = []
     for who, style in rows.looks.items():
@@ -162,7 +162,7 @@ def _number(write: Callable[[float | None], str], value: float | None) -> Cell:
 
 
 def prepared_features(rows: Rows) -> Listing:
-    """How each column of the first data set that has raw ones was prepared, in its first run."""
+    """How the columns of the first data set with prepared features were prepared in run one."""
     told = next((entry["features"] for entry in rows.entries if entry.get("features")), ())
     lines = tuple((str(each["column"]), str(each["prepared"])) for each in told[:MOST_COLUMNS])
     more = f" The first {MOST_COLUMNS} of {len(told)}." if len(told) > MOST_COLUMNS else ""
@@ -171,7 +171,7 @@ def prepared_features(rows: Rows) -> Listing:
 
 
 def interval(value: Mapping[str, Any]) -> float | None:
-    """The 95% interval; a single run has none."""
+    """The 95% interval; None for a single run."""
     ci95 = value.get("ci95")
     return None if len(value.get("values") or (0, 0)) < 2 else ci95
 
@@ -180,7 +180,7 @@ Trial = Mapping[str, Any]
 
 
 def search_section(result: Mapping[str, Any], trials: Sequence[Trial]) -> Section:
-    """Finalists, which are judged on the most splits, then all trials, the best of either first."""
+    """The finalists, which are judged on the most splits, then all trials, the best first."""
     most = result["splits"]
     few = [trial for trial in trials if trial["splits"] != most] or trials
     final = [trial for trial in trials if trial["splits"] == most]
@@ -205,7 +205,7 @@ def search_section(result: Mapping[str, Any], trials: Sequence[Trial]) -> Sectio
 def _listing(
     title: str, result: Mapping[str, Any], trials: Sequence[Trial], shared: Sequence[str]
 ) -> Listing:
-    """Trials with the settings that not all have, the best first; those that diverged last."""
+    """Trials with the settings in which they differ, the best first, diverged ones last."""
     judged = [trial for trial in trials if trial["score"] is not None]
     judged.sort(key=lambda trial: trial["score"], reverse=not result["lower"])
     rows = []
