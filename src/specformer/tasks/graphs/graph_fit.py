@@ -42,7 +42,7 @@ def learn_graphs(
     Args:
         work: what to train on what.
         place: where.
-        checkpoint: the path of the state's files; the run's number and an ending are appended.
+        checkpoint: the path of the state's files without the run's number and the ending.
         label: the name its arrays are kept under, if not the model's.
     """
     started = time.perf_counter()
@@ -88,7 +88,7 @@ def learn_graphs(
 def _fits(
     work: GraphWork, place: Workplace, checkpoint: Path | None, stage: str
 ) -> tuple[list[GraphFit], float]:
-    """All runs, and the seconds that went into epochs which checkpoints held already."""
+    """Train all runs; also returns the seconds of epochs that checkpoints held already."""
     recipe, runs, progress = work.recipe, len(work.splits), place.progress
     assert recipe.metric is not None
     # A forest's trees grow side by side, in threads.
@@ -98,7 +98,7 @@ def _fits(
             told, epochs = f"{stage}, {runs} runs in {lanes} lanes", runs * recipe.schedule.epochs
             with progress.stage(told, epochs, recipe.metric) as update:
                 before = train_in_lanes(work, [file for file in files if file], lanes, update)
-            progress = Silent()  # what remains is to read what they wrote
+            progress = Silent()  # only the lanes' checkpoints are left to read
         store, fits = work.store(), []
         for run, file in enumerate(files):
             told = stage + (f", run {run + 1}" if runs > 1 else "")
@@ -111,7 +111,7 @@ def _fits(
 
 @contextmanager
 def _files(checkpoint: Path | None, runs: int, *, wanted: bool) -> Iterator[list[Path | None]]:
-    """The checkpoints of all runs, in a folder that goes again where they are only ``wanted``."""
+    """The checkpoints of all runs; if they are ``wanted`` without a path, in a temporary folder."""
     with TemporaryDirectory() if wanted and checkpoint is None else nullcontext() as folder:
         stem = Path(folder) / "run" if folder else checkpoint
         yield [stem and numbered(stem, run) for run in range(runs)]
@@ -124,9 +124,9 @@ def predict_graphs(
     device: torch.device,
     cache: str | Path | None = None,
 ) -> Tensor:
-    """Predictions of each model ``[models, G, tasks]``; of classes, the probability of 1.
+    """Predictions of each model ``[models, G, tasks]``; for two classes, the probability of 1.
 
-    Of one target with several classes, the probability of each ``[models, G, classes]``.
+    For one target with several classes, the probability of each ``[models, G, classes]``.
     """
     spectra = graph_spectra(graphs, recipe, device, cache)
     store = packed_for(models[0], graphs, spectra).placed(device)
@@ -137,7 +137,7 @@ def predict_graphs(
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
     """Predictions for the test graphs of all runs and their targets, ``[2, graphs, tasks]``.
 
-    Of one target with several classes, graphs by true and predicted class, ``[classes, classes]``.
+    For one target with several classes, counts by true and predicted class, ``[classes, classes]``.
     """
     predicted = np.concatenate([fit.predicted for fit in fits])
     measured = np.concatenate([fit.measured for fit in fits])
@@ -152,10 +152,10 @@ def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarr
 def _figures(
     fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
 ) -> dict[str, Any]:
-    """Test and validation figures at the epoch kept, and the test's by every rule.
+    """Test and validation figures at the kept epoch, and test figures by every rule.
 
-    Where all runs have one test part, ``test_together`` is the test figure of the mean of their
-    predictions, which is what ``predict`` tells.
+    Where all runs have one test part, ``test_together`` is the test figure of their mean
+    prediction, which is the one that ``predict`` gives.
     """
 
     def tested(rule: GraphMonitor) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def _judge_the_same(splits: Sequence[Split]) -> bool:
 def _calibration(
     fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
 ) -> dict[str, np.ndarray]:
-    """Errors beside the spread over runs on their common test part, of the first target.
+    """Errors and the spread over runs on their common test part, for the first target.
 
-    Only of numbers. Where each run has its own test part, the others have learned from it.
+    Only for numbers, and not where a run's test part may be another's training data.
     """
     if recipe.task != "regression" or not _judge_the_same(splits):
         return {}
@@ -203,7 +203,7 @@ def _calibration(
 def _by_target(
     fits: Sequence[GraphFit], recipe: GraphRecipe, names: Sequence[str]
 ) -> dict[str, dict[str, dict[str, Any] | None]]:
-    """The test figures of each of several targets, None where no run has one."""
+    """The test figures of each of several targets; None where no run has one."""
     if len(names) == 1:
         return {}
     assert recipe.metric is not None
@@ -217,7 +217,7 @@ def _by_target(
 
 
 def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
-    """What the classes of the only target are called, where they have names or are several."""
+    """The names of the only target's classes, where they have names or are more than two."""
     if graphs.class_names is not None:
         return {"classes": list(graphs.class_names)}
     if recipe.loss != "ce":
@@ -226,7 +226,7 @@ def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
 
 
 def base_prediction(work: GraphWork) -> list[float]:
-    """What a model says that knows the training targets and no graph: means, or shares."""
+    """The prediction of a model without input: mean targets, or the share of each class."""
     assert work.graphs.y is not None
     y = work.graphs.y[work.splits[0].train].astype(np.float64)
     if work.recipe.loss == "ce":
@@ -238,7 +238,7 @@ def base_prediction(work: GraphWork) -> list[float]:
 
 
 def _warn_of_parts(work: GraphWork) -> None:
-    """Say where another part is tested on, and which targets nobody can learn."""
+    """Warn if validation graphs stand in for test graphs, and of targets that are all unknown."""
     graphs = work.graphs
     assert graphs.y is not None
     if work.recipe.split == "official" and has_secret_test(graphs):

@@ -1,4 +1,4 @@
-r"""Learning from many small graphs, as every task is done."""
+r"""The task of learning from many small graphs, and a search of its settings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from specformer.training.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
-#: Keys of a result that its one row has.
+#: Keys of a row that the result has too.
 _FIGURES = (
     "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_together",
     "test_by_target",
@@ -85,14 +85,14 @@ class GraphLearning(Task[GraphWork]):
     ) | {"targets"}
 
     def usual_runs(self, source: str) -> int:
-        """Several of a file of one's own: their mean predicts better, and their spread tells."""
+        """One of a named set; several of a user's file, whose mean predicts better."""
         return 1 if source in GRAPH_SETS else self.runs
 
     def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
         return recipe_kind(model), ("schedule",) if model == FOREST else ()
 
     def refuse_workers(self, job: Job) -> None:
-        """Every kind of job trains in several processes."""
+        """Refuse nothing: every job can train in several processes."""
 
     def concerning(self, model: str, changes: Sequence[str]) -> Sequence[str]:
         if model != FOREST:
@@ -100,7 +100,7 @@ class GraphLearning(Task[GraphWork]):
         return [change for change in changes if not _IDLE.match(change)]
 
     def resolve(self, request: Request) -> tuple[str, GraphRecipe]:
-        """The recipe; with ``start``, one whose models are those of that run."""
+        """The recipe; with ``start``, its models have the settings of that run's."""
         if request.model == FOREST:
             if request.start is not None:
                 raise ConfigError("--from: a forest starts from no other model.")
@@ -200,11 +200,11 @@ class GraphLearning(Task[GraphWork]):
         return predict_molecules(run, request, place)
 
     def trials(self, job: Job, place: Workplace) -> GraphTrials:
-        return GraphTrials(job, place)
+        return GraphTrials(self, job, place)
 
 
 def check_start(recipe: GraphRecipe, model: str) -> None:
-    """Refuse settings of other models than those a recipe starts from; needs no data."""
+    """Refuse settings that do not fit the models a recipe starts from; needs no data."""
     if recipe.start is None:
         return
     first = graph_recipe(START, recipe.start, (), model)[1]
@@ -213,10 +213,10 @@ def check_start(recipe: GraphRecipe, model: str) -> None:
 
 
 def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
-    """What a recipe's models learn first, all found good; None where they start afresh.
+    """The first training that a recipe asks for, checked; None where models start fresh.
 
-    That is one run of the recipe ``start`` on the set that ``recipe.start`` names, without the
-    graphs that validate or test on ``work.graphs`` later: those would no longer be unseen.
+    It is one run of the recipe ``start`` on the set that ``recipe.start`` names, without the graphs
+    that validate or test in ``work``, which must stay unseen.
     """
     origin = work.recipe.start
     if origin is None:
@@ -224,7 +224,7 @@ def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
     found = graph_set(origin, place.data)
     own = graph_recipe(START, origin, (), work.model)[1].settled(found)
     untrained = _starting_point(found.name, own, work.model, [model_for(found, work.model, own)])
-    untrained.check(work.graphs, work.recipe)  # what would be refused hours later
+    untrained.check(work.graphs, work.recipe)  # now, and not after hours of training
     (first,) = graph_splits(found, own, 1, work.seed)
     first = _without_held_out(first, found, work.graphs, work.splits)
     return replace(work, graphs=found, splits=[first], recipe=own)
@@ -233,19 +233,19 @@ def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
 def trained_first(
     first: GraphWork, place: Workplace, checkpoint: Path | None = None
 ) -> tuple[StartingPoint, float]:
-    """The models of :func:`first_work`, and the seconds that the checkpoint held already."""
+    """Train what :func:`first_work` gives; also returns the seconds that the checkpoint held."""
     outcome = learn_graphs(first, replace(place, lanes=1), checkpoint, label=START)
-    models = [model.cpu() for model in outcome.models]  # who trains further may be another process
-    untold = _starting_point(first.graphs.name, first.recipe, first.model, models)
+    models = [model.cpu() for model in outcome.models]  # lanes are other processes
+    start = _starting_point(first.graphs.name, first.recipe, first.model, models)
     known, seconds = seen(first.graphs, first.splits), outcome.row["seconds"]
     release_memory()
-    return replace(untold, seen=known, seconds=seconds), outcome.seconds_before
+    return replace(start, seen=known, seconds=seconds), outcome.seconds_before
 
 
 def _starting_point(
     origin: str, recipe: GraphRecipe, model: str, models: Sequence[nn.Module]
 ) -> StartingPoint:
-    """Models of a recipe, of which it is not told yet what they have seen."""
+    """Models of a recipe to start from; what they have seen is not filled in yet."""
     kept = tuple(each for each in models if isinstance(each, Pretrained))
     return StartingPoint(origin, model, kept, of_models(recipe), seen={})
 
@@ -253,7 +253,7 @@ def _starting_point(
 def _without_held_out(
     split: Split, graphs: GraphSet, later: GraphSet, splits: Sequence[Split]
 ) -> Split:
-    """A split of the graphs whose training part has none of those held out later."""
+    """The split without training graphs that later validate or test."""
     held_out = np.logical_or.reduce([split.val | split.test for split in splits])
     shared = shared_with(graphs, later.subset(np.flatnonzero(held_out)))
     kept = split.train & ~shared
@@ -274,14 +274,14 @@ def _without_held_out(
 class GraphTrials(Trials):
     """One model on one set of graphs.
 
-    Spectra and the packed graphs are made once for all trials, by matrix. With ``job.start`` every
-    trial starts from that run's models, and what makes them is not searched.
+    Spectra and packed graphs are computed once for all trials. With ``job.start`` every trial
+    starts from that run's models, whose settings are not searched.
     """
 
     space_file, window = "graph_search.yaml", 5  # a short trial has a dozen epochs in all
     splits, runs = 1, 3
 
-    def __init__(self, job: Job, place: Workplace) -> None:
+    def __init__(self, learning: GraphLearning, job: Job, place: Workplace) -> None:
         super().__init__(job, place)
         first: GraphRecipe = super().recipe(self.assignments)
         if first.start is not None:
@@ -289,13 +289,10 @@ class GraphTrials(Trials):
                 f"start={first.start}: a search trains nothing first; name a run with --from, "
                 "or --set start=null."
             )
-        start = None if job.start is None else StartingPoint.of(job.start, job.model)
         graphs = job_graphs(job, place, first.targets)
-        recipe = first.settled(graphs)
-        self.work = GraphWork(graphs, (), job.model, recipe, job.seed, place.device, start=start)
-        self.name, self.metric = graphs.name, str(recipe.metric)
-        if start:
-            start.check(graphs, recipe)
+        self.work = learning.work_on(replace(job, settings=first), place, graphs, splits=())
+        self.name, self.metric = graphs.name, str(self.work.recipe.metric)
+        if start := self.work.start:
             self.begun_from = start.fingerprint[:12]
             fixed = {"matrix", *(f"model.{name}" for name in start.settings["model"])}
             self.space = {key: values for key, values in self.space.items() if key not in fixed}
@@ -314,11 +311,11 @@ class GraphTrials(Trials):
         return parameter_count(replace(self.work, recipe=recipe).first_model())
 
     def measure(self, recipe: GraphRecipe, splits: int) -> Measured:
-        """One setting, trained on one split after the other."""
+        """Train one split after the other."""
         epochs = recipe.schedule.epochs
         if splits not in self._splits:  # scaffolds take a while
             found = graph_splits(self.work.graphs, recipe, splits, self.work.seed)
-            # What a search tests on is the validation part: nothing is read of the other.
+            # A search tests on the validation part, so that test data are not used.
             self._splits[splits] = [replace(split, test=split.val) for split in found]
         work = replace(self.work, recipe=recipe, splits=self._splits[splits])
         store = self._store(recipe)

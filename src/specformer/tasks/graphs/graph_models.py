@@ -32,23 +32,18 @@ from specformer.training.runs.folder import RunFolder
 
 #: Models of many graphs, ours first.
 GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
-#: Those that can be trained: with what the paper does not compare.
+#: All models that can be trained; the paper does not have the last one.
 TRAINED_MODELS = (*GRAPH_MODELS, FOREST)
 
 
 def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
     """A fresh model of that name with room for what these graphs hold."""
-    outputs = num_outputs(graphs, recipe)
-    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, *_numbers(graphs))
-
-
-def _numbers(graphs: GraphSet) -> tuple[int, int]:
-    """How many numbers a node has, and how many a bond."""
-    return graphs.num_features, graphs.num_edge_features
+    outputs, channels = num_outputs(graphs, recipe), (graphs.num_features, graphs.num_edge_features)
+    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, *channels)
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
-    """How many numbers a model puts out: one per target, or one per class where it has several."""
+    """The number of a model's outputs: one per target, or one per class of a single target."""
     if recipe.loss != "ce":
         return graphs.num_tasks
     if graphs.class_names is not None:
@@ -109,7 +104,13 @@ def graph_model(
             f"the edges have {edge_dim} numbers each, which {name} does not take; use "
             "specformer, leave edge_attr out, or pass its argmax if it is one-hot."
         )
-    return _baseline(name, options, data)
+    kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
+    known = inspect.signature(kind).parameters
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            raise ConfigError(f"model.{option}: {name} has no such setting.")
+    return kind(**data, **given)
 
 
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
@@ -121,7 +122,7 @@ def load_graph_models(run: RunFolder) -> list[Pretrained]:
 
 
 def packed_for(model: nn.Module, graphs: GraphSet, spectra: ManySpectra) -> GraphStore:
-    """The graphs with all that a model asks for: rings, or fingerprints."""
+    """The graphs with what a model needs of them: rings, or fingerprints."""
     asked = {name: getattr(model, name, None) for name in ("max_ring", "fingerprint")}
     return GraphStore.build(graphs, spectra, **asked)
 
@@ -141,7 +142,7 @@ def same_columns(graphs: GraphSet, model: Pretrained) -> None:
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
-    """Atoms of the largest rings that a model asks for; None where it asks for none."""
+    """The size of the largest rings that a model takes; None where it takes no rings."""
     if name not in GRAPH_BASELINES:
         return getattr(recipe.model, "max_ring", None) or None
     known = inspect.signature(GRAPH_BASELINES[name]).parameters
@@ -151,23 +152,14 @@ def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
     return recipe.model.max_ring or int(known["max_ring"].default)
 
 
-def _baseline(name: str, options: dict[str, Any], data: dict[str, Any]) -> nn.Module:
-    kind: Callable[..., nn.Module] = GRAPH_BASELINES[name]
-    known = inspect.signature(kind).parameters
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
-        if option not in known:
-            raise ConfigError(f"model.{option}: {name} has no such setting.")
-    return kind(**data, **given)
-
-
 @dataclass(frozen=True)
 class StartingPoint:
-    """Models that have learned from many graphs, one per run, for others to start from.
+    """Trained models, one per run, that others start from.
 
-    ``origin`` is the run's folder, or the set they learned from; ``settings`` what of a recipe
-    makes them (:func:`.of_models`); ``seen`` the values of each column of atoms and bonds they have
-    learned from; ``seconds`` what training them took, where that is part of the run.
+    ``origin`` is the run's folder, or the set they learned from; ``settings`` are those of the
+    recipe that decide their shape (:func:`.of_models`); ``seen`` has the values of each column of
+    atoms and bonds they have learned from; ``seconds`` is how long they trained, where that is part
+    of the run.
     """
 
     origin: str
@@ -189,7 +181,7 @@ class StartingPoint:
         if result["model"] != model:
             raise ConfigError(f"--from {path}: holds models {result['model']}, not {model}.")
         recipe = built_recipe(model, result["settings"], f"--from {path}: settings")
-        # They have started already, and have room: what the recipe says of either does not count.
+        # Ignores `start` and `atoms`: these models are already built.
         settings = of_models(recipe) | {"start": None, "atoms": None}
         return cls(str(path), model, tuple(load_graph_models(run)), settings, result["seen"])
 
@@ -211,7 +203,7 @@ class StartingPoint:
         return config["node_cardinalities"], config["edge_cardinalities"]
 
     def check(self, graphs: GraphSet, recipe: GraphRecipe) -> None:
-        """Refuse graphs that the models were not made for, and settings of other models."""
+        """Refuse graphs and settings that the models were not made for."""
         same_columns(graphs, self.models[0])
         atoms = self._cardinalities[0]
         if recipe.atoms not in (None, atoms):
@@ -227,14 +219,14 @@ class StartingPoint:
         self.model_for(graphs, recipe, run=0)
 
     def model_for(self, graphs: GraphSet, recipe: GraphRecipe, run: int) -> Pretrained:
-        """A model for these graphs that starts from one of those here.
+        """A model for these graphs with the weights of one of the models; runs take them in turn.
 
-        Run by run they take turns. All is taken over but the last layer, which knew other targets.
+        The last layer stays fresh, because it knew other targets.
         """
         trained = self.models[run % len(self.models)]
         outputs = num_outputs(graphs, recipe)
-        room = (*self._cardinalities, outputs, *_numbers(graphs))
-        fresh = graph_model(self.model, recipe, *room)
+        channels = graphs.num_features, graphs.num_edge_features
+        fresh = graph_model(self.model, recipe, *self._cardinalities, outputs, *channels)
         assert isinstance(fresh, Pretrained)
         self.check_same(recipe, fresh)
         state = trained.state_dict()
@@ -243,7 +235,7 @@ class StartingPoint:
         return fresh
 
     def check_same(self, recipe: GraphRecipe, fresh: nn.Module) -> None:
-        """Refuse a recipe's model whose weights are others, and name the setting that is why."""
+        """Refuse a recipe's model whose weights have other shapes, and name the settings."""
         shapes, expected = (
             {name: w.shape for name, w in each.state_dict().items() if not name.startswith(LAST)}
             for each in (fresh, self.models[0])
@@ -258,7 +250,7 @@ class StartingPoint:
         raise ConfigError(f"{', '.join(changed)}: the models of {self.origin} have other weights.")
 
     def seen_with(self, later: Mapping[str, list[list[int]]]) -> dict[str, list[list[int]]]:
-        """What the models had learned from and what they then learn from, together."""
+        """The values that the models had learned from, and those they learn from later."""
         return {
             name: [
                 np.union1d(before, then).astype(int).tolist()
@@ -269,9 +261,9 @@ class StartingPoint:
 
 
 def seen(graphs: GraphSet, splits: Sequence[Split]) -> dict[str, list[list[int]]]:
-    """The values of each column of atoms and bonds in the graphs learned from.
+    """The values of each column of atoms and bonds in the training graphs.
 
-    Of others the embedding was never trained, so a prediction would mean nothing.
+    Embeddings of other values are not trained, so that predictions with them mean nothing.
     """
     learned = np.logical_or.reduce([split.train for split in splits])
     nodes = graphs.node_feat[np.repeat(learned, graphs.num_nodes)]

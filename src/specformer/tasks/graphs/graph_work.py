@@ -9,7 +9,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -49,10 +48,10 @@ from specformer.training.runs.progress import Update
 
 @dataclass(frozen=True)
 class GraphWork:
-    """What to train on what: one split per run, a recipe that is settled for the set.
+    """A set of graphs, one split per run, a model, and a recipe settled for the set.
 
-    ``spectra`` is None until they are computed. ``start`` has models to start from, ``first`` is
-    what models learn first, on another set; None where they start afresh.
+    ``spectra`` is None until they are computed. ``start`` has trained models to start from;
+    ``first`` is a first training on another set. Both are None for fresh models.
     """
 
     graphs: GraphSet
@@ -77,7 +76,7 @@ class GraphWork:
         return store.placed(self.device)
 
     def first_model(self, run: int = 0) -> nn.Module:
-        """What a run begins with: a model of ``start``, or a fresh one."""
+        """The model that a run begins with: one of ``start``, or a fresh one."""
         if self.start:
             return self.start.model_for(self.graphs, self.recipe, run)
         return model_for(self.graphs, self.model, self.recipe)
@@ -130,7 +129,7 @@ class GraphWork:
         )
 
     def _purpose(self, split: Split, seed: int) -> str:
-        """What a checkpoint's state belongs to: nothing may differ when a run goes on."""
+        """What a checkpoint belongs to; a run goes on only if all of it is the same."""
         began = [self.start.fingerprint] if self.start else []
         of = [self.model, asdict(self.recipe), self.graphs.fingerprint, split.fingerprint, seed]
         return json.dumps([*of, *began])
@@ -146,17 +145,14 @@ def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> Gra
 def graph_spectra(
     graphs: GraphSet, recipe: GraphRecipe, device: torch.device, cache: str | Path | None
 ) -> ManySpectra:
-    """The eigenpairs a recipe asks for, solved on a device.
-
-    With a cache they stay in its file, and go where the graphs go if they fit there.
-    """
+    """The eigenpairs that a recipe needs, solved on a device, or mapped from the cache."""
     if cache is None:
         return decompose_many(graphs, matrix=recipe.matrix, device=device)
     return fetch_or_solve(Path(cache), graphs, recipe.matrix, device)
 
 
 def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:
-    """One split per run; a fixed one serves all."""
+    """One split per run; all runs share a fixed split."""
     folds = fold_count(recipe.split)
     if folds is not None:
         return graph_folds(graphs, folds, runs, seed)
@@ -176,7 +172,7 @@ def grow_forest(
     seed: int,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> GraphFit:
-    """A forest grown on the training part; as if it had been trained for one epoch.
+    """Grow a forest on the training part, as if that were one epoch of training.
 
     ``outputs`` counts targets, or classes of one target.
     """
@@ -209,7 +205,7 @@ def grow_forest(
 
 
 def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
-    """Refuse what cannot be, before anything is computed."""
+    """Refuse a number of lanes that is not possible."""
     if lanes < 1:
         raise ConfigError(f"--lanes {lanes}: at least one is needed.")
     if lanes > 1 and workers.size > 1:
@@ -219,11 +215,10 @@ def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
 def train_in_lanes(
     work: GraphWork, checkpoints: Sequence[Path], lanes: int, update: Update
 ) -> float:
-    """Train all runs, ``lanes`` of them at a time, until the checkpoint of each is that of its end.
+    """Train all runs to their end, ``lanes`` of them at a time; checkpoints hold the outcome.
 
-    A small model leaves most of a GPU idle. Each lane is a process of its own. What it has trained
-    lies in the checkpoints of its runs, so that who asked for them finds every run done, with the
-    numbers it would have had alone on as many threads.
+    A small model leaves most of a GPU idle. Each lane is a process of its own and gives the numbers
+    that its runs would have had alone on as many threads.
 
     ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
     which checkpoints held already.
@@ -250,7 +245,7 @@ def train_in_lanes(
 
 
 def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
-    """Hear all lanes out."""
+    """Collect messages until all lanes have finished; returns the sum of their seconds."""
     before, epochs, open_pipes = 0.0, dict[int, int](), set(running)
     while open_pipes:
         for pipe in wait(list(open_pipes)):
@@ -259,7 +254,12 @@ def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
                 what, *told = pipe.recv()
             except EOFError:
                 open_pipes.remove(pipe)
-                _check_end(running[pipe])
+                running[pipe].join()
+                if status := running[pipe].exitcode:
+                    raise RunError(
+                        f"a lane ended with status {status}: perhaps memory ran out; take fewer "
+                        "--lanes. What was trained is kept."
+                    ) from None
                 continue
             if what == "epoch":
                 run, done, figure = told
@@ -272,15 +272,6 @@ def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
     return before
 
 
-def _check_end(process: BaseProcess) -> None:
-    process.join()
-    if process.exitcode != 0:
-        raise RunError(
-            f"a lane ended with status {process.exitcode}: perhaps memory ran out; take fewer "
-            "--lanes. What was trained is kept."
-        )
-
-
 def _lane(
     work: GraphWork,
     checkpoints: Sequence[Path],
@@ -289,29 +280,28 @@ def _lane(
     threads: int,
     pipe: Connection,
 ) -> None:
-    """Every so many of the runs, one after the other.
+    """Train every ``lanes``-th run, one after the other.
 
-    It sends ``("epoch", run, done, figure)``, then ``("ended", seconds)``: those that were spent
-    before the run was taken up here. One that gives up sends ``("refused", sentence)`` or
-    ``("failed", traceback)``.
+    Sends ``("epoch", run, done, figure)`` after every epoch and ``("ended", seconds)`` after every
+    run: the seconds of epochs that its checkpoint held already. After an error it sends
+    ``("refused", sentence)`` or ``("failed", traceback)``.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started the lanes ends them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends the lanes
     torch.set_num_threads(threads)
     try:
         store = work.store()
         for run, checkpoint in zip(range(lane, len(work.splits), lanes), checkpoints, strict=True):
-            told = partial(_tell, pipe, run)
-            fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=told)
+
+            def tell(done: int, figure: float, run: int = run) -> None:
+                pipe.send(("epoch", run, done, figure))
+
+            fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=tell)
             pipe.send(("ended", fit.seconds_before))
     except BrokenPipeError:
-        pass  # nobody hears: the process that asked is gone
+        pass  # the parent process is gone
     except SpecformerError as error:
         pipe.send(("refused", str(error)))
     except OSError as error:
         pipe.send(("refused", system_sentence(error)))
     except Exception:
         pipe.send(("failed", traceback.format_exc()))
-
-
-def _tell(pipe: Connection, run: int, done: int, figure: float) -> None:
-    pipe.send(("epoch", run, done, figure))
