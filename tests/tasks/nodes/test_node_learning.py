@@ -154,7 +154,7 @@ def test_spectra_that_predictions_cannot_have(folder, tmp_path):
     with pytest.raises(ConfigError, match="--degree 5: add --spectrum density"):
         predict_with(run, device=CPU, degree=5)
     other, _, _ = finished_run(folder, tmp_path / "other", "gcn")
-    with pytest.raises(ConfigError, match="--spectrum: gcn does without a spectrum"):
+    with pytest.raises(ConfigError, match="--spectrum: gcn takes no spectrum"):
         predict_with(other, device=CPU, spectrum="density")
 
 

@@ -94,7 +94,7 @@ def test_a_far_spectrum_is_warned_of(caplog):
     clf.predict((x, nx.to_scipy_sparse_array(stars)))
     (record,) = (record for record in caplog.records if record.name == LOGGER)
     assert record.levelno == logging.WARNING
-    assert "so that the filters are used where nobody has checked them" in record.getMessage()
+    assert "so that the filters are used where they were not tested" in record.getMessage()
 
 
 def test_other_models_need_no_spectrum(caplog):

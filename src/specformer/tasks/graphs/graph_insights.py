@@ -1,4 +1,4 @@
-r"""What a report shows of a model of many graphs: filters, errors, and the nodes it looks at."""
+r"""Arrays for the report on a model of many graphs: filters, errors, contributions of nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.training.evaluation.graph_metrics import predictions
 from specformer.training.evaluation.graphs import GraphEvaluation, Work
 
-#: Test graphs that are looked at, and those of the best and of the worst that are drawn.
+#: The most test graphs to look at, and how many of the best and of the worst to draw.
 _SEEN, _DRAWN = 600, 6
 #: Larger graphs are not drawn.
 _LARGEST = 80
@@ -45,7 +45,7 @@ def graph_insights(
 ) -> dict[str, np.ndarray]:
     """Errors by size, and the best and worst of some test graphs with their nodes' contributions.
 
-    Errors are of the first target: absolute, or one minus the probability of the true class.
+    Errors are those of the first target: absolute, or one minus the probability of the true class.
     ``tested`` has the numbers of the test graphs.
     """
     assert graphs.y is not None
@@ -68,7 +68,7 @@ def graph_insights(
         "drawn/told": np.column_stack([part.y[drawn, 0], predicted[drawn]]),
         "drawn/worst": worst,
     }
-    if not len(drawn) or isinstance(model, MorganForest):  # which knows no atoms
+    if not len(drawn) or isinstance(model, MorganForest):  # a forest has no atoms
         return found
     outcome = outputs.argmax(dim=1) if recipe.loss == "ce" else torch.zeros(len(part)).long()
     chosen = part.subset(drawn)
@@ -85,8 +85,8 @@ def graph_insights(
 def contributions(work: Work, store: GraphStore, graph: int, output: int = 0) -> np.ndarray:
     r"""How much each node adds to a graph's output ``[n]``.
 
-    By occlusion: :math:`f(G) - f(G_i)`, where in :math:`G_i` node i's embedding is the mean of all
-    nodes' of the store, so that nothing is known of it but its place.
+    By occlusion: :math:`f(G) - f(G_i)`, where in :math:`G_i` node i's embedding is the mean over
+    nodes of the store, so that the model knows only the node's place.
     """
     atoms = work.model.get_submodule("atoms")
     middle: Tensor = atoms(store.exact(np.arange(min(len(store), _BATCH)))).mean(dim=0)

@@ -1,4 +1,4 @@
-r"""Predict for molecules with a trained model; what cannot be predicted is said row by row."""
+r"""Predict for molecules with trained models; rows without a prediction say why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from specformer.tasks.task import (
 )
 from specformer.training.runs.folder import RunFolder
 
-#: What the columns of :mod:`specformer.graphs.formats.smiles` are, for messages.
+#: Names of the columns of :mod:`specformer.graphs.formats.smiles`, for messages.
 _ATOM_FEATURES = (
     "element", "chirality", "degree", "charge", "hydrogens", "radical electrons", "hybridisation",
     "aromaticity", "ring",
@@ -40,7 +40,7 @@ _BOND_FEATURES = ("type", "stereo", "conjugation")
 
 @dataclass(frozen=True)
 class _Line:
-    """One molecule of the source: a graph's number, or an error; graphs may have no SMILES."""
+    """One row of the source, with its graph's number or an error; graphs may have no SMILES."""
 
     row: int
     name: str
@@ -87,7 +87,12 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
         else target_columns(found, result["targets"], labels=recipe.loss == "bce")
     )
     text = _csv(lines, columns, {number: place for place, number in enumerate(known)})
-    return Predictions(text, len(lines), [_said(line) for line in lines if line.error])
+    problems = [
+        str(BadMolecule(line.row, line.name if line.smiles is None else line.smiles, line.error))
+        for line in lines
+        if line.error
+    ]
+    return Predictions(text, len(lines), problems)
 
 
 def _read(
@@ -131,7 +136,7 @@ def _unreadable(problems: Sequence[BadMolecule]) -> list[_Line]:
 
 
 def strange_graphs(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
-    """Graphs with an atom or bond that no graph learned from had, and in what it differs."""
+    """Graphs with an atom or bond that no training graph had, and in which feature it differs."""
     found: dict[int, str] = {}
     for what, feature, counts, names in (
         ("an atom", graphs.node_feat, graphs.num_nodes, _ATOM_FEATURES),
@@ -147,9 +152,9 @@ def strange_graphs(graphs: GraphSet, seen: dict[str, Any]) -> dict[int, str]:
 
 
 def _of_classes(found: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
-    """By name, the cells of all graphs, of probabilities ``[models, G, classes]`` or of the second.
+    """By name, the cells of probabilities ``[models, G, classes]``, or of class 1 alone.
 
-    The spread is that of the predicted class's.
+    The spread is that of the predicted class's probability.
     """
     if found.shape[2] == 1:
         found = torch.cat([1.0 - found, found], dim=2)
@@ -173,8 +178,3 @@ def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int
             own = [column[places[line.graph]] for column in columns.values()]
         rows.append([line.name, *([line.smiles] if molecules else []), *own, line.error])
     return csv_text(["id", *(["smiles"] if molecules else []), *columns, "error"], rows)
-
-
-def _said(line: _Line) -> str:
-    shown = line.name if line.smiles is None else line.smiles
-    return str(BadMolecule(line.row, shown, line.error))

@@ -1,4 +1,4 @@
-r"""What a model learned of one graph, and where it fails, as arrays that a report draws."""
+r"""Arrays for the report on a model of one graph: what it learned, and where it fails."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def node_insights(
 def _spectral(
     graph: Graph, task: NodeTask, models: Sequence[nn.Module], operator: object
 ) -> dict[str, np.ndarray]:
-    """What Specformer's filters are, and the energies before and after them."""
+    """Specformer's filters, its attention, and the energies before and after the filters."""
     first = models[0]
     if not isinstance(operator, Spectrum):
         return {}
@@ -93,7 +93,7 @@ def _filters(models: Sequence[nn.Module], spectrum: Spectrum) -> dict[str, np.nd
 def _attention(model: Specformer, spectrum: Spectrum) -> dict[str, np.ndarray]:
     """The first block's attention between some eigenvalues ``[m]``, ``[heads, m, m]``.
 
-    What one gives to those that are left out counts for the nearest that is not.
+    Attention to an eigenvalue that is left out counts for the nearest one that is not.
     """
     tokens = spectrum.distinct.tokens
     encoder = cast(SpectralFilter, model.filters[0]).encoder
@@ -181,7 +181,7 @@ _WORST = 12
 
 
 def local_homophily(graph: Graph) -> np.ndarray:
-    """Of each node's labelled neighbours the share that has its class ``[n]``; NaN without any."""
+    """The share of each node's labelled neighbours with its class ``[n]``; NaN without any."""
     assert graph.y is not None
     rows, columns = graph.adjacency.nonzero()
     told = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
@@ -213,7 +213,7 @@ def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str,
 def _binned(
     values: np.ndarray, right: np.ndarray, edges: np.ndarray, *sums: np.ndarray
 ) -> np.ndarray:
-    """Of every bin that is not empty its ends, its count, how many are right, and more sums."""
+    """The ends, the count, the number of right ones and more sums of each bin with any value."""
     known = np.isfinite(values)
     place = np.clip(np.searchsorted(edges, values[known], side="right") - 1, 0, len(edges) - 2)
     counted = (np.bincount(place, of[known].astype(float), len(edges) - 1) for of in (right, *sums))

@@ -43,17 +43,17 @@ from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
 logger = logging.getLogger(__name__)
 
-#: What a result must say for its models to be used.
+#: Keys of a result that predictions need.
 _NEEDED = ("model", "settings", "num_features")
 #: Quantiles that stand for a spectrum.
 _LEVELS = 101
-#: Distances below the first are rounding: the graph trained on. From the second on, a share of how
-#: far the eigenvalues trained on spread, predictions are to be doubted.
+#: Distances below the first are rounding: it is the training graph. Above the second, a share of
+#: the spread of the training graph's eigenvalues, there is a warning.
 _SAME, _FAR = 1e-5, 0.25
 
 
 def load_features(run: RunFolder) -> list[FeaturePreparation]:
-    """How each run's features were prepared; of older runs, what their recipe says."""
+    """How each run's features were prepared; for older runs, as their recipe says."""
     result = run.result(*_NEEDED)
     how, found = result["settings"].get("features", "rows"), []
     for folder in run.model_folders():
@@ -69,7 +69,7 @@ def load_features(run: RunFolder) -> list[FeaturePreparation]:
 
 
 def load_scales(run: RunFolder) -> list[Scale]:
-    """Mean and standard deviation of each run's numbers; none where classes were learned."""
+    """Mean and standard deviation of each run's targets; empty where classes were learned."""
     found = []
     for folder in run.model_folders():
         path = folder / TARGETS
@@ -88,10 +88,10 @@ def _scale(document: Mapping[str, Any]) -> Scale:
 
 @dataclass(frozen=True)
 class NodePredictor:
-    """Trained models of nodes, one per run, with what they have to know of a graph.
+    """Trained models of nodes, one per run, with what predictions need beside them.
 
-    ``prepared`` says how each run's features were prepared, ``scales`` the mean and deviation of
-    each run's numbers, and ``result`` what the run recorded.
+    ``prepared`` says how each run's features were prepared, ``scales`` has the mean and deviation
+    of each run's targets, and ``result`` is that of the run.
     """
 
     recipe_class: ClassVar[type[NodeRecipe]] = NodeRecipe
@@ -103,7 +103,7 @@ class NodePredictor:
 
     @classmethod
     def of_run(cls, run: RunFolder) -> Self:
-        """That of a finished run."""
+        """The predictor of a finished run."""
         result, scales = run.result(*_NEEDED), load_scales(run)
         kind: type[Pretrained] = BASELINES.get(result["model"], Specformer)
         models = [kind.from_pretrained(folder) for folder in run.model_folders()]
@@ -113,7 +113,7 @@ class NodePredictor:
 
     @classmethod
     def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> Self:
-        """That of a training which just ended."""
+        """The predictor of a training that has just ended."""
         prepared = [FeaturePreparation.from_json(own[FEATURES]) for own in outcome.beside]
         scales = [_scale(own[TARGETS]) for own in outcome.beside if TARGETS in own]
         models = [model.cpu().eval() for model in outcome.models]
@@ -121,13 +121,13 @@ class NodePredictor:
 
     @property
     def recipe(self) -> NodeRecipe:
-        """The run's, but that all nodes are predicted at once."""
+        """The run's recipe without batches: all nodes are predicted at once."""
         settings = {**self.result["settings"], "batch_size": None}
         return build(self.recipe_class, settings, "result.json: settings")
 
     @property
     def loss(self) -> Loss | None:
-        """What was made small, which says what outputs are; None to leave them as they are."""
+        """The loss of training, by which outputs are read; None to leave them as they are."""
         return self.recipe.loss or "ce"
 
     def each(
@@ -135,8 +135,8 @@ class NodePredictor:
     ) -> Tensor:
         """Predictions of every model, ``[models, n, classes or targets]``.
 
-        ``source`` is what the graph is called in errors. It has to have the features trained on, in
-        any order where both graphs name them.
+        ``source`` names the graph in errors. It must have the features of the training graph, in
+        any order if both graphs name them.
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
         recipe = self._prediction_recipe(request)
@@ -147,7 +147,7 @@ class NodePredictor:
                 raise ConfigError(f"{name} predicts in one process only.")
             operator = Propagation(graph.adjacency, device=place.device)
         else:
-            # Else all compute together, or read what is there.
+            # Otherwise all workers compute together, or read the cache.
             alone = recipe.spectrum != "density" and not isinstance(graph, GraphPart)
             with workers.first_before_others() if alone else nullcontext():
                 operator = node_spectrum(graph, recipe, place.device, place.cache, workers)
@@ -163,10 +163,10 @@ class NodePredictor:
         device: torch.device,
         share: Share = WHOLE,
     ) -> Tensor:
-        """As :meth:`each`, for a graph with the features trained on and what models take of it.
+        """As :meth:`each`, for a graph with the training graph's features and its operator.
 
-        Classes and labels have probabilities, numbers are in their own units. Of several workers
-        each has its ``share`` of the nodes.
+        Classes and labels have probabilities, numbers are in their own units. Each worker has its
+        ``share`` of the nodes.
         """
         if isinstance(operator, ImplicitSpectrum):
             interpolation_error(self.models, operator)
@@ -185,11 +185,11 @@ class NodePredictor:
         changes = {key: value for key, value in given.items() if value is not None}
         model = self.result["model"]
         if changes and model != "specformer":
-            raise ConfigError(f"--{next(iter(changes))}: {model} does without a spectrum.")
+            raise ConfigError(f"--{next(iter(changes))}: {model} takes no spectrum; leave it out.")
         recipe = build(self.recipe_class, {**asdict(self.recipe), **changes}, "predict")
         if request.degree is not None and recipe.spectrum != "density":
             raise ConfigError(
-                f"--degree {request.degree}: add --spectrum density, whose filters have one."
+                f"--degree {request.degree}: it applies with --spectrum density only; add that."
             )
         return recipe
 
@@ -222,7 +222,7 @@ def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) 
 def _as_trained_on(
     graph: Graph, source: str, result: Mapping[str, Any], prepared: Sequence[FeaturePreparation]
 ) -> Graph:
-    """The graph with its features under the names, and in the order, that the model knows."""
+    """The graph with the features of the training graph, in its order."""
     names: Sequence[str] | None = result.get("feature_names")
     known = None if names is None else tuple(names)
     if known == STRUCTURAL and graph.feature_names != STRUCTURAL:
@@ -263,11 +263,11 @@ def quantiles(spectrum: AnySpectrum) -> list[float]:
 
 
 def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> float:
-    """Say how far a graph's spectrum is from the one trained on; returns the distance.
+    """Say how far a graph's spectrum is from the training graph's; returns the distance.
 
-    A filter is learned where the eigenvalues of the training graph lie; elsewhere nobody has
-    checked it. The distance is the mean one between eigenvalues of the same rank (Wasserstein);
-    the reference is that of the eigenvalues trained on to their median.
+    A filter is only tested at the eigenvalues of the training graph. The distance is the mean one
+    between eigenvalues of the same rank (Wasserstein); the reference is the mean distance of the
+    training graph's eigenvalues to their median.
     """
     distance = float(np.abs(np.subtract(trained, quantiles(spectrum))).mean())
     if distance < _SAME:
@@ -280,6 +280,6 @@ def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> 
         "%s: its eigenvalues are %.3f from those trained on, on average; those spread by %.3f "
         "(%.0f%%)%s",
         name, distance, reference, 100 * share,
-        ", so that the filters are used where nobody has checked them" if far else "",
+        ", so that the filters are used where they were not tested" if far else "",
     )  # fmt: skip
     return distance
