@@ -189,7 +189,7 @@ class NodePredictor:
         recipe = build(self.recipe_class, {**asdict(self.recipe), **changes}, "predict")
         if request.degree is not None and recipe.spectrum != "density":
             raise ConfigError(
-                f"--degree {request.degree}: it applies with --spectrum density only; add that."
+                f"--degree {request.degree}: add --spectrum density, the only one with a degree."
             )
         return recipe
 
