@@ -119,20 +119,20 @@ EDGE_FILES = [
         "Cytoscape",
         "SUID,interaction,name,shared name\n88,pp,ann (pp) bob,ann (pp) bob\n",
         "edges.csv: needs the columns 'source' and 'target', but has 'SUID', 'interaction', "
-        "'name', 'shared name'; say which they are with --source and --target",
+        "'name', 'shared name'; name them with --source and --target",
     ),
     edges("numbers without a header", "1,2\n2,3\n", NUMBERED),
     edges(
         "numbers and weights without a header",
         "1;2;0,5\n2;3;2\n",
-        "edges.csv: column '3', row 1: '0,5' is not a weight; say which are the ends of an edge, "
+        "edges.csv: column '3', row 1: '0,5' is not a weight; name the ends of an edge, "
         "such as --source 1 --target 2 --weight 3",
     ),
     edges(
         "words without a header",
         "ann,bob\nbob,cy\n",
-        "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; say which they "
-        "are with --source and --target (1 and 2 if the first row is an edge)",
+        "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; name them "
+        "with --source and --target (1 and 2 if the first row is an edge)",
     ),
     edges("words without a header, as said", "ann,bob\nbob,cy\n", Meant(), source="1", target="2"),
     edges("columns as said", "a,b\nann,bob\nbob,cy\n", Meant(), source="a", target="b"),
@@ -178,7 +178,7 @@ EDGE_FILES = [
           f"edges.csv: looks like an adjacency matrix; {TO_SAVE.partition(', ')[2]}"),
     edges("a negative weight", "source,target,weight\nann,bob,-1\n",
           "edges.csv: column 'weight', row 2: the weight -1.0 is negative"),
-    edges("a spreadsheet", b"PK\x03\x04\x14\x00", "edges.csv: is no text; export it as CSV"),
+    edges("a spreadsheet", b"PK\x03\x04\x14\x00", "edges.csv: is not text; export it as CSV"),
     Strange("compressed", {"edges.csv.gz": gzip.compress(EDGES.encode(), mtime=0)}, Meant()),
     Strange("links.tsv", {"links.tsv": EDGES.replace(",", "\t")}, Meant()),
     Strange(
@@ -201,10 +201,10 @@ EDGE_FILES = [
     edges("proteins", "protein1 protein2 combined_score\nann bob 900\nbob cy 800\n", Meant()),
     edges("no numbers of weights", "source;target;weight\nann;bob;1,5e+0\nbob;cy;2\n",
           Meant(edges={("ann", "bob"): 1.5, ("bob", "cy"): 2.0})),
-    edges("a short spreadsheet", b"PK\x03\x04", "edges.csv: is no text; export it as CSV"),
+    edges("a short spreadsheet", b"PK\x03\x04", "edges.csv: is not text; export it as CSV"),
 ]  # fmt: skip
 
-SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
+SAY = "name the ends of an edge, such as --source 1 --target 2 --weight 3"
 WEIGHTED = Meant(("1", "2", "3"), {("1", "2"): 0.5, ("2", "3"): 2.0})
 
 TEXT_FILES = [
@@ -227,10 +227,10 @@ TEXT_FILES = [
     alone("f.txt", '"ann" "bob"\n"bob" "cy"\n', Meant()),
     alone("g.txt.gz", gzip.compress(b"1 2\n2 3\n", mtime=0), NUMBERED),
     alone("h.txt", "here there\n1 2\n2 3\n",
-          "h.txt: needs the columns 'source' and 'target', but has 'here', 'there'; say which they "
-          "are with --source and --target (1 and 2 if the first row is an edge)"),
+          "h.txt: needs the columns 'source' and 'target', but has 'here', 'there'; name them "
+          "with --source and --target (1 and 2 if the first row is an edge)"),
     alone("i.txt", "smiles,logS\nCCO,1.5\nN,2\n",
-          "i.txt: holds molecules, by its first row; call it .csv, or .smi"),
+          "i.txt: holds molecules, judging by its first row; rename it to .csv or .smi"),
     alone("h.txt", "here there\n1 2\n2 3\n", NUMBERED, source="here", target="there"),
     alone("counts.txt", "3 2\n1 2\n2 3\n",
           "counts.txt: row 1, '3 2', looks like counts, as 2 edges follow; remove it, or put the "
@@ -239,14 +239,14 @@ TEXT_FILES = [
           f"weight; {SAY}"),
     alone("sif.txt", "ann pp bob\nbob pp cy\n", Meant(), source="1", target="3"),
     alone("arrows.txt", "1 -> 2\n2 -> 3\n",
-          "arrows.txt: column 2 does not look like nodes; say which are the ends of an edge, such "
+          "arrows.txt: column 2 does not look like nodes; name the ends of an edge, such "
           "as --source 1 --target 3"),
     alone("arrows.txt", "1 -> 2\n2 -> 3\n", NUMBERED, source="1", target="3"),
     alone("dimacs.txt", "e 1 2\ne 2 3\n",
-          "dimacs.txt: column 1 does not look like nodes; say which are the ends of an edge, such "
+          "dimacs.txt: column 1 does not look like nodes; name the ends of an edge, such "
           "as --source 2 --target 3"),
-    alone("sif.txt", "1 pp 2\n2 pd 3\n", "sif.txt: column 2 does not look like nodes; say which "
-          "are the ends of an edge, such as --source 1 --target 3"),
+    alone("sif.txt", "1 pp 2\n2 pd 3\n", "sif.txt: column 2 does not look like nodes; name "
+          "the ends of an edge, such as --source 1 --target 3"),
     alone("times.txt", "1 2 1082040961\n2 3 1082155839\n",
           f"times.txt: column 3 holds times rather than weights; {SAY}"),
     alone("times.txt", "1 2 1082040961\n2 3 1082155839\n", NUMBERED, source="1", target="2",

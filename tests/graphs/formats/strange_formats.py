@@ -112,7 +112,7 @@ FORMATS = [
     alone("e.graphml", "<graphml><graph>", "e.graphml: cannot be read as GraphML: no element "
           "found: line 1, column 16"),
     alone("f.graphml", lambda path: nx.write_graphml(people(), path),
-          "f.graphml: says itself what its nodes are; leave --id out", id="age"),
+          "f.graphml: defines its nodes and edges itself; leave out --id", id="age"),
     alone("usual.graphml", GRAPHML, Meant(edges={("ann", "bob"): 2.0, ("bob", "cy"): 0.5},
                                           features={"age": [30, 18, 18], "paid": [1, None, 0]})),
     alone("a.json", lambda path: path.write_text(json.dumps(node_link())), LABELLED, label="pet"),
@@ -152,8 +152,8 @@ FORMATS = [
           "f.npz: has no 'num_nodes', and neither x nor y to count the nodes of"),
     alone("i.pt", saving({"edge_index": data().edge_index, "y": torch.tensor([0, 1, 1, 0])}),
           Meant((*FIRST, "3"), {("0", "1"): 1.0, ("1", "2"): 1.0}, {}, ("0", "1", "1", "0"))),
-    alone("j.pt", saving((data(), {"x": 1})), "j.pt: its second part does not part the first; pass "
-          "a Data, a list of them, or the data.pt of a data set in memory"),
+    alone("j.pt", saving((data(), {"x": 1})), "j.pt: its second part does not cut the "
+          "first into graphs; pass a Data, a list of them, or the data.pt of a data set in memory"),
     alone("g.graphml", lambda path: nx.write_graphml(people("label").to_directed(), path),
           LABELLED),
     alone("d.npz", lambda path: np.savez(path, edge_index=[[1, 2], [2, 3]], num_nodes=3),
@@ -166,7 +166,7 @@ FORMATS = [
     alone("d.pt", saving(in_memory(4)), "d.pt: holds 4 graphs, where a single graph is needed"),
     alone("e.pt", saving(HeteroData()), OBJECTS.format("e.pt")),
     alone("f.pt", saving(np.zeros(3)), OBJECTS.format("f.pt")),
-    alone("g.pt", saving({"weight": torch.ones(3)}), "g.pt: holds no graph but dict; pass a Data, "
+    alone("g.pt", saving({"weight": torch.ones(3)}), "g.pt: is not a graph but dict; pass a Data, "
           "a list of them, or the data.pt of a data set in memory"),
     alone("h.pt", saving(data()), "h.pt: has no columns with names; leave --label out", label="y"),
 ]  # fmt: skip
@@ -258,7 +258,7 @@ MOLECULES = [
     alone("y.csv", "smiles,ic50\nCCO,>1.5\nN,2\n", "y.csv: column 'ic50', row 2: '>1.5' has a sign "
           "before the number; write it without, or leave the cell empty if it is only a bound"),
     alone("z.csv", 'smiles,price\nCCO,"1,200"\nN,"2,000"\n', "z.csv: column 'price', row 2: "
-          "'1,200' has a sign between thousands; write numbers without it"),
+          "'1,200' has a thousands separator; write numbers without it"),
     alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", "half.csv: column 'is_train' may "
           "tell a split; write a column 'split' of train, valid and test, or name what to learn "
           "with --targets"),

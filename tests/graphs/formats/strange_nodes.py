@@ -82,7 +82,7 @@ NODE_FILES = [
     nodes("several currencies", "id,pay\nann,$10\nbob,€9\ncy,$10\n",
           Meant(features={"pay": ["$10", "€9", "$10"]})),
     nodes("money with thousands", 'id,pay\nann,"$1,200"\nbob,$9\ncy,$12\n',
-          "nodes.csv: column 'pay', row 2: '$1,200' has a sign between thousands; write numbers "
+          "nodes.csv: column 'pay', row 2: '$1,200' has a thousands separator; write numbers "
           "without it"),
     nodes("a sign within numbers", "id,code\nann,1%2\nbob,3%4\ncy,1%2\n",
           Meant(features={"code": ["1%2", "3%4", "1%2"]})),
@@ -93,8 +93,8 @@ NODE_FILES = [
     nodes("British dates", "id,born\nann,3/1/1970\nbob,31/1/1970\ncy,01/01/1970\n",
           Meant(features={"born": [2, 30, 0]})),
     nodes("American or British dates", "id,born\nann,1/1/1970\nbob,5/6/1970\ncy,7/8/1970\n",
-          "nodes.csv: column 'born', row 3: '5/6/1970' may have the day first, or the month; write "
-          "it as 2024-12-31"),
+          "nodes.csv: column 'born', row 3: '5/6/1970' may start with the day or with the month; "
+          "write it as 2024-12-31"),
     nodes("an empty column", "id,age,note\nann,30,\nbob,41,\ncy,29,\n",
           Meant(features={"age": [30, 41, 29], "note": [None] * 3})),
     nodes("labels in no row", "id,age,label\nann,30,\nbob,41,NA\ncy,29,\n",
@@ -114,10 +114,10 @@ NODE_FILES = [
     nodes("underscores are no numbers", "id,room\nann,1_2\nbob,3_4\ncy,1_2\n",
           Meant(features={"room": ["1_2", "3_4", "1_2"]})),
     nodes("thousands", 'id,pay\nann,"1,200"\nbob,"3,400"\ncy,"1,200"\n',
-          "nodes.csv: column 'pay', row 2: '1,200' has a sign between thousands; write numbers "
+          "nodes.csv: column 'pay', row 2: '1,200' has a thousands separator; write numbers "
           "without it"),
     nodes("thousands with narrow blanks", "id,pay\nann,1\u202f200\nbob,3\u202f400\ncy,7\n",
-          "nodes.csv: column 'pay', row 2: '1\\u202f200' has a sign between thousands; write "
+          "nodes.csv: column 'pay', row 2: '1\\u202f200' has a thousands separator; write "
           "numbers without it"),
     nodes("percentages with three digits", "id,share\nann,1.125%\nbob,2.5%\ncy,\n",
           Meant(features={"share": [1.125, 2.5, None]})),
@@ -150,7 +150,7 @@ NODE_FILES = [
     nodes("a split by other words", "id,set\nann,TRN\nbob,validate\ncy,TST\n",
           Meant(parts=("train", "val", "test"))),
     nodes("a split with a part that may be two", "id,set\nann,train\nbob,valid\ncy,eval\n",
-          "nodes.csv: column 'set', row 4: 'eval' is no part of a split; write train, valid or "
+          "nodes.csv: column 'set', row 4: 'eval' is not a part of a split; write train, valid or "
           "test, or give the column another name"),
     nodes("ways to travel", "id,by\nann,train\nbob,bus\ncy,car\n",
           Meant(features={"by": ["train", "bus", "car"]})),
@@ -179,11 +179,11 @@ NODE_FILES = [
                                          "nodes.csv": NODES}, LABELLED),
     Strange("ends that may be others", {"edges.csv": "a,b,c\n1,2,3\n2,3,1\n",
                                         "nodes.csv": "id\n1\n2\n3\n"},
-            "edges.csv: needs the columns 'source' and 'target', but has 'a', 'b', 'c'; say which "
-            "they are with --source and --target (1 and 2 if the first row is an edge)"),
+            "edges.csv: needs the columns 'source' and 'target', but has 'a', 'b', 'c'; name "
+            "them with --source and --target (1 and 2 if the first row is an edge)"),
     Strange("edges without a header", {"edges.csv": EDGES.partition("\n")[2], "nodes.csv": NODES},
-            "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; say which "
-            "they are with --source and --target (1 and 2 if the first row is an edge)"),
+            "edges.csv: needs the columns 'source' and 'target', but has 'ann', 'bob'; name "
+            "them with --source and --target (1 and 2 if the first row is an edge)"),
     Strange("ids as fractions", {"edges.csv": "source,target\n1.0,2.0\n",
                                  "nodes.csv": "id\n1\n2\n"},
             "edges.csv: column 'source', row 2: there is no node '1.0' in nodes.csv; write it as "
@@ -208,7 +208,7 @@ NODE_FILES = [
     nodes("labels with a unit", "id,label\nann,$1200\nbob,$90.5\ncy,\n",
           Meant(labels=("1200", "90.5", None))),
     nodes("labels with thousands", 'id,label\nann,"1,200"\nbob,"9,500"\ncy,\n',
-          "nodes.csv: column 'label', row 2: '1,200' has a sign between thousands; write numbers "
+          "nodes.csv: column 'label', row 2: '1,200' has a thousands separator; write numbers "
           "without it"),
     nodes("labels with bounds", "id,label\nann,>1.5\nbob,9.5\ncy,\n",
           "nodes.csv: column 'label', row 2: '>1.5' has a sign before the number; write it "
@@ -227,8 +227,8 @@ NODE_FILES = [
     nodes("dates with short years", "id,born\nann,3.1.70\nbob,\ncy,31.01.70\n",
           Meant(features={"born": [2, None, 30]})),
     nodes("dates with short years that may be others", "id,born\nann,05/06/70\nbob,\ncy,\n",
-          "nodes.csv: column 'born', row 2: '05/06/70' may have the day first, or the month; write "
-          "it as 2024-12-31"),
+          "nodes.csv: column 'born', row 2: '05/06/70' may start with the day or with the month; "
+          "write it as 2024-12-31"),
     nodes("dates and times as in America", "id,at\nann,1/3/1970 6:00 PM\nbob,\ncy,1/31/1970 12:00 "
           "AM\n", Meant(features={"at": [2.75, None, 30]})),
     nodes("dates and times as in Germany", "id,at\nann,3.1.1970 18:00\nbob,\ncy,31.1.1970 00:00\n",
@@ -257,7 +257,7 @@ NODE_FILES = [
           "id,Train_Mask,Val_Mask,Test_Mask\nann,Yes,No,No\nbob,No,Yes,No\ncy,No,No,Yes\n",
           Meant(parts=("train", "val", "test"))),
     nodes("half a split", "id,is_train\nann,True\nbob,False\ncy,True\n",
-          "nodes.csv: column 'is_train' may tell a split; write a column 'split' of train, valid "
+          "nodes.csv: column 'is_train' may mark a split; write a column 'split' of train, valid "
           "and test, or name the features with --features"),
     nodes("half a split, as a feature", "id,is_train\nann,True\nbob,False\ncy,True\n",
           Meant(features={"is_train": [1, 0, 1]}), features=("is_train",)),

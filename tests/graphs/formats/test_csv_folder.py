@@ -152,7 +152,7 @@ def test_guesses_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     np.testing.assert_array_equal(graph.x, np.float32([[1.5, 18262], [2, 2], [0.5, np.nan]]))
     assert [message.partition(": ")[2] for message in caplog.messages] == [
         "is not UTF-8 text; it is read as Latin-1 (Windows-1252)",
-        "columns are parted by semicolons",
+        "columns are separated by semicolons",
         "commas in numbers are read as decimal points",
         "column 'seit' holds dates, read as days since 1970",
         "columns left out: 'kind'; --weight takes a column as the edges' weights",
@@ -208,11 +208,21 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
         ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
         ("source,source\na,b\n", None, {}, "edges.csv: column 'source' appears more than once"),
         ('source,target\na,"b\n', None, {}, "edges.csv: row 2 cannot be read as CSV"),
-        (b"PK\x03\x04\x00\x00", None, {}, "edges.csv: is no text; export it as CSV"),
+        (b"PK\x03\x04\x00\x00", None, {}, "edges.csv: is not text; export it as CSV"),
         (b"\xff\xfea,b", None, {}, "edges.csv: is not text"),
         (EDGES, "id,Label\nann,a\nbob,none\ncy,b\n", {}, "'Label', row 3: 'none' may be a class"),
-        (EDGES, "id,split\nann,0\n", {}, "column 'split', row 2: '0' is no part of a split; write"),
-        (EDGES, "id,split,val_mask\nann,dev,1\n", {}, "'split' and 'val_mask' both tell a split"),
+        (
+            EDGES,
+            "id,split\nann,0\n",
+            {},
+            "column 'split', row 2: '0' is not a part of a split; write",
+        ),
+        (
+            EDGES,
+            "id,split,val_mask\nann,dev,1\n",
+            {},
+            "'split' and 'val_mask' both hold a split; remove one",
+        ),
         (
             "source,target\nann,bob\nbob,x9\n",
             NODES,

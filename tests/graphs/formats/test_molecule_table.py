@@ -86,7 +86,9 @@ def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     assert found.class_names == ("x", "z")
     np.testing.assert_array_equal(found.y[:, 0], np.float32([0, 1, 0, np.nan, 1]))
     different = table(tmp_path, "smiles,name\nC,a\nN,b\nO,a\nCC,c\nCN,d\n")
-    with pytest.raises(GraphError, match="column 'name': 4 different words in 5 rows are no class"):
+    with pytest.raises(
+        GraphError, match="column 'name': 4 different words in 5 rows cannot be classes"
+    ):
         read_molecules(different, Columns(targets=("name",)))
     unsaid = table(tmp_path, "smiles,risk\nC,low\nN,low\nO,None\nCC,high\nCN,high\n")
     with pytest.raises(GraphError, match="column 'risk', row 4: 'None' may be a class or a miss"):
@@ -95,7 +97,9 @@ def test_a_column_of_words_that_is_asked_for_is_classes(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="column 'hit': the classes 'Yes' and 'yes' differ only"):
         read_molecules(cased, Columns(targets=("hit",)))
     mixed = table(tmp_path, "smiles,a,b\nC,x,1\nN,x,2\nO,y,3\n")
-    with pytest.raises(GraphError, match=r"column 'a': its words .* learned alone: --targets a"):
+    with pytest.raises(
+        GraphError, match=r"column 'a': its words .* one target at a time: --targets a"
+    ):
         read_molecules(
             mixed,
             Columns(
@@ -133,8 +137,11 @@ def test_what_is_no_molecule_is_reported_by_row(tmp_path: Path) -> None:
         ("smiles,y\nC,1e999\n", "column 'y', row 2: '1e999' is not a finite number"),
         ("smiles,y\nC1,1\n", "column 'smiles': none of the 1 molecules can be read; row 2"),
         ("smiles,y\n", "there are no rows below the header"),
-        ("From,To\n1,2\n", "is a list of edges, by its columns 'From' and 'To'; put it into a"),
-        ("smiles,split\nC,1\n", "column 'split', row 2: '1' is no part of a split; write train"),
+        (
+            "From,To\n1,2\n",
+            "looks like a list of edges, by its columns 'From' and 'To'; put it into a",
+        ),
+        ("smiles,split\nC,1\n", "column 'split', row 2: '1' is not a part of a split; write train"),
         ("smiles,y\nC,1,2\n", "row 2 has 3 cells where the header has 2"),
         ("smiles,y\nC,1\nN\n", "row 3 has 1 cell where the header has 2"),
         ('smiles,y\nC,1\n"N,2\n', "row 3 cannot be read as CSV"),

@@ -60,7 +60,7 @@ SAID = {
     ),
     "a class that may be none": (
         {"nodes.csv": "id,label\nann,dog\nbob,Unknown\ncy,cat\n"},
-        "Unknown in column 'label' is a class; leave cells empty where there is no label",
+        "Unknown in column 'label' is read as a class; leave cells without a label empty",
     ),
     "digits that are lost": (
         {"nodes.csv": "id,at\nann,1600000001\nbob,1600000002\ncy,1600000003\n"},
@@ -71,7 +71,7 @@ SAID = {
     ),
     "ids that are left out": (
         {"nodes.csv": "id,name,fold\nann,A,0\nbob,B,1\ncy,C,0\n"},
-        "columns left out, as they say nothing of a node: 'name', 'fold'; --features takes them",
+        "columns left out, because they only tell nodes apart: 'name', 'fold'; --features includes",
     ),
     "codes": (
         {"nodes.csv": "id,zip\nann,01234\nbob,20095\ncy,\n"},
@@ -80,11 +80,11 @@ SAID = {
     "labels under another name": (
         {"nodes.csv": "id,label,kind,size\nann,a,7,1\nbob,b,8,1\ncy,a,7,2\n"
          + "".join(f"n{i},{'ab'[i % 2]},{7 + i % 2},{i}\n" for i in range(20))},
-        "column 'kind' tells the label and is learned from; --features leaves it out",
+        "column 'kind' gives away the label, but is a feature; --features leaves it out",
     ),
     "several labels in a cell": (
         {"nodes.csv": "id,label\nann,dog\nbob,dog|cat\ncy,cat\n"},
-        "'dog|cat' in column 'label' is a class of its own; several labels of a node are y [n, ",
+        "'dog|cat' in column 'label' is read as a class of its own; to give nodes several labels, ",
     ),
     "ends in another language": (
         {"edges.csv": "von,nach\nann,bob\n", "nodes.csv": "id\nann\nbob\n"},
@@ -132,7 +132,7 @@ def test_that_edges_have_no_direction_is_said(
     caplog.set_level("INFO")
     nx.write_graphml(nx.DiGraph([(0, 1)]), tmp_path / "arrow.graphml")
     read_graph(tmp_path / "arrow.graphml")
-    assert "arrow.graphml: is directed; each edge joins its ends both ways here" in caplog.text
+    assert "arrow.graphml: is directed; its edges are read as undirected" in caplog.text
 
 
 def test_numbers_that_float32_holds_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,18 +2,18 @@
 
 ``edges.csv`` has a header with the columns ``source`` and ``target`` (or ``src`` and ``dst``,
 ``from`` and ``to``, ``u`` and ``v``), and ``weight`` if the edges are weighted; other columns are
-left alone. ``nodes.csv`` may be absent; the nodes are then those the edges name. Otherwise it lists
-every node once: a column of ids, one of labels if there are any, a column ``split`` or the columns
+ignored. Without ``nodes.csv``, the nodes are those that edges name. Otherwise it lists every node
+once: a column of ids, one of labels if there are any, a column ``split`` or the columns
 ``train_mask``, ``val_mask`` and ``test_mask`` if the nodes are split, and feature columns. Names of
-columns may be written in any case. Ids are text, so ``7`` and ``07`` are different nodes. Rows are
-counted as a spreadsheet does: the header is row 1. Either file may be a ``.tsv``, ``.txt`` or
-``.parquet`` one, or compressed as ``.csv.gz``, and be called as other programs do: ``links`` or
-``relationships``, ``vertices``, or ``my-edges.csv`` and ``my-nodes.csv``.
+columns may be written in any case. Ids are text, so ``7`` and ``07`` are different nodes.
+Rows are counted as a spreadsheet does: the header is row 1. Either file may also be ``.tsv``,
+``.txt`` or ``.parquet``, or compressed as ``.csv.gz``, and have the name that other programs use:
+``links`` or ``relationships``, ``vertices``, or ``my-edges.csv`` and ``my-nodes.csv``.
 
-Edges may also stand alone, one in a row, without a header: ``1 2``, ``1,2``, or ``1 2 0.5`` with a
+A single file may list edges without a header, one per row: ``1 2``, ``1,2``, or ``1 2 0.5`` with a
 weight. Rows that start with ``#`` or ``%`` are comments. Columns are then called 1, 2, …; a third
-one of numbers is the weight. What NetworkX writes after the ends, ``{'weight': 0.5}``, is read too.
-What may mean something else is refused: a first row of counts, a third column of names or of times.
+column of numbers is the weight. The attributes that NetworkX writes, ``{'weight': 0.5}``, are read
+too. Ambiguous files are refused: a first row of counts, a third column of names or of times.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ logger = logging.getLogger(__name__)
 
 _EDGES = ("edges", "edge", "links", "relationships", "edgelist")
 _NODES = ("nodes", "node", "vertices")
-#: How files of edges and nodes in a folder end.
+#: Endings of files of edges and nodes in a folder.
 _TABLES = (*TABLES, ".txt", ".txt.gz")
 #: Whole numbers from here on are seconds since 1970, not weights.
 _TIME = 10**8
-_SAY = "say which are the ends of an edge, such as --source 1 --target 2 --weight 3"
+_SAY = "name the ends of an edge, such as --source 1 --target 2 --weight 3"
 
 
 def read_csv_folder(
@@ -59,15 +59,15 @@ def read_csv_folder(
     r"""Read the graph of a folder with ``edges.csv`` and, if there is one, ``nodes.csv``.
 
     Nodes keep the order of ``nodes.csv``; without it they are sorted, by number if all ids are
-    integers. Classes are sorted likewise, and an empty cell, ``NA`` or ``nan`` is no label; -1 is a
-    class like any other here. Feature columns may hold numbers, truth values, dates or words, and
+    integers. Classes are sorted in the same way. An empty cell, ``NA`` or ``nan`` is no label, and
+    -1 is a class like any other. Feature columns may hold numbers, truth values, dates or words;
     cells may be empty: see :attr:`Graph.feature_words`. Edges are symmetrised by the rule of
     :mod:`specformer.graphs.edges`.
 
     Args:
         folder: the folder; its name becomes the graph's.
-        columns: which column is what, where their names do not tell.
-        labels: whether labels and a split that ``columns`` names have to be there.
+        columns: the roles of columns, where their names do not tell.
+        labels: whether labels and a split that ``columns`` names must exist.
 
     Example:
         >>> import tempfile
@@ -95,7 +95,7 @@ def read_csv_folder(
 
 
 def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
-    """Read the graph of a single file of edges: a table, or text with a header or without."""
+    """Read the graph of a single file of edges: a table, or text with or without a header."""
     edges, told = _read_any(path, columns)
     return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
 
@@ -105,7 +105,7 @@ def _read_any(path: Path, columns: Columns) -> tuple[Table, Columns]:
 
 
 def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """Return the file of the first of the names, else the only one whose name ends in one."""
+    """Return the file called as the first name, else the only one whose last word is a name."""
     forms = [folder / f"{names[0]}{ending}" for ending in _TABLES]
     there = sorted(path for path in forms if path.exists())
     if not there:
@@ -120,13 +120,13 @@ def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _last_word(name: str) -> str:
-    """The last word of a file's name, in small letters."""
+    """The last word of a file's name, in lower case."""
     words = re.findall("[a-z0-9]+", name.casefold())
     return words[-1] if words else ""
 
 
 def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    """Read a table of edges, with a header or, where that is two numbers, without one."""
+    """Read a table of edges; a first row that starts with two numbers is not a header."""
     table = read_table(path)
     if not _has_no_header(path, list(table.columns), columns):
         return table, columns
@@ -135,22 +135,23 @@ def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
 
 
 def _read_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    """Read a text file of edges, and say what its columns are: a header's names, or 1, 2, …."""
+    """Read a text file of edges and the roles of its columns, which a header names, or 1, 2, …."""
     rows, lines = _rows(path)
     if not rows:
         raise GraphError(f"{path}: there are no edges in the file")
     if any("smiles" in cell.casefold() for cell in rows[0]):
-        raise GraphError(f"{path}: holds molecules, by its first row; call it .csv, or .smi")
+        raise GraphError(
+            f"{path}: holds molecules, judging by its first row; rename it to .csv or .smi"
+        )
     if rows[1:] and _is_header(rows[0], rows[1:]):
         return read_csv(path), columns
     return _numbered(path, rows, lines, columns)
 
 
 def _has_no_header(path: Path, header: list[str], columns: Columns) -> bool:
-    """Whether the first row is an edge, as two numbers are; 0 and 1 may be names that pandas gave.
+    """Whether the first row is an edge: two numbers. 0 and 1 may also be names given by pandas.
 
-    Columns that someone calls by numbers are those of a file without a header, unless they are
-    called so there.
+    If the user names columns by numbers, the file has no header, unless it has such names.
     """
     asked = {columns.source or "", columns.target or ""} - {""}
     if asked:
@@ -166,7 +167,7 @@ def _has_no_header(path: Path, header: list[str], columns: Columns) -> bool:
 
 
 def _rows(path: Path) -> tuple[list[list[str]], list[int]]:
-    """The cells of each row of a text, and the rows' numbers."""
+    """The cells of each row of a text file, and the rows' numbers."""
 
     def parse(text: io.TextIOWrapper, encoding: str) -> tuple[list[list[str]], list[int]]:
         rows: list[list[str]] = []
@@ -193,13 +194,13 @@ def _cells(line: str, parted_by: str | None) -> list[str]:
         ends, _, told = line.partition("{")
         return [*ends.split(), *_weight("{" + told)]
     cells = [cell.strip().strip("\"'") for cell in line.split(parted_by)]
-    while len(cells) > 1 and not cells[-1]:  # what parts columns may end rows too
+    while len(cells) > 1 and not cells[-1]:  # a separator may end rows too
         cells.pop()
     return cells
 
 
 def _weight(told: str) -> list[str]:
-    """The weight in a dictionary of Python's, if there is one."""
+    """The weight in the text of a Python dictionary, if there is one."""
     try:
         found: Any = ast.literal_eval(told)
     except (ValueError, SyntaxError):
@@ -208,7 +209,7 @@ def _weight(told: str) -> list[str]:
 
 
 def _is_header(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether the first row names columns: it is of words, and all below are of numbers."""
+    """Whether the first row names columns: it holds words, and all below hold numbers."""
     if Table(Path(), {name: [] for name in first}, []).endpoints() is not None:
         return True
     below = (cell for row in rest for cell in row[:2])
@@ -218,7 +219,7 @@ def _is_header(first: list[str], rest: list[list[str]]) -> bool:
 def _numbered(
     path: Path, rows: list[list[str]], lines: list[int], columns: Columns
 ) -> tuple[Table, Columns]:
-    """Return the rows as columns 1, 2, …; refuse those of other lengths, and a first of counts."""
+    """Return the rows as columns 1, 2, …; refuse other lengths and a first row of counts."""
     width = len(rows[0])
     if width < 2:
         other = "; molecules are read from files called .smi or .csv"
@@ -239,7 +240,7 @@ def _numbered(
 
 
 def _are_counts(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether the first row has the numbers of nodes and of edges that follow."""
+    """Whether the first row holds the number of nodes and the number of edges that follow."""
     ends = {cell for row in rest for cell in row[:2]}
     highest = max((int(cell) for cell in ends if cell.isdigit()), default=0)
     nodes = {str(len(ends)), str(highest), str(highest + 1)}
@@ -247,7 +248,7 @@ def _are_counts(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def _ends(table: Table) -> Columns:
-    """What the columns are where nobody says: two ends, and a third one of weights."""
+    """The roles of columns without names: two ends, and weights in a third column."""
     if len(table.columns) == 2:
         return Columns(source="1", target="2")
     table.refuse_matrix()
@@ -257,7 +258,7 @@ def _ends(table: Table) -> Columns:
     alone = {name for name in ("1", "2") if len(set(table.columns[name])) == 1 < len(third)}
     if alone or (all(map(is_number, first)) and not any(map(is_number, second))):
         strange = min(alone, default="2")
-        told = f"column {strange} does not look like nodes; say which are the ends of an edge, such"
+        told = f"column {strange} does not look like nodes; name the ends of an edge, such"
         raise GraphError(f"{table.path}: {told} as --source {3 - int(strange)} --target 3")
     for row, cell in enumerate(third):
         if not is_number(cell):

@@ -23,14 +23,14 @@ from specformer.graphs.formats.table import (
 
 logger = logging.getLogger(__name__)
 
-#: Classes as other programs write them.
+#: Truth values as other programs write them.
 TRUE_FALSE = {"true": 1.0, "false": 0.0}
-#: What may stand before or after all numbers of a column; other units stand after them.
+#: Units that may stand before or after all numbers of a column; others stand after them.
 _SIGNS = "%$€£¥"
 _LONGEST_UNIT = 8
 _THOUSANDS = re.compile(r"\d{1,3}([,.'’\s]\d{3})+([.,]\d+)?")
 _PLAIN = r"[+-−]?\d+([.,]\d+)?"
-#: Cells among numbers that are not read as some number, and why.
+#: Cells that are not read as a number, and why.
 _NO_NUMBERS = {
     re.compile(rf"([<>≤≥~≈]=?|==?) *{_PLAIN}"): "has a sign before the number; write it without, "
     "or leave the cell empty if it is only a bound",
@@ -54,7 +54,7 @@ _DAYS = (
     "%d/%m/%y", "%m/%d/%y", "%y/%m/%d", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y",
     "%B %d, %Y",
 )  # fmt: skip
-#: Ways to write a date beside ISO 8601, which is None; those with numbers alone may be ambiguous.
+#: Date formats; None is ISO 8601. Those of numbers only may be ambiguous.
 _DATES = (
     None, *_DAYS, *(f"{day} {clock}" for day in _DAYS for clock in _CLOCKS),
     "%Y-%m", "%b %Y", "%B %Y",
@@ -65,9 +65,9 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
 
     ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970,
-    and times of a day hours. Numbers that all have one unit are read without it. Words are numbered
-    in their order. A word among numbers is refused, and so are dates that may have the day first,
-    or the month, or that are written in several ways.
+    and times of day become hours. If all numbers have the same unit, they are read without it.
+    Words are numbered in sorted order. Words among numbers, ambiguous dates and dates in several
+    formats are refused.
     """
     cells = table.columns[name]
     written = [cell for cell in cells if not is_missing(cell)]
@@ -103,9 +103,9 @@ def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float64]
 
 
 def refuse_signs(table: Table, name: str) -> None:
-    """Refuse numbers that may mean others, as 1,200, >5 and (5) do, and several in a cell.
+    """Refuse ambiguous numbers, such as 1,200, >5 and (5), and several numbers in a cell.
 
-    Where few cells differ and none is a plain number, they may be words.
+    If few cells differ and none is a plain number, they may be words.
     """
     cells = table.columns[name]
     written = [cell for cell in cells if not is_missing(cell)]
@@ -113,7 +113,7 @@ def refuse_signs(table: Table, name: str) -> None:
     for cell in written:
         number = cell.strip(_SIGNS + " ")
         if _THOUSANDS.fullmatch(number) and not reads(table.number, number):
-            problem = f"{cell!r} has a sign between thousands; write numbers without it"
+            problem = f"{cell!r} has a thousands separator; write numbers without it"
             raise table.error(name, cells.index(cell), problem)
         if not reads(table.number, cell):
             why = (told for form, told in _NO_NUMBERS.items() if form.fullmatch(cell))
@@ -125,7 +125,7 @@ def refuse_signs(table: Table, name: str) -> None:
 
 
 def _warn_of_stand_ins(table: Table, name: str, values: NDArray[np.float64]) -> None:
-    """Warn of a number such as -999 on several nodes, if it is far from all others."""
+    """Warn of a number such as -999 that occurs several times, far from all others."""
     for number in _STAND_INS:
         others = values[(values != number) & ~np.isnan(values)]
         count = int((values == number).sum())
@@ -154,7 +154,7 @@ def unit_of(table: Table, written: list[str]) -> str:
 
 
 def without_units(table: Table, names: Sequence[str]) -> Table:
-    """The table with numbers alone in those of the columns whose numbers all have one unit."""
+    """Remove the unit from those of the columns whose numbers all have the same unit."""
     columns = dict(table.columns)
     for name in names:
         refuse_signs(table, name)
@@ -166,7 +166,7 @@ def without_units(table: Table, names: Sequence[str]) -> Table:
 
 
 def has_number(table: Table, name: str) -> bool:
-    """Whether a cell of a column is a number, or true or false."""
+    """Whether some cell of a column is a number, or true or false."""
     return any(
         not is_missing(cell) and (cell.casefold() in TRUE_FALSE or reads(table.number, cell))
         for cell in table.columns[name]
@@ -179,11 +179,11 @@ def bare(cell: str, unit: str) -> str:
 
 
 def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
-    """What reads all cells as dates, if they are; refuses those that two ways read otherwise."""
+    """A function that reads all cells as dates, if there is one; refuses ambiguous dates."""
     found = _ways(_DATES, written)
     for cell in written:
         if len({days(cell) for days in found}) > 1:
-            problem = f"{cell!r} may have the day first, or the month; write it as 2024-12-31"
+            problem = f"{cell!r} may start with the day or with the month; write it as 2024-12-31"
             raise table.error(name, table.columns[name].index(cell), problem)
     if not found and all(map(is_date, written)):
         first = next(days for days in map(_reader, _DATES) if reads(days, written[0]))
@@ -194,7 +194,7 @@ def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], flo
 
 
 def _ways(ways: Sequence[str | None], written: list[str]) -> list[Callable[[str], float]]:
-    """What reads all cells, of some ways to write dates."""
+    """Readers for those of the date formats that fit all cells."""
     readers = map(_reader, ways)
     return [days for days in readers if written and all(reads(days, cell) for cell in written)]
 
@@ -204,7 +204,7 @@ def _reader(way: str | None) -> Callable[[str], float]:
 
 
 def _days(way: str | None, cell: str) -> float:
-    """Days since 1970 at a date and time written so; without a zone it is UTC."""
+    """Days since 1970 at a date and time in this format; UTC if it has no time zone."""
     moment = datetime.fromisoformat(cell) if way is None else datetime.strptime(cell, way)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH).total_seconds() / _DAY

@@ -21,8 +21,8 @@ from specformer.graphs.graph_set import GraphSet
 def graph_set_from_pyg(source: Any, name: str = "graphs") -> GraphSet:
     """Return the graphs of a PyG ``Batch``, or of a list or data set of ``Data``.
 
-    Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, or
-    without them, ``z`` and ``edge_type`` may hold categories. Of the rest only ``y`` is taken.
+    Integers in ``x`` and ``edge_attr`` are categories, floats are numbers. If these hold numbers or
+    are missing, ``z`` and ``edge_type`` may hold categories. Of the rest only ``y`` is used.
 
     Example:
         >>> import torch
@@ -56,12 +56,12 @@ def _of_batch(batch: Any) -> dict[str, Any]:
     edges = fields["edge_index"].astype(np.int64)
     refuse((edges < 0) | (edges > last), edges, "edge_index", f"but the nodes are 0..{last}")
     graph = np.searchsorted(first, edges[0], side="right") - 1
-    # A batch keeps the bonds of a graph together unless someone has shuffled them.
+    # A batch keeps the bonds of a graph together, unless they were shuffled.
     order = np.argsort(graph, kind="stable")
     fields["edge_index"] = (edges - first[graph])[:, order]
     for key in fields.keys() & {"edge_feat", "edge_x"}:
         fields[key] = fields[key][order]
-    if (y := fields.get("y")) is not None:  # those of shape [k] are joined
+    if (y := fields.get("y")) is not None:  # targets of shape [k] were joined to one row
         if y.size % count:
             raise GraphError(f"y must have shape [{count}, tasks], not {list(y.shape)}")
         fields["y"] = y.reshape(count, -1)
@@ -73,7 +73,7 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
     keys = ("edge_index", "node_feat", "x", "edge_feat", "edge_x", "y")
     parts: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
     num_nodes: list[int] = []
-    # A graph where they are numbers, and one where they are categories.
+    # By field: a graph in which it holds numbers, and one in which it holds categories.
     holders: dict[str, dict[str, int]] = {"x": {}, "edge_attr": {}}
     for number, data in enumerate(source):
         if getattr(data, "edge_index", None) is None or data.num_nodes is None:
@@ -93,7 +93,7 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
         _refuse_mixed(name, held)
     num_edges = np.array([each.shape[1] for each in parts["edge_index"]])
     counts = dict.fromkeys(keys, count)
-    if linked := int(np.count_nonzero(num_edges)):  # features of no edges may be of any type
+    if linked := int(np.count_nonzero(num_edges)):  # without edges, features may have any type
         for key in ("edge_feat", "edge_x"):
             parts[key], counts[key] = [each for each in parts[key] if len(each)], linked
     names = {
@@ -106,7 +106,7 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
 
 
 def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a ``Data`` or ``Batch``, each if it is there; only ``y`` is unchecked.
+    """Return the arrays that a ``Data`` or ``Batch`` has; all but ``y`` are checked.
 
     Nodes and edges may have categories, numbers, or both.
     """
@@ -130,7 +130,7 @@ def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
 def _numbers_and_kinds(
     data: Any, keys: tuple[str, str], rows: int, where: str
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Return the numbers, which only the first key may hold, and the categories."""
+    """Return numbers, which only the first key may hold, and categories."""
     first, second = (getattr(data, key, None) for key in keys)
     name, numbers = f"{where}{keys[0]}", None
     if first is not None:
@@ -162,7 +162,7 @@ def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
 
 
 def _refuse_mixed(name: str, holders: dict[str, int]) -> None:
-    """Refuse a set in which a field holds numbers of some graphs and categories of others."""
+    """Refuse a set in which a field holds numbers in some graphs and categories in others."""
     if len(holders) > 1:
         one, other = sorted(holders.items(), key=lambda each: each[1])
         raise GraphError(
@@ -206,10 +206,10 @@ def read_pyg_graphs(path: Path) -> GraphSet:
 
 
 def _load(path: Path) -> Any:
-    """Return what ``torch.save`` wrote: something that :func:`as_graph` takes, or several ``Data``.
+    """Read a file of ``torch.save``: something that :func:`as_graph` takes, or several ``Data``.
 
-    ``torch.load`` with ``weights_only`` builds tensors and the few classes of PyG that hold them,
-    and refuses all else that a pickle may ask for: no code is run.
+    ``torch.load`` with ``weights_only`` builds only tensors and the few classes of PyG that hold
+    them, so that no code of a pickle is run.
     """
     import torch
     from torch_geometric.data import Data
@@ -218,7 +218,7 @@ def _load(path: Path) -> Any:
 
     if not path.is_file():
         raise GraphError(f"{path}: there is no such file")
-    # Those that PyG has allowed itself stay allowed: leaving the context would forbid them.
+    # Leave out what PyG has already allowed: leaving the context would forbid it.
     known = set(torch.serialization.get_safe_globals())
     allowed = [
         kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known
@@ -247,14 +247,16 @@ def _graphs(found: Any) -> Any:
             try:
                 found = _separated(data, slices) if slices else data
             except (TypeError, ValueError, LookupError, AttributeError):
-                raise GraphError(f"its second part does not part the first; {_HOLDS}") from None
+                raise GraphError(
+                    f"its second part does not cut the first into graphs; {_HOLDS}"
+                ) from None
     if isinstance(found, dict) and "edge_index" in found:
         found = Data.from_dict(found)
     if isinstance(found, list | tuple) and found and all(map(is_pyg, found)):
         return found[0] if len(found) == 1 else list(found)
     if is_pyg(found) or hasattr(found, "layout"):
         return found
-    raise GraphError(f"holds no graph but {type(found).__name__}; {_HOLDS}")
+    raise GraphError(f"is not a graph but {type(found).__name__}; {_HOLDS}")
 
 
 def _separated(data: Any, slices: dict[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A user's molecules: a table with a column of SMILES and columns of targets, ``.smi`` or SDF."""
+"""Molecules of a user: a table with a column of SMILES and columns of targets, ``.smi`` or SDF."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ from specformer.graphs.graph_set import SPLITS
 logger = logging.getLogger(__name__)
 
 _SDF = (".sdf", ".sdf.gz")
-#: How the names of chemists' own files end.
+#: Endings of file formats of chemistry.
 MOLECULE_FILES = (".smi", ".smi.gz", ".smiles", *_SDF)
 _SMILES, _ID = "smiles", "id"
 #: Names of a column of molecules that do not say what it holds.
 _MOLECULES = ("smi", "mol", "molecule", "structure")
-#: What may stand in a column beside numbers, of which some are bounds.
+#: Cells of a column that says which numbers beside it are bounds.
 _RELATIONS = {"=", "<", ">", "<=", ">=", "<<", ">>", "~", "≤", "≥"}
-#: Numbers of so few rows may be in order by chance.
+#: In so few rows numbers may be in order by chance.
 _FEW = 20
 _HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --targets"
 
 
 def is_of_molecules(path: str | Path) -> bool:
-    """Whether a file's name is one that holds molecules: a table, ``.smi`` or ``.sdf``."""
+    """Whether a file may hold molecules, by its name: a table, ``.smi`` or ``.sdf``."""
     return is_table(path) or str(path).lower().endswith(MOLECULE_FILES)
 
 
 def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecules:
-    r"""Read molecules and their targets; rows that are no molecule are reported, not raised.
+    r"""Read molecules and their targets; rows that are not a molecule are reported, not raised.
 
     Rows are counted as a spreadsheet does: the header is row 1. An empty cell, ``nan`` or ``NA`` is
     a missing target; ``True`` is 1 and ``False`` 0. A column ``id`` names the molecules, and a
@@ -68,11 +68,11 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
     Args:
         path: a table (``.csv``, ``.csv.gz``, ``.parquet``, …), ``.smi`` or ``.sdf``; its name
             becomes the set's.
-        columns: which column is what. By default the molecules are in the one called smiles, in any
-            case, else in the only one with smiles in its name; targets are all other named columns
-            that hold a number, but those that count molecules or folds, else the only column of
-            words that come again, which are then the names of classes. Targets that are named may
-            be such a column too; none, ``()``, are read for molecules to predict.
+        columns: the roles of columns. By default the molecules are in the column called smiles, in
+            any case, else in the only one with smiles in its name. Targets are all other named
+            columns that hold a number, except those that number molecules or folds; without any,
+            the only column of repeated words, which are then classes. ``targets=()`` reads no
+            targets, for molecules to predict.
 
     Example:
         >>> import tempfile
@@ -111,7 +111,7 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
     if targets:
         y = np.stack(list(targets.values()), axis=1)[kept]
         fields |= {"y": y, "task_names": tuple(targets)}
-        if class_names is not None:  # rows that are no molecule may have had some of them
+        if class_names is not None:  # drop classes that occur only in rows that are not a molecule
             known = ~np.isnan(y)
             used, y[known] = np.unique(y[known], return_inverse=True)
             fields["class_names"] = tuple(class_names[int(number)] for number in used)
@@ -127,7 +127,7 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
 
 
 def smiles_column(names: Collection[str]) -> list[str]:
-    """Return the columns that may hold SMILES by their names; one alone if one is called so.
+    """Return the columns that may hold SMILES, by their names; only one if it is called smiles.
 
     Example:
         >>> smiles_column(["Canonical SMILES", "name"]), smiles_column(["y", "Smiles", "smiles_2"])
@@ -162,8 +162,8 @@ def _smiles_column(table: Table, asked: str | None) -> str:
     ends = table.endpoints()
     if ends:
         raise GraphError(
-            f"{table.path}: is a list of edges, by its columns {ends[0]!r} and {ends[1]!r}; "
-            "put it into a folder as edges.csv, beside a nodes.csv with the labels"
+            f"{table.path}: looks like a list of edges, by its columns {ends[0]!r} and "
+            f"{ends[1]!r}; put it into a folder as edges.csv, beside a nodes.csv with the labels"
         )
     table.refuse_matrix()
     table.refuse_no_header()
@@ -185,7 +185,7 @@ def _is_molecule(name: str) -> bool:
 def _targets(
     table: Table, others: Collection[str | None], asked: Sequence[str] | None
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
-    """Return the targets by name and, if the only one is of words, its classes."""
+    """Return the targets by name and, if the only one holds words, its classes."""
     if asked is None:
         table, asked = _usual_targets(table, [each for each in table.columns if each not in others])
     else:
@@ -198,16 +198,16 @@ def _targets(
         numbers = {name: table.numbers(name, np.float32, **read) for name in asked}
         return {name: each.astype(np.float32) for name, each in numbers.items()}, None
     if len(asked) > 1:
-        alone = f"its words are classes, which are learned alone: --targets {words}"
+        alone = f"its words are classes, which are learned one target at a time: --targets {words}"
         raise GraphError(f"{table.path}: column {words!r}: {alone}")
     classes, class_names = _classes(table, words)
     return {words: classes}, class_names
 
 
 def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
-    """Return the columns of numbers that do not count molecules, else the only one of classes.
+    """Return the columns of numbers that do not number molecules, else the only one of classes.
 
-    The table comes without units; what is left out or guessed is said.
+    Units are removed from the table; what is left out or guessed is logged.
     """
     own = [
         name
@@ -231,21 +231,21 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
 
 
 def _warn_of_left_out(table: Table, names: Sequence[str]) -> None:
-    """Warn of columns that say of the numbers beside them that they are bounds, or in what unit."""
+    """Warn of columns that say that numbers beside them are bounds, or have several units."""
     for name in names:
         words = {cell.strip("'\"") for cell in table.columns[name] if not is_missing(cell)}
         told = ""
         if words <= _RELATIONS and words - {"="}:
-            told = "some numbers are bounds"
+            told = "some numbers are bounds, but are learned as exact values"
         elif plain_name(name).endswith(("unit", "units")) and len(words) > 1:
-            told = "numbers have several units"
+            told = "numbers have several units, but are learned without them"
         if told:
-            said = "%s: column %r holds %s: %s, and are learned as they are"
-            logger.warning(said, table.path, name, quoted(sorted(words)), told)
+            held = quoted(sorted(words))
+            logger.warning("%s: column %r holds %s: %s", table.path, name, held, told)
 
 
 def _only_counts(table: Table, name: str) -> bool:
-    """Whether a column counts the rows, tells them apart by an id, or numbers folds."""
+    """Whether a column numbers the rows, holds ids, or numbers folds."""
     cells = table.columns[name]
     if plain_name(name) in FOLDS or (is_id(name) and len(set(cells)) == len(cells)):
         return True
@@ -254,17 +254,17 @@ def _only_counts(table: Table, name: str) -> bool:
 
 
 def _are_classes(cells: Sequence[str]) -> bool:
-    """Whether a column of words may be of classes: several, and most of them more than once."""
+    """Whether words may be classes: several, and each twice on average."""
     written = [cell for cell in cells if not is_missing(cell)]
     return 1 < len(set(written)) <= len(written) / 2
 
 
 def _classes(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Return the number of every cell's word, NaN where there is none, and the words by number."""
+    """Return the class of every cell, NaN where it is missing, and the classes' names."""
     classes, words = table.classes(name)
     written = int((classes >= 0).sum())
     if 2 * len(words) > written:
-        different = f"{len(words)} different words in {written} rows are no classes"
+        different = f"{len(words)} different words in {written} rows cannot be classes"
         raise GraphError(f"{table.path}: column {name!r}: {different}")
     return np.where(classes < 0, np.nan, classes).astype(np.float32), words
 
@@ -279,8 +279,8 @@ def _read_file(path: Path) -> Table:
 def _read_smi(path: Path) -> Table:
     """Read a molecule from each row: its SMILES, then its name, if it has one.
 
-    Between tabs or commas, more columns may follow, called 3, 4, …; a first row ``smiles …`` names
-    them. A second one of numbers with fractions is what to learn of molecules, not their names.
+    If tabs or commas separate columns, more may follow, called 3, 4, …; a first row ``smiles …``
+    names them. A second column of numbers with fractions is a target, not a name.
     """
 
     def rows(text: io.TextIOWrapper, _: str) -> list[tuple[int, str]]:
@@ -309,10 +309,10 @@ def _read_smi(path: Path) -> Table:
 
 
 def _cells(line: str, *, every: bool) -> list[str]:
-    """The cells of a row, parted by tabs, commas or ``every`` blank; else a molecule and a name."""
+    """Split a row at tabs, commas or ``every`` blank; else into a molecule and a name."""
     if "\t" in line:
         cells = line.split("\t")
-    elif "," in line.split(maxsplit=1)[0]:  # which no SMILES has
+    elif "," in line.split(maxsplit=1)[0]:  # SMILES have no commas
         cells = line.split(",")
     else:
         cells = line.split() if every else line.split(maxsplit=1)
@@ -325,7 +325,7 @@ def _are_measured(cells: Sequence[str]) -> bool:
 
 
 def _read_sdf(path: Path) -> Table:
-    """Read molecules with RDKit; their titles are ids, their properties columns."""
+    """Read molecules with RDKit; titles become ids, properties become columns."""
     chem, silence = rdkit()
     cells: dict[str, list[str]] = {_SMILES: [], _ID: []}
     with opened(path) as file:

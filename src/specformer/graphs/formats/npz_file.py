@@ -1,14 +1,13 @@
 """One graph, or many, in one ``.npz`` file, read without pickle.
 
-Keys of one graph: ``edge_index`` [2, E] and ``num_nodes`` (the rows of ``x`` or ``y`` without it);
-and, each if there is such a thing,
-``edge_weight`` [E], features dense as ``x`` [n, features] (NaN is a missing value) or in CSR form
-as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (absent: all ones), ``y`` [n] (-1 is no
-label), ``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits], ``node_ids``,
-``class_names``, ``feature_names``, and ``feature_words`` [words, 2] of columns that hold words: the
-column's name and a word, in the order of their numbers. ``directed`` says whether edges were
-directed in their source; they are symmetrised either way, by the rule of
-:mod:`specformer.graphs.edges`. Other keys are left alone.
+Keys of one graph: ``edge_index`` [2, E] and ``num_nodes`` (by default the rows of ``x`` or ``y``).
+Optional keys: ``edge_weight`` [E], features dense as ``x`` [n, features] (NaN is a missing value)
+or in CSR form as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (by default all ones),
+``y`` [n] (-1 is no label), ``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits],
+``node_ids``, ``class_names``, ``feature_names``, and ``feature_words`` [words, 2] for columns that
+hold words: the column's name and a word, in the order of their numbers. ``directed`` says whether
+edges were directed in their source; they are symmetrised either way, by the rule of
+:mod:`specformer.graphs.edges`. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, *_OTHERS}
 
 
 def read_npz(path: str | Path) -> Graph:
-    """Read the graph that an ``.npz`` file holds; its name is the file's.
+    """Read a graph from an ``.npz`` file; it gets the file's name.
 
     Example:
         >>> import tempfile
@@ -60,7 +59,7 @@ def read_npz(path: str | Path) -> Graph:
 
 
 def write_npz(path: str | Path, graph: Graph) -> None:
-    """Write a graph to an ``.npz`` file, whole or not at all; each edge is stored once.
+    """Write a graph to an ``.npz`` file, atomically; each edge is stored once.
 
     Example:
         >>> import tempfile
@@ -102,7 +101,7 @@ def _words(array: NDArray[Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _count(arrays: dict[str, NDArray[Any]]) -> int:
-    """The number of nodes, as it is said, or as many as have features or labels."""
+    """The number of nodes: as given, else the number of rows of features or labels."""
     if "num_nodes_list" in arrays:
         raise GraphError("holds many graphs, where a single graph is needed")
     if "num_nodes" in arrays:
@@ -114,7 +113,7 @@ def _count(arrays: dict[str, NDArray[Any]]) -> int:
 
 
 def one_number(array: NDArray[Any], name: str) -> int:
-    """The whole number that an array holds, and nothing else."""
+    """The integer in an array that holds nothing else."""
     if array.size != 1:
         raise GraphError(f"{name} must be one number, not an array of shape {list(array.shape)}")
     return int(as_array(array, name, of="integers").item())
@@ -148,16 +147,15 @@ _SET_KNOWN = {*_SET_REQUIRED, *_SET_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
 
 
 def read_graph_set(path: str | Path) -> GraphSet:
-    """Read the graphs that an ``.npz`` file holds; the set's name is the file's.
+    """Read the graphs of an ``.npz`` file; the set gets the file's name.
 
     Keys, as in OGB's binary layout: ``num_nodes_list`` and ``num_edges_list`` [G], ``edge_index``
-    [2, ΣE] with numbers within each graph; and, each if there is such a thing, ``node_feat``
-    [ΣN, ·], ``edge_feat`` [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·] and of the bonds as
-    ``edge_x`` [ΣE, ·], targets as ``y`` [G, tasks] (NaN is missing), ``train_idx``,
-    ``valid_idx``, ``test_idx``, ``ids``, ``smiles``, ``task_names`` and ``class_names``. Binary
-    targets may instead be packed, eight a byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉]
-    with ``y_shape``. Bonds may be listed once or in both directions; either way a
-    :class:`GraphSet` holds them once. Other keys are left alone.
+    [2, ΣE], numbered within each graph. Optional keys: ``node_feat`` [ΣN, ·], ``edge_feat``
+    [ΣE, ·], numbers of the nodes as ``x`` [ΣN, ·] and of the bonds as ``edge_x`` [ΣE, ·], targets
+    as ``y`` [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``,
+    ``smiles``, ``task_names`` and ``class_names``. Binary targets may instead be packed, eight per
+    byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed
+    once or in both directions; a :class:`GraphSet` holds them once. Other keys are ignored.
 
     Example:
         >>> import tempfile
@@ -179,7 +177,7 @@ def read_graph_set(path: str | Path) -> GraphSet:
 
 
 def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
-    """Write graphs to an ``.npz`` file, whole or not at all.
+    """Write graphs to an ``.npz`` file, atomically.
 
     Example:
         >>> import tempfile
@@ -201,7 +199,7 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
 
 
 def _stored(held: Any, keys: Sequence[str], of_texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the fields that are there, as arrays."""
+    """Return the fields that are not None, as arrays."""
     found = {key: getattr(held, key) for key in (*keys, *of_texts)}
     kinds = {**dict.fromkeys(keys), **dict.fromkeys(of_texts, str)}
     return {

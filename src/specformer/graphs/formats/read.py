@@ -1,4 +1,4 @@
-"""Reading a graph from disk, whatever form it is in."""
+"""Read a graph from a file or folder in any format."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from specformer.graphs.formats.table_graph import graph_of_tables
 from specformer.graphs.graph import Graph
 
 logger = logging.getLogger(__name__)
-_DIRECTED = "%s: is directed; each edge joins its ends both ways here"
+_DIRECTED = "%s: is directed; its edges are read as undirected"
 
-#: Formats that NetworkX reads, by their endings.
+#: Formats that NetworkX reads, by file ending.
 NETWORKX = {".graphml": "GraphML", ".gml": "GML", ".gexf": "GEXF"}
 #: Node-link data, as NetworkX and D3 write them.
 _JSON = ".json"
 #: Endings of text files that hold a list of edges.
 EDGE_TEXT = (".edges", ".edgelist", ".el", ".txt")
-#: Endings of files that have no columns to name.
+#: Endings of files without named columns.
 _ARRAYS = (".npz", ".pt", ".mtx")
-#: Endings of all files that hold one graph, but tables.
+#: Endings of all files that hold one graph, except tables.
 GRAPH_FILES = (*NETWORKX, _JSON, *EDGE_TEXT, *_ARRAYS)
 
 
 def file_ending(path: Path) -> str:
-    """A file's ending in small letters, without that of compression."""
+    """A file's ending in lower case, without ``.gz``."""
     inner = Path(path.stem) if path.suffix.lower() == ".gz" else path
     return inner.suffix.lower()
 
 
 def holds_only_edges(path: str | Path) -> bool:
-    """Whether a path is a file that tells nothing of nodes but who is joined to whom."""
+    """Whether a path is a file of a format that holds edges and nothing about nodes."""
     path = Path(path)
     return path.is_file() and (is_table(path) or file_ending(path) in (*EDGE_TEXT, ".mtx"))
 
@@ -66,8 +66,8 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
 
     Args:
         path: the file or folder.
-        columns: which column or attribute is what, where their names do not tell.
-        labels: whether labels and a split that ``columns`` names have to be there.
+        columns: the roles of columns or attributes, where their names do not tell.
+        labels: whether labels and a split that ``columns`` names must exist.
 
     Example:
         >>> import tempfile
@@ -92,7 +92,7 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
     if ending in (*NETWORKX, _JSON):
         for said in ("id", "source", "target"):
             if getattr(columns, said) is not None:
-                raise GraphError(f"{path}: says itself what its nodes are; leave --{said} out")
+                raise GraphError(f"{path}: defines its nodes and edges itself; leave out --{said}")
         if ending == _JSON:
             return _read_json(path, columns, labels=labels)
         return graph_from_networkx(_read_networkx(path, ending), path, columns, labels=labels)
@@ -105,10 +105,10 @@ def read_graph(path: str | Path, columns: Columns | None = None, *, labels: bool
 
 
 def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: bool = True) -> Graph:
-    """Return a NetworkX graph with its attributes as columns; ``path`` names it in errors.
+    """Convert a NetworkX graph; ``path`` names it in errors.
 
-    They are read as those of ``nodes.csv`` and ``edges.csv`` are. An attribute ``label`` that is
-    different on every node is its name, not its class.
+    Attributes are read like columns of ``nodes.csv`` and ``edges.csv``. An attribute ``label`` that
+    is different on every node is its name, not its class.
     """
     if found.is_directed():
         logger.info(_DIRECTED, path)
@@ -145,14 +145,14 @@ def _read_json(path: Path, columns: Columns, *, labels: bool) -> Graph:
 
 def _joined(edges: Table, nodes: Table, columns: Columns, labels: bool) -> Graph:
     """The graph of nodes and edges in columns called ``id``, ``source`` and ``target``."""
-    if "weight" in edges.columns:  # 1 where only some edges have one
+    if "weight" in edges.columns:  # 1 for edges without a weight
         edges.columns["weight"] = [cell or "1" for cell in edges.columns["weight"]]
     told = Columns(id="id", source="source", target="target").over(columns)
     return graph_of_tables(edges, nodes, told, bare_name(nodes.path), labels=labels)
 
 
 def _table(path: Path, rows: Iterable[dict[str, Any]], row: str) -> Table:
-    """Return attributes as columns of text; those of several values are left out."""
+    """Return attributes as columns of text, without attributes that hold several values."""
     attributes = list(rows)
     names = dict.fromkeys(name for data in attributes for name in data)
     plain = [
@@ -183,7 +183,7 @@ def _read_networkx(path: Path, ending: str) -> Any:
 
 
 def _gml(file: io.BytesIO) -> Any:
-    """Read GML by its nodes' numbers; edges that are written twice are allowed."""
+    """Read GML by its nodes' numbers; repeated edges are allowed."""
     import networkx as nx
 
     lines = file.read().decode("utf-8", errors="replace").splitlines()

@@ -1,7 +1,7 @@
-"""Molecules as graphs: SMILES to the integer features of atoms and bonds that OGB uses.
+"""Molecules as graphs: from SMILES to the integer features of atoms and bonds that OGB uses.
 
-Each feature is a position in a list of known values; what is not in the list takes the last
-position. An atom has nine: atomic number, chirality, degree with hydrogens, formal charge, number
+Each feature is a position in a list of known values; unknown values take the last position. An atom
+has nine: atomic number, chirality, degree with hydrogens, formal charge, number
 of hydrogens, radical electrons, hybridisation, aromatic or not, in a ring or not. A bond has three:
 type, stereo, conjugated or not. Hydrogens are not nodes unless the SMILES keeps them.
 """
@@ -27,7 +27,7 @@ _CHIRALITY = _numbered("CHI_UNSPECIFIED CHI_TETRAHEDRAL_CW CHI_TETRAHEDRAL_CCW C
 _HYBRIDISATION = _numbered("SP SP2 SP3 SP3D SP3D2")
 _BOND_TYPE = _numbered("SINGLE DOUBLE TRIPLE AROMATIC")
 _STEREO = _numbered("STEREONONE STEREOZ STEREOE STEREOCIS STEREOTRANS STEREOANY")
-#: How many values each column may take.
+#: Number of values of each column.
 ATOM_CARDINALITIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_CARDINALITIES = (5, 6, 2)
 
@@ -70,7 +70,7 @@ class Molecules:
 def read_smiles(
     smiles: Sequence[str], *, rows: Sequence[int] | None = None, name: str = "molecules"
 ) -> Molecules:
-    """Turn SMILES into graphs; one that cannot be read is reported and the rest go on.
+    """Turn SMILES into graphs; molecules that cannot be read are reported and left out.
 
     Args:
         smiles: the molecules.
@@ -84,7 +84,7 @@ def read_smiles(
         >>> print(found.problems[0])  # doctest: +SKIP
         row 1: 'C1CC' is not valid SMILES
     """
-    if isinstance(smiles, str):  # whose letters would each be a molecule
+    if isinstance(smiles, str):  # each letter would be a molecule
         raise GraphError(f"smiles={smiles!r} is one text; pass a list of them")
     chem, silence = rdkit()
     numbers = range(len(smiles)) if rows is None else rows
@@ -127,7 +127,7 @@ def rdkit(who: str = "reading SMILES") -> tuple[Any, Any]:
 
 
 def _parsed(chem: Any, smiles: object) -> Any:
-    """Return RDKit's molecule, or what is wrong as text."""
+    """Return RDKit's molecule, or a text that says what is wrong."""
     if not isinstance(smiles, str):  # None, or pandas' NaN
         return "is not text"
     molecule = chem.MolFromSmiles(smiles)
@@ -185,18 +185,18 @@ def _bond(bond: Any) -> tuple[int, ...]:
 
 
 def _place(value: int, low: int, high: int) -> int:
-    """Return where a number is among ``low``..``high``; past the end if it is not there."""
+    """Return the position of a number in ``low``..``high``; one past the end if it is outside."""
     return value - low if low <= value <= high else high - low + 1
 
 
-#: Bonds from the middle of a surrounding to its rim, as in ECFP4.
+#: Radius of an atom's environment in bonds, as in ECFP4.
 _RADIUS = 2
 
 
 def morgan_counts(smiles: Sequence[str], size: int) -> NDArray[np.uint8]:
-    """Counts of the surroundings of up to two bonds, hashed to ``size`` columns, ``[n, size]``.
+    """Counts of atom environments of up to two bonds, hashed to ``size`` columns, ``[n, size]``.
 
-    More than 255 count as 255. Chirality is left out, as RDKit does.
+    Counts are at most 255. Chirality is ignored, which is RDKit's default.
     """
     chem, silence = rdkit()
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator

@@ -1,4 +1,4 @@
-"""A table in memory, whatever file it comes from; errors name its rows as a spreadsheet does."""
+"""A table in memory, from a file of any kind; errors number its rows as a spreadsheet does."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from specformer.graphs.columns import ENDS, PARTS, SPLIT, plain_name, quoted
 
 logger = logging.getLogger(__name__)
 
-#: Cells that say "not known", in any case: also as spreadsheets and data bases write it.
+#: Cells that mean "missing", in any case, also as spreadsheets and data bases write it.
 _MISSING = {
     "", "nan", "na", "n/a", "n.a.", "#n/a", "<na>", "nat", "null", "none", "-", "--", "?", ".",
     "\\n", "#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!",
 }  # fmt: skip
-#: What to do with an adjacency matrix in a text.
+#: What to do with an adjacency matrix in a text file.
 MATRIX = "save it with scipy.sparse.save_npz('graph.npz', scipy.sparse.csr_array(matrix))"
 #: Words for yes and no, in any case.
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
@@ -33,14 +33,14 @@ _PARTS = {
     **dict.fromkeys(("valid", "val", "validation", "validate", "dev", "development"), 1),
     **dict.fromkeys(("test", "testing", "tst"), 2),
 }
-#: Words for parts that may be the second or the third.
+#: Words that may mean the second part or the third.
 _HELD_OUT = ("holdout", "hold-out", "heldout", "held-out", "eval", "evaluation")
-#: What stands between words that others write with a blank.
+#: Hyphens and underscores between words, which others write as a blank.
 _JOINED = re.compile(r"(?<=[^\W_])[-_]+(?=[^\W_])")
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that its value is not known."""
+    """Whether a cell means a missing value."""
     return cell.casefold() in _MISSING
 
 
@@ -48,12 +48,12 @@ def is_missing(cell: str) -> bool:
 class Table:
     """Columns of text by name.
 
-    Columns, not rows: a list for each of a million rows keeps the garbage collector busy.
+    It stores columns because a list per row keeps the garbage collector busy with a million rows.
 
     Attributes:
         path: the file.
         columns: the cells by the column's name.
-        lines: the number of each row in the file.
+        lines: the line number of each row in the file.
         decimal_commas: whether numbers are written as 0,5.
         row: what a row is called in errors.
     """
@@ -65,9 +65,9 @@ class Table:
     row: str = "row"
 
     def named(self, *names: str) -> str | None:
-        """Return the column of one of these names, as :func:`plain_name` has them; None without.
+        """Return the column of the first of these names that occurs, or None.
 
-        The first name that there is counts.
+        Names are compared in the form of :func:`plain_name`.
         """
         for name in names:
             alike = [column for column in self.columns if plain_name(column) == name]
@@ -78,7 +78,7 @@ class Table:
         return None
 
     def said(self, name: str) -> str:
-        """Return the column that a person named, in any case; refuse one that is not there."""
+        """Return the column that the user named, in any case; refuse a missing one."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.casefold() == name.casefold()]
@@ -89,11 +89,11 @@ class Table:
         return alike[0]
 
     def chosen(self, said: str | None, *names: str) -> str | None:
-        """Return the column that a person named, else that of one of these names."""
+        """Return the column that the user named, else the one of these names."""
         return self.named(*names) if said is None else self.said(said)
 
     def endpoints(self) -> tuple[str, str] | None:
-        """Return the columns of an edge's two ends, None if it has none; refuse two such pairs."""
+        """Return the columns of an edge's two ends, or None; refuse two such pairs."""
         for pairs in ENDS:
             found = [(self.named(one), self.named(other)) for one, other in pairs]
             whole = [(one, other) for one, other in found if one is not None and other is not None]
@@ -108,7 +108,7 @@ class Table:
         return None
 
     def split(self, said: str | None = None) -> str | None:
-        """Return the column of a split: as said, one called so, or one that holds parts' names."""
+        """Return the column of a split: as the user says, by name, or by its cells."""
         found = self.chosen(said, SPLIT)
         if found is not None:
             return found
@@ -120,9 +120,9 @@ class Table:
         return told[0] if told else None
 
     def _tells_parts(self, name: str) -> bool:
-        """Whether every cell of a column is the name of a part, and some train.
+        """Whether every cell of a column is the name of a part, and some are train.
 
-        A word that is none among names of several parts is left for :meth:`parts` to refuse.
+        One other word beside several parts is allowed here; :meth:`parts` refuses it with a reason.
         """
         words = {cell.casefold() for cell in self.columns[name] if not is_missing(cell)}
         parts = {_PARTS[word] for word in words if word in _PARTS}
@@ -130,10 +130,10 @@ class Table:
         return 0 in parts and (not others or (len(parts) > 1 and len(others) == 1))
 
     def refuse_half_a_split(self, name: str, other: str) -> None:
-        """Refuse truth values under a name such as ``is_train``; ``other`` is another way out."""
+        """Refuse truth values under a name such as ``is_train``; ``other`` is another fix."""
         if plain_name(name) in PARTS and all(c.casefold() in TRUTHS for c in self.columns[name]):
             raise GraphError(
-                f"{self.path}: column {name!r} may tell a split; write a column 'split' of "
+                f"{self.path}: column {name!r} may mark a split; write a column 'split' of "
                 f"train, valid and test, or {other}"
             )
 
@@ -142,7 +142,7 @@ class Table:
         return GraphError(f"{self.path}: {where}: {problem}")
 
     def number(self, cell: str) -> float:
-        """Return the number in a cell; a ValueError if there is none."""
+        """Return the number in a cell; ``ValueError`` if it is not a number."""
         if "_" in cell:  # Python would read 1_2 as 12
             raise ValueError(cell)
         cell = cell.replace("−", "-")
@@ -157,9 +157,9 @@ class Table:
         hint: str = "",
         words: Mapping[str, float] | None = None,
     ) -> NDArray[np.float64]:
-        """Return a column's numbers, finite in the type ``within``; NaN where one may be missing.
+        """Return a column's numbers, finite in the type ``within``; NaN if ``missing`` is allowed.
 
-        ``hint`` is said of a word that is not a number; ``words`` are numbers too, in any case.
+        ``hint`` is the end of the error for a word; ``words`` are read as numbers, in any case.
         """
         cells, known = self.columns[name], words or {}
         values = np.full(len(cells), np.nan)
@@ -197,7 +197,7 @@ class Table:
         return np.array([TRUTHS[cell.casefold()] for cell in cells], dtype=np.bool_)
 
     def refuse_no_header(self) -> None:
-        """Refuse a first row of values; columns may be called 0, 1, 2, … after the first."""
+        """Refuse a first row of values; columns after the first may be called 0, 1, 2, …."""
         header = list(self.columns)
         counted = {str(place) for place in range(len(header) + 1)}
         numbers = filter(is_number, header)
@@ -209,13 +209,13 @@ class Table:
             raise GraphError(f"{self.path}: {problem}")
 
     def refuse_matrix(self) -> None:
-        """Refuse as many rows as columns, but for one of names, as adjacency matrices have."""
+        """Refuse an adjacency matrix: as many rows as columns, or one column of names more."""
         rows = len(self.lines)
         if rows > 3 and rows in (len(self.columns), len(self.columns) - 1):
             raise GraphError(f"{self.path}: looks like an adjacency matrix; {MATRIX}")
 
     def index(self, name: str) -> dict[str, int]:
-        """Return the position of each id, refusing an id that is empty or appears twice."""
+        """Return the position of each id; refuse an id that is empty or appears twice."""
         index: dict[str, int] = {}
         for row, cell in enumerate(self.columns[name]):
             if not cell:
@@ -228,7 +228,7 @@ class Table:
         return index
 
     def positions(self, name: str, index: Mapping[str, int], among: str) -> NDArray[np.int64]:
-        """Return the position of each node that a column names; ``among`` is where nodes are."""
+        """Return the position of each node that a column names; ``among`` is their list."""
         cells = self.columns[name]
         try:
             return np.fromiter(map(index.__getitem__, cells), np.int64, len(cells))
@@ -240,7 +240,7 @@ class Table:
 
     @staticmethod
     def _how_to_find(cell: str, index: Mapping[str, int], strange: set[str]) -> str:
-        """What to do about a node that is not listed, one of some."""
+        """How to fix an edge to a node that is not listed; ``strange`` are all such nodes."""
         alike = next((node for node in index if _plain(node) == _plain(cell)), None)
         if alike is not None:
             return f"; write it as {alike!r}, as there"
@@ -249,10 +249,10 @@ class Table:
         return f"; add {more} there, or remove the edges{which}"
 
     def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return the class of every row, -1 where it is not known, and the classes' names.
+        """Return the class of every row, -1 where it is missing, and the classes' names.
 
-        The word none is refused among words, where it may be one of them, and so are classes that
-        may be one in two spellings: 1 and 1.0, Dog and dog, True and yes.
+        Refuses the word none among words, because it may be a class or mean a missing one, and two
+        spellings of what may be one class: 1 and 1.0, Dog and dog, True and yes.
         """
         cells = self.columns[name]
         if self.decimal_commas:
@@ -275,12 +275,12 @@ class Table:
         return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
 
     def parts(self, name: str) -> NDArray[np.int64]:
-        """Return the part of a split that every row is in: 0 train, 1 valid, 2 test, -1 none."""
+        """Return the part of the split of every row: 0 train, 1 valid, 2 test, -1 none."""
         cells = self.columns[name]
         for row, cell in enumerate(cells):
             if not is_missing(cell) and cell.casefold() not in _PARTS:
                 known = "write train, valid or test, or give the column another name"
-                raise self.error(name, row, f"{cell!r} is no part of a split; {known}")
+                raise self.error(name, row, f"{cell!r} is not a part of a split; {known}")
         return np.array([_PARTS.get(cell.casefold(), -1) for cell in cells], dtype=np.int64)
 
     def say_split(self, name: str, sizes: Sequence[int]) -> None:
@@ -290,19 +290,19 @@ class Table:
 
 
 def _plain(word: str) -> str | float:
-    """What words in two spellings have in common, as 7, 007 and 7.0 have, or Ann and ann."""
+    """A form in which different spellings are equal: 7, 007 and 7.0, or Ann and ann."""
     if is_number(word):
         return float(word)
     return " ".join(_JOINED.sub(" ", normalize("NFKC", word)).casefold().split())
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number with a decimal point, or without."""
+    """Whether a cell is a number, with or without a decimal point."""
     return reads(float, cell)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sort by number if every name is an integer, else by the alphabet."""
+    """Sort by number if every name is an integer, else alphabetically."""
     names = list(names)
     try:
         return sorted(names, key=lambda name: (int(name), name))
@@ -311,7 +311,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def reads(read: Callable[[str], float], cell: str) -> bool:
-    """Whether a cell can be read so."""
+    """Whether a function reads a cell without ``ValueError``."""
     try:
         read(cell)
     except ValueError:

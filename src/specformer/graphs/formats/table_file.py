@@ -1,4 +1,4 @@
-"""Tables on disk: CSV with whatever parts its columns, however it is encoded, and Parquet."""
+"""Tables on disk: CSV with any separator and encoding, and Parquet."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
 
 _PARQUET = (".parquet", ".pq")
-#: How the names of tables end.
+#: Endings of tables.
 TABLES = (".csv.gz", ".tsv.gz", ".csv", ".tsv", *_PARQUET)
-#: What parts columns, those first that are rare in names, and what to call it.
+#: Separators of columns and what to call them; those that are rare in names come first.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
-#: The first line of files for spreadsheets may name what parts columns.
+#: The first line of a file for spreadsheets may name the separator.
 _SEPARATOR_LINE = re.compile(r"sep=(.)")
 COMMENTS = ("#", "%")
-#: Tried in turn; the last one reads anything. Windows' programs write the second.
+#: Tried in turn; the last one reads anything. Programs on Windows write the second.
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
-#: As spreadsheets begin, whatever they are called.
+#: The first bytes of a spreadsheet, whatever its ending is.
 _ZIP = b"PK\x03\x04"
 _QUOTED = re.compile(r'"[^"]*"')
 _WITH_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?( ?[^\W\d]{1,3}| ?[%€$£])?", re.IGNORECASE)
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
-#: As Europeans write one thousand and more, and others a number with a fraction.
+#: One thousand and more as Europeans write it; for others a number with a fraction.
 _WITH_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file's name is that of a table: CSV, with tabs or compressed too, or Parquet."""
+    """Whether a file is a table by its name: CSV, also with tabs or compressed, or Parquet."""
     return str(path).lower().endswith(TABLES)
 
 
@@ -61,7 +61,7 @@ def read_table(path: Path) -> Table:
 
 
 def table_header(path: Path) -> tuple[str, ...]:
-    """The names of a table's columns; none where it is empty."""
+    """The names of a table's columns; empty if the file is."""
     if path.suffix.lower() in _PARQUET:
         return tuple(parquet_file(path).schema_arrow.names)
 
@@ -74,10 +74,10 @@ def table_header(path: Path) -> tuple[str, ...]:
 
 
 def read_csv(path: Path) -> Table:
-    """Read a file, its encoding and its separator recognised; what was guessed is logged.
+    """Read a CSV file; its encoding and separator are recognised, and guesses are logged.
 
-    Lines before the header that start with ``#`` are left out, unless the last of them is the
-    header: it has as many cells as the row below.
+    Lines before the header that start with ``#`` are skipped, unless the last of them is the
+    header: then it has as many cells as the row below.
     """
 
     def parse(text: io.TextIOWrapper, encoding: str) -> Table:
@@ -100,7 +100,7 @@ def read_csv(path: Path) -> Table:
 
 
 def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
-    """What ``parse`` makes of a file's text, which is given to it with the encoding it has."""
+    """Return what ``parse`` returns for a file's text and its encoding."""
     try:
         for encoding in _encodings(path):
             try:
@@ -118,7 +118,7 @@ def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """The bytes of a file, decompressed if its name ends in ``.gz``."""
-    if is_special(path):  # it may never end
+    if is_special(path):  # reading it may never end
         raise GraphError(f"{path}: is a device or a pipe; name a file")
     reader = _Bounded if path.suffix.lower() == ".gz" else open
     with reader(path, "rb") as file:
@@ -126,9 +126,9 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 class _Bounded(gzip.GzipFile):
-    """A compressed file that may not unpack to more than a quarter of the free memory.
+    """A compressed file that may unpack to at most a quarter of the free memory.
 
-    A cell of a table takes several times what its text does.
+    A cell of a table takes several times as much memory as its text.
     """
 
     def __init__(self, path: Path, mode: str) -> None:
@@ -149,21 +149,21 @@ class _Bounded(gzip.GzipFile):
 
 
 def _encodings(path: Path) -> tuple[str, ...]:
-    """The encodings that a file may have, the likeliest first; refused if it is no text."""
+    """The encodings that a file may have, the likeliest first; refuses a file that is not text."""
     with opened(path) as file:
         start = file.read(4096)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ("utf-16",)
     if b"\0" in start or start.startswith(_ZIP):
-        raise GraphError(f"{path}: is no text; export it as CSV")
+        raise GraphError(f"{path}: is not text; export it as CSV")
     return _ENCODINGS
 
 
 def separator(header: str, second: str = "") -> str:
-    r"""What parts the columns: the commonest sign of the header that is as often in the second row.
+    r"""The separator of columns: the most frequent one of the header that is as frequent below it.
 
-    Without such a sign it is the commonest of the header. Without any of them it is spaces, if both
-    rows hold as many words, two or more, and else a comma.
+    Without such a separator it is the most frequent one of the header. If the header has none, it
+    is a space if both rows have the same number of words, two or more, else a comma.
 
     Example:
         >>> separator("id;age;label"), separator("id\tage"), separator('"a;b",c'), separator("id")
@@ -181,9 +181,9 @@ def separator(header: str, second: str = "") -> str:
 
 
 def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
-    """Whether numbers are written as 0,5: some are so and none has a point.
+    """Whether numbers are written as 0,5: some have a comma and none has a point.
 
-    Where commas part the columns they are nothing else.
+    Commas that separate columns are never decimal commas.
     """
     if parted_by == ",":
         return False
@@ -205,17 +205,17 @@ def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]]) -> None:
 
 
 def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: bool = False) -> None:
-    """Log what was guessed."""
+    """Log what was guessed about a file."""
     if encoding in _ENCODINGS[1:]:
         logger.warning("%s: is not UTF-8 text; it is read as Latin-1 (Windows-1252)", path)
     if parted_by != ",":
-        logger.info("%s: columns are parted by %s", path, _SEPARATORS.get(parted_by, "spaces"))
+        logger.info("%s: columns are separated by %s", path, _SEPARATORS.get(parted_by, "spaces"))
     if decimal_commas:
         logger.info("%s: commas in numbers are read as decimal points", path)
 
 
 class _Start(NamedTuple):
-    """How many lines stand before the header, the first lines from it on, what parts columns."""
+    """Number of lines before the header, the first lines from the header on, and the separator."""
 
     skipped: int
     lines: list[str]
@@ -243,7 +243,7 @@ def _start(text: Iterable[str]) -> _Start:
 
 
 def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], list[int]]:
-    """Return the columns by name, and the number of each row in the file."""
+    """Return the columns by name, and the line number of each row in the file."""
     header = tuple(name.strip() for name in next(filter(_is_written, rows), ()))
     if not header:
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
@@ -254,12 +254,12 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
             hint = hint if is_number(column) else ""
             raise GraphError(f"{path}: column {column!r} appears more than once{hint}")
     columns: dict[str, list[str]] = {name: [] for name in header}
-    # Of several columns without a name, as spreadsheets leave at the end, the first is kept.
+    # Spreadsheets leave columns without a name at the end; the first of them is kept.
     kept = [(columns[name].append, header.index(name)) for name in columns]
     lines: list[int] = []
     for row in rows:
         if len(row) > len(header) and not _is_written(row[len(header) :]):
-            del row[len(header) :]  # what parts columns may end rows too
+            del row[len(header) :]  # a separator may end rows too
         if len(row) == len(header):
             for add, place in kept:
                 add(row[place].strip())
@@ -272,12 +272,12 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
 
 
 def _is_written(row: list[str]) -> bool:
-    """Tell a row from a blank line."""
+    """Whether a row is not a blank line."""
     return any(cell.strip() for cell in row)
 
 
 def cell_text(value: Any) -> str:
-    """A value as a CSV file would hold it; what is missing is empty.
+    """A value as a CSV file would hold it; a missing one is empty.
 
     Example:
         >>> cell_text(None), cell_text(float("nan")), cell_text(0.5), cell_text(True)
@@ -291,7 +291,7 @@ def cell_text(value: Any) -> str:
 
 
 def parquet_file(path: Path) -> Any:
-    """An open Parquet file, as PyArrow has it."""
+    """Open a Parquet file with PyArrow."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
@@ -309,9 +309,9 @@ def parquet_file(path: Path) -> Any:
 
 
 def parquet_rows(path: Path, groups: Sequence[int] | None = None) -> Any:
-    """The rows of a Parquet file, or of some of its groups, as PyArrow has them.
+    """Read a Parquet file, or some of its row groups, as a PyArrow table.
 
-    A file of some kilobytes may hold a column of a billion equal numbers.
+    Refuses what does not fit into memory: a small file may hold a billion equal numbers.
     """
     from pyarrow import ArrowException
 

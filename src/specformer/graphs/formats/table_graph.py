@@ -31,13 +31,13 @@ from specformer.graphs.graph import MASKS, Graph
 
 logger = logging.getLogger(__name__)
 
-#: Ids as spreadsheets write long ones: 1.23E+11.
+#: Long ids as spreadsheets write them: 1.23E+11.
 _ROUNDED = re.compile(r"\d[.,]\d+E\+\d\d")
-#: A column may be the labels of so few nodes by chance.
+#: With so few nodes, a column may equal the labels by chance.
 _FEW = 20
-#: What may part several labels in a cell.
+#: Separators of several labels in a cell.
 _PARTED = re.compile(r" *[|;,/] *")
-#: Labels that may say that there is none.
+#: Labels that may mean that there is no label.
 _NOT_KNOWN = {"unknown", "missing", "unlabeled", "unlabelled", "undefined", "not available"}
 
 
@@ -46,7 +46,7 @@ def graph_of_tables(
 ) -> Graph:
     """Join a table of edges with one of nodes; without it the nodes are those that edges name.
 
-    ``labels``: whether labels and a split that ``columns`` names have to be there.
+    ``labels``: whether labels and a split that ``columns`` names must exist.
     """
     fields = {} if nodes is None else _of_nodes(nodes, columns, labels)
     source, target = _ends(edges, columns, fields.get("node_ids", ()))
@@ -71,7 +71,7 @@ def graph_of_tables(
 
 
 def _ends(edges: Table, columns: Columns, known: Sequence[str]) -> tuple[str, str]:
-    """Return the columns of an edge's ends; without usual names, the two that hold nodes alone."""
+    """Return the columns of an edge's ends: by name, else the only two that hold nodes."""
     if columns.source is not None and columns.target is not None:
         return edges.said(columns.source), edges.said(columns.target)
     if columns.source is not None or columns.target is not None:
@@ -89,13 +89,13 @@ def _ends(edges: Table, columns: Columns, known: Sequence[str]) -> tuple[str, st
         first = " (1 and 2 if the first row is an edge)" if is_short else ""
         raise GraphError(
             f"{edges.path}: needs the columns 'source' and 'target', but has "
-            f"{quoted(edges.columns)}; say which they are with --source and --target{first}"
+            f"{quoted(edges.columns)}; name them with --source and --target{first}"
         )
     return ends
 
 
 def _weight(edges: Table, columns: Columns, ends: tuple[str, str]) -> str | None:
-    """Return the column of weights; say which columns are left out."""
+    """Return the column of weights; log which columns are left out."""
     if columns.weight == "none" and "none" not in edges.columns:
         return None
     if columns.weight is not None:
@@ -123,7 +123,7 @@ def _refuse_without_nodes(edges: Table, columns: Columns, labels: bool) -> None:
 
 
 def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
-    """Return the fields of :class:`Graph` that a table of nodes fills."""
+    """Return the fields of :class:`Graph` that a table of nodes has."""
     table.refuse_no_header()
     ids = _ids(table, columns)
     label, names = _label(table, columns, labels)
@@ -144,25 +144,29 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
         nodes["y"], nodes["class_names"] = table.classes(label)
         for word in nodes["class_names"]:
             if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in nodes["class_names"]):
-                told = "%s: %s in column %r is a class; leave cells empty where there is no label"
+                told = "%s: %s in column %r is read as a class; leave cells without a label empty"
                 logger.warning(told, table.path, word, label)
             parts = _PARTED.split(word)
             if len(parts) > 1 and {*parts} <= {*nodes["class_names"]}:
-                told = "%s: %r in column %r is a class of its own; several labels of a node are y "
-                logger.warning(told + "[n, labels] of an npz file", table.path, word, label)
+                logger.warning(
+                    "%s: %r in column %r is read as a class of its own; to give nodes several "
+                    "labels, store y [n, labels] in an npz file", table.path, word, label,
+                )  # fmt: skip
     nodes |= feature_fields(table, features)
     if label is not None:
         _warn_of_labels_again(table, nodes)
     if split is not None and split not in features:
         if masks:
             other = next(iter(masks.values()))
-            raise GraphError(f"{table.path}: columns {split!r} and {other!r} both tell a split")
+            raise GraphError(
+                f"{table.path}: columns {split!r} and {other!r} both hold a split; remove one"
+            )
         return nodes | _parts(table, split)
     return nodes | {mask: table.booleans(name) for mask, name in masks.items()}
 
 
 def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
-    """Warn of features that are the labels under another name."""
+    """Warn of features that equal the labels."""
     known = nodes["y"] >= 0
     y, count = nodes["y"][known], len(nodes["class_names"])
     if not 1 < count <= len(y) / 2 or len(y) < _FEW:
@@ -172,14 +176,14 @@ def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
         values = column[known]
         pairs = {*zip(values.tolist(), y.tolist(), strict=True)}
         if len(pairs) == count == len(np.unique(values)):
-            told = "%s: column %r tells the label and is learned from; --features leaves it out"
+            told = "%s: column %r gives away the label, but is a feature; --features leaves it out"
             logger.warning(told, table.path, name)
 
 
 def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[str]:
-    """Return the columns that may say something of nodes, and tell which of them do not.
+    """Return the columns that may describe nodes; log the others.
 
-    Refuses one that may tell a part of a split, where there are labels to be split.
+    With ``labels``, refuses a column that may mark a part of a split.
     """
     features: list[str] = []
     left: list[str] = []
@@ -193,7 +197,9 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
         useless = plain in FOLDS or (differs and (is_id(column) or plain in NAMES))
         (left if useless else features).append(column)
     if left:
-        told = "%s: columns left out, as they say nothing of a node: %s; --features takes them"
+        told = (
+            "%s: columns left out, because they only tell nodes apart: %s; --features includes them"
+        )
         logger.info(told, table.path, quoted(left))
     return features
 
@@ -208,7 +214,7 @@ def _ids(table: Table, columns: Columns) -> str:
 
 
 def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, str | None]:
-    """Return the column of labels, and one called label that holds the nodes' names instead."""
+    """Return the column of labels, and a column called label that holds names of nodes."""
     found, names = table.named(LABEL), None
     if found is not None and found != columns.label and _is_of_names(table, found):
         logger.info("%s: %r names the nodes, as each is different", table.path, found)
@@ -227,7 +233,7 @@ def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, st
 
 
 def _is_of_names(table: Table, column: str) -> bool:
-    """Whether every node has a word of its own, as Gephi's and others' labels are."""
+    """Whether every node has a different word, as labels of Gephi and others are."""
     cells = [cell for cell in table.columns[column] if not is_missing(cell)]
     labels_are_names = table.named("timeset", "interval") is not None or table.row != "row"
     return labels_are_names and len(cells) > 2 and len(set(cells)) == len(cells)
