@@ -260,7 +260,7 @@ MOLECULES = [
     alone("z.csv", 'smiles,price\nCCO,"1,200"\nN,"2,000"\n', "z.csv: column 'price', row 2: "
           "'1,200' has a thousands separator; write numbers without it"),
     alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", "half.csv: column 'is_train' may "
-          "tell a split; write a column 'split' of train, valid and test, or name what to learn "
+          "mark a split; write a column 'split' of train, valid and test, or name what to learn "
           "with --targets"),
     alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", TWO, targets=("logS",)),
     alone("w.csv", "smiles,logS,Set\nCCO,1.5,Training\nN,2,Test\n",
