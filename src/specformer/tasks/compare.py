@@ -41,13 +41,13 @@ from specformer.training.runs.progress import Progress, Recorded, Silent
 
 logger = logging.getLogger(__name__)
 
-#: In a comparison's folder, that of all searches.
+#: The folder of all searches in a comparison's folder.
 _SEARCH = "search"
-#: What it takes from a model's result.
+#: Keys of a model's result that a comparison needs.
 _NEEDED = ("dataset", "metric", "model", "recipe", "test", "val", "parameters", "seconds")
-#: Of a kept run whose files somebody changed.
+#: The error of a kept run whose files were changed.
 _ODD = "cannot be compared"
-#: What a model's own report shows, not that of a comparison.
+#: Keys for a model's own report alone.
 _OWN = ("worst", "features", "test_by_target")
 
 
@@ -69,7 +69,7 @@ def compare(
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Train several models on the same splits of a graph or of molecules, and test who is better.
+    """Train several models on the same splits of a graph or of molecules, and test which is better.
 
     Args:
         source: a data set's name, a file or a folder, as ``specformer train`` takes them, or a
@@ -79,9 +79,9 @@ def compare(
             each by its recipe.
         runs: splits; None for ten, or those of the file, and three of molecules.
         seed: of everything drawn at random.
-        against: who the rows' differences are to; None for the best.
+        against: the model that rows give the difference to; None for the best.
         changes: ``key=value`` changes of all recipes.
-        task: ``"regression"`` or ``"classification"``; None to let the targets say.
+        task: ``"regression"`` or ``"classification"``; None to decide by the targets.
         metric: what models are judged by, as ``specformer train`` has it; None for the usual one.
         columns: which column of a file is what, where their names do not tell.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
@@ -89,7 +89,7 @@ def compare(
         cache: the folder that keeps spectra; None for the one in the user's cache.
         out: the folder to write; what it holds already is not trained again. None for a new one
             in ``runs/``. A graph that is not a file is kept in it too, so it needs one.
-        progress: who is told how far it is.
+        progress: shows how far the work is.
 
     Example:
         >>> import os, tempfile
@@ -123,7 +123,7 @@ def _file_of(source: Any, out: str | Path | None) -> str:
         return str(source)
     graph = as_graph(source)
     if out is None:
-        raise ConfigError("out: name a folder, as the graph is kept in it.")
+        raise ConfigError("out: name a folder; the graph is kept there.")
     path = Path(out) / DATA
     write_npz(path, graph)
     return str(path)
@@ -138,8 +138,8 @@ def compare_models(
 ) -> Comparison:
     """Train all models that the folder does not hold yet, and compare them.
 
-    A model that cannot be trained is told of and left out. ``on_begin`` is told the folder once
-    the input has been found good.
+    A model that cannot be trained is left out with a warning. ``on_begin`` is called with the
+    folder once the data are loaded and checked.
     """
     if against is not None:
         check_known("model", list(made.jobs), against)
@@ -168,7 +168,7 @@ def compare_models(
 
 @contextmanager
 def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
-    """The comparison's folder for this process alone; gone again where nothing is in it."""
+    """The comparison's folder, locked for this process; removed after an error if it is empty."""
     name = f"compare-{source_name(made.first.source)}"
     run = RunFolder(folder) if folder else RunFolder.fresh("runs", name, made.config)
     with run.held():
@@ -184,12 +184,12 @@ def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
 
 
 def _loaded(made: Contest, place: Workplace) -> Any:
-    """The data of all models, told of once; refuses what cannot be trained on."""
+    """Load, check and describe the data of all models."""
     task = TASKS[made.first.kind]
     data = task.load(made.first, place)
     seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
     for job in made.jobs.values():
-        with suppress(SpecformerError):  # told when it is that model's turn
+        with suppress(SpecformerError):  # reported when it is that model's turn
             if needs := task.estimate(task.load_beside(data, job, place), place.device):
                 seconds, memory = seconds + needs.seconds, max(memory, needs.memory)
     tell(task.overview(data), Estimate(seconds, memory), place)
@@ -199,7 +199,7 @@ def _loaded(made: Contest, place: Workplace) -> Any:
 def _train_all(
     made: Contest, run: RunFolder, data: Any, place: Workplace
 ) -> tuple[dict[str, dict[str, Any]], dict[str, np.ndarray], dict[str, str]]:
-    """By name the results of all models, their curves, and why others have none."""
+    """By name, the results of all models, their curves, and the errors of those that failed."""
     found: dict[str, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
     failures: dict[str, str] = {}
@@ -209,7 +209,7 @@ def _train_all(
             kept = own.is_finished
             with own.held(), own.answering_for_files(_ODD) if kept else nullcontext():
                 result = _trained(job, own, made.seconds, data, place)
-        except Exception as error:  # the others are worth having
+        except Exception as error:  # go on with the others
             why = _sentence(error)
             failures[name] = why or f"{type(error).__name__}: {error}"
             logger.warning("%s is left out: %s", name, failures[name], exc_info=why is None)
@@ -227,7 +227,7 @@ def _train_all(
 
 
 def _sentence(error: Exception) -> str | None:
-    """Why a model cannot be trained; None of what should not happen."""
+    """Why a model cannot be trained; None for an error that should not happen."""
     if isinstance(error, SpecformerError):
         return str(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -321,7 +321,7 @@ def _row(
     differences: Sequence[Mapping[str, Any]],
     against: str,
 ) -> dict[str, Any]:
-    """One model's figures, and how much more its figure is than another's; None to itself."""
+    """One model's figures, and the difference to the model ``against``; None for that one."""
     difference = None
     for each in differences:
         if {each["model"], each["against"]} == {name, against}:

@@ -1,4 +1,4 @@
-r"""Who is compared, in which folder, and what a comparison found."""
+r"""The models of a comparison, its folder, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from specformer.tasks.job import Job, Kind, Request
 from specformer.tasks.resolve import TASKS, full_changes, kind_of, resolve
 from specformer.training.runs.folder import CONFIG, RunFolder
 
-#: Who is compared unless someone says, and on how many splits where a task's own number is one.
+#: The usual models, and the number of splits where it is not the task's own.
+_OF_ONE_GRAPH = ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii")
 _USUAL: dict[Kind, tuple[str, ...]] = {
-    "nodes": ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii"),
-    "links": ("specformer", "gcn", "gat", "gprgnn", "mlp", "chebnetii", "gcnii"),
-    "molecules": ("specformer", "gin", "gps"),
-}
+    "nodes": _OF_ONE_GRAPH, "links": _OF_ONE_GRAPH, "molecules": ("specformer", "gin", "gps"),
+}  # fmt: skip
 _RUNS: dict[Kind, int] = {"molecules": 3}
 #: Settings of a comparison that may differ when it goes on.
 _CARRIED_OVER = {"models", "device", "repeat"}
@@ -42,7 +41,7 @@ class Contest:
 
     @property
     def first(self) -> Job:
-        """Any of the jobs, for what all of them share."""
+        """The first of the jobs, for what all of them share."""
         return next(iter(self.jobs.values()))
 
     @property
@@ -75,7 +74,7 @@ def contest(
     device: str = "cpu",
     repeat: str = "",
 ) -> Contest:
-    """The comparison that is asked for; refuses names and settings that one model cannot have."""
+    """The comparison that is asked for, with names and settings checked."""
     kind = kind_of(request)
     if kind not in _USUAL:
         raise ConfigError(f"{request.source}: models are compared on nodes and on molecules only.")
@@ -115,10 +114,7 @@ def folder_name(name: str) -> str:
 
 
 def check_folder(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a folder of something else, or of a comparison of other settings.
-
-    Other models may join one that is there.
-    """
+    """Refuse the folder of anything but a comparison with these settings; models may differ."""
     run = RunFolder(path)
     run.refuse_unwritable()
     if not (path / CONFIG).exists():
@@ -136,10 +132,7 @@ def check_folder(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:
-    """Refuse a finished run of a model that is not of this comparison's job.
-
-    Where settings are ``searched`` for, they are what was found.
-    """
+    """Refuse a finished run that is not of this job; ``searched`` settings may differ."""
     known, wanted = run.config(), job.config
     keys = {"source", "kind", "model", "runs", "seed"} | (set() if searched else {"settings"})
     if any(known.get(key) != wanted[key] for key in keys):
@@ -150,7 +143,7 @@ def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found: ``result.json`` of its folder, where its report is, too.
+    """The outcome of a comparison.
 
     Args:
         result: ``rows``, the best model first; ``differences`` of all pairs; ``failures``; ….

@@ -1,8 +1,8 @@
 r"""About how long training will take, and how much memory, before it begins.
 
-Counts of operations over the speed of a matrix product, which is measured here and now. The
-constants make good what else an epoch does; they were fitted on a CPU to generated graphs of 500 to
-2,000 nodes and to the 1,128 molecules of ESOL, and are good to a factor of two or three.
+Time is a count of operations over the measured speed of a matrix product. The constants cover all
+else that an epoch does. They were fitted on a CPU to generated graphs of 500 to 2,000 nodes and to
+the 1,128 molecules of ESOL, and are good to a factor of two or three.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from specformer.spectrum.solvers import dense
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 
-#: Of Python, PyTorch and what they load.
+#: Bytes that Python, PyTorch and what they load take.
 _PROCESS = 2**29
 #: Operations, as products count them: of a decomposition per n³, of attention per two tokens and
 #: channel, of an entry in a product of all epochs' passes, of a pair of nodes of many graphs per
 #: channel and layer.
 _DECOMPOSE, _ATTEND, _MULTIPLY, _PAIR = 36.0, 100.0, 12.0, 2000.0
-#: Seconds of an epoch of which nothing is computed.
+#: Seconds of an epoch in which nothing is computed.
 _OVERHEAD = {"cpu": 0.005, "cuda": 0.001}
 #: Arrays as large as a layer's input that are held for its gradient.
 _HELD = 6
@@ -37,7 +37,7 @@ class Estimate:
     """What a job may take.
 
     Attributes:
-        seconds: for everything, at most: early stopping may end it sooner.
+        seconds: for everything, at most; early stopping may end it sooner.
         memory: bytes at the peak, on the device.
     """
 
@@ -59,7 +59,7 @@ def product_speed(device: torch.device) -> float:
 def of_nodes(
     graph: Graph, recipe: NodeRecipe, model: str, runs: int, device: torch.device
 ) -> Estimate:
-    """An estimate for the nodes of one graph; forms that are tried first are counted."""
+    """An estimate for the nodes of one graph, with the forms that are tried first."""
     n, once, held = graph.num_nodes, 0.0, 0
     if model == "specformer" and recipe.spectrum == "decomposed":
         pairs = _pairs(graph, recipe)
@@ -120,7 +120,7 @@ def of_graphs(graphs: GraphSet, recipe: GraphRecipe, runs: int, device: torch.de
 
 
 def in_words(estimate: Estimate) -> str:
-    """The estimate for people, roughly.
+    """The estimate in words, rounded.
 
     Example:
         >>> in_words(Estimate(74.0, 3 * 2**29))

@@ -22,13 +22,13 @@ from specformer.training.evaluation.summaries import wilson95
 
 #: Classes, and targets, that are named one by one.
 _NAMED = 10
-#: Fewer different tested nodes or graphs, in all runs together, than these tell little.
+#: With fewer tested nodes or graphs, in all runs together, a test says little.
 _FEW = 20
 #: Whole numbers of so few values may be classes.
 _FEW_VALUES = 5
 #: A weight so many times the median one is a giant.
 _HEAVY = 1000.0
-#: A class with this share of all labels is nearly all there is.
+#: The share of all labels from which a class counts as nearly all.
 _MOST = 0.9
 #: In sets of more nodes in all, copies of graphs are not looked for.
 _LOOKED_AT = 5_000_000
@@ -106,7 +106,7 @@ def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) ->
 
 
 def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None) -> dict[str, Any]:
-    """How many graphs have a target, and the graphs of every class, or the range of numbers."""
+    """How many nodes or graphs have a target, and how many of each class, or the numbers' range."""
     if task == "classification":
         values, counts = np.unique(known.astype(np.int64), return_counts=True)
         labels = [names[value] if names else str(value) for value in values.tolist()]
@@ -133,7 +133,7 @@ def of_signals(signals: SignalSet) -> dict[str, Any]:
 
 
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
-    """What to know of an overview before training: a test part that tells little, a giant."""
+    """Warnings of an overview: a small test part, a giant graph, copies, rare classes."""
     told, name = _of_classes(found), found["name"]
     if (times := found.get("heaviest", 0.0)) > _HEAVY:
         told.append(
@@ -170,7 +170,7 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
 
 
 def _of_classes(found: Mapping[str, Any]) -> list[str]:
-    """A class that nearly all nodes have, and numbers that look like classes."""
+    """Warnings of a class that nearly all nodes have, and of numbers that look like classes."""
     told, name = [], found["name"]
     classes = found.get("classes") or {"": 0}
     most, known = max(classes, key=classes.__getitem__), sum(classes.values())
@@ -203,10 +203,10 @@ def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
 
 
 def in_words(found: Mapping[str, Any]) -> str:
-    """An overview for people, a few lines.
+    """An overview in a few lines of text.
 
-    Keys ``model``, ``recipe`` and ``device``, where there are, say how it is learned from,
-    ``prepared`` what is done with features, and ``estimate`` what it takes.
+    Further keys are shown if they are there: ``model``, ``recipe`` and ``device``, ``prepared``
+    (what is done with features) and ``estimate``.
 
     Example:
         >>> from specformer.datasets import photographs

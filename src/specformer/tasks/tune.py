@@ -32,7 +32,7 @@ from specformer.training.runs.progress import Progress, Silent, Update
 
 #: Files of a search in its folder.
 TRIALS, BEST = "trials.jsonl", "best.yaml"
-#: What a line of trials holds, and of what type.
+#: The keys of a trial's line, and their types.
 _SCHEMA: dict[str, Any] = {
     "trial": int,
     "splits": int,
@@ -43,11 +43,11 @@ _SCHEMA: dict[str, Any] = {
     "seconds": int | float,
     "recipe": dict,
 }
-#: How many of the best trials may be started from; which share of their settings is drawn anew.
+#: How many of the best trials others start from, and which share of their settings is redrawn.
 _PARENTS, _CHANGED = 3, 0.25
-#: Draws of one trial before it is given up: some widths no number of heads divides.
+#: Most draws for one trial: a draw may be invalid, as a width that heads do not divide.
 _DRAWS = 100
-#: Of searches that only have seconds: more trials than there is time for, and splits of each.
+#: For searches limited by seconds: more trials than there is time for, and splits of each.
 _ENDLESS = 10_000
 _TRIAL_SPLITS = {
     "nodes": NodeTrials.splits, "links": NodeTrials.splits, "molecules": GraphTrials.splits
@@ -60,10 +60,10 @@ class SearchPlan:
 
     Args:
         trials: settings to try, the recipe's own first.
-        splits: those a trial trains on; None for as many as the task says.
+        splits: how many splits a trial trains on; None for the task's number.
         finalists: trials to repeat on ``runs`` splits.
-        runs: splits of the finalists; None as above.
-        seconds: begin no other trial after this long; the finalists follow all the same.
+        runs: splits of the finalists; None for the task's number.
+        seconds: begin no other trial after this long; finalists are trained in any case.
         explore: trials before every second one changes one of the best.
         parameters: the most a model may have; None for any number.
     """
@@ -88,7 +88,7 @@ class SearchPlan:
 def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str, Any]:
     """Search, and leave the winner as ``best.yaml``, a recipe that ``train --recipe`` takes.
 
-    Keys that the job changes are not searched. What the folder holds already is not run again.
+    Keys that the job changes are not searched. Trials that the folder holds are not run again.
     """
     task = TASKS[job.kind]
     subject = task.trials(job, place)
@@ -133,8 +133,8 @@ class Search:
 
     Trial 0 is the recipe as it is. The others draw one value of each list of the subject's space;
     after the first ``plan.explore``, every second one changes a quarter of the settings of one of
-    the three best so far instead. What no model can have is drawn again. Generators are seeded with
-    a trial's number, so that a stopped search goes on where it was.
+    the three best so far instead. Invalid settings are drawn again. Generators are seeded with a
+    trial's number, so that a stopped search goes on where it was.
     """
 
     def __init__(self, subject: Trials, folder: Path, plan: SearchPlan, seed: int = 0) -> None:
@@ -144,7 +144,7 @@ class Search:
         self.subject, self.seed = subject, seed
         self.plan = replace(plan, splits=splits, runs=runs)
         self.path = folder / TRIALS
-        #: What trials have to share for their scores to compare, beside their settings.
+        #: What trials must share, beside their settings, for their scores to compare.
         self.of = {
             "source": subject.source,
             "model": subject.model,
@@ -156,7 +156,7 @@ class Search:
         self._refuse_others()
 
     def run(self, progress: Progress) -> dict[str, Any]:
-        """All trials, then the best few on more splits; returns the winner.
+        """Run all trials, then the best few on more splits; returns the winner.
 
         No trial but the first begins once the plan's seconds have passed.
         """
@@ -172,13 +172,13 @@ class Search:
         finished = [number for number in chosen if number in scores]
         if not finished:
             raise RunError(
-                f"{self.subject.name}: training diverged in every trial that counts; set a lower "
-                "schedule.learning_rate."
+                f"{self.subject.name}: training diverged in every trial that could win; set a "
+                "lower schedule.learning_rate."
             )
         return self.done[min(finished, key=lambda number: self._loss(scores[number])), plan.runs]
 
     def _refuse_others(self) -> None:
-        """Refuse a folder with trials of another search: no score of theirs may win this one."""
+        """Refuse a folder with trials of another search, whose scores do not compare."""
         given = self.subject.assignments
         for (number, _), trial in self.done.items():
             shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
@@ -201,7 +201,7 @@ class Search:
     def _stage(
         self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float
     ) -> None:
-        # Scores over other splits are other figures: each says over how many.
+        # The unit says over how many splits, as scores over others do not compare.
         counted = "1 split" if splits == 1 else f"{splits} splits"
         title, unit = f"{self.subject.name}: {label}", f"best {self.subject.metric} on {counted}"
         with progress.stage(title, len(numbers), unit) as update:
@@ -261,7 +261,7 @@ class Search:
             )
 
     def _drawn(self, generator: np.random.Generator, number: int, splits: int) -> list[str]:
-        """Settings drawn afresh, or those of one of the best with some drawn afresh."""
+        """New settings, or those of one of the best trials with some of them redrawn."""
         drawn = [
             f"{key}={json.dumps(choices[generator.integers(len(choices))])}"
             for key, choices in self.subject.space.items()
@@ -303,13 +303,13 @@ def read_trials(path: Path) -> dict[tuple[int, int], dict[str, Any]]:
                 raise ValueError(f"{(wrong or ['set'])[0]} of a trial is not what it should be")
         return {(trial["trial"], trial["splits"]): trial for trial in whole}
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: damaged ({error}); remove it to start anew.") from error
+        raise RunError(f"{path}: damaged ({error}); remove it to start over.") from error
 
 
 def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace) -> Job:
     """The job with the settings that a search of so many seconds finds.
 
-    What its folder holds counts.
+    Trials that the folder holds already count.
     """
     best = folder / BEST
     if not best.exists():
@@ -329,7 +329,7 @@ def spent(folder: Path) -> dict[str, Any]:
 
 
 class _Timed:
-    """Shows a model's search by the seconds that it has, not by trials it will not come to."""
+    """Shows a model's search by seconds, as the number of trials is not known before."""
 
     def __init__(self, shown: Progress, model: str, seconds: float) -> None:
         self._shown, self._model, self._seconds = shown, model, seconds

@@ -192,7 +192,7 @@ def test_settings_of_a_file_or_of_a_run(tmp_path):
     table.write_text("command: table\ntable: 1\n")
     assert read_settings(recipe) == {"name": "a"}
     assert read_settings(run) == {"name": "b"}
-    with pytest.raises(ConfigError, match=r"table\.yaml: of a run that has no settings"):
+    with pytest.raises(ConfigError, match=r"table\.yaml: this run has no settings"):
         read_settings(table)
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_holds_no_settings_is_one_short_sentence(content, tmp_path):
 
 def test_assignments_are_read_within_limits():
     for value in ("[" * 3000, "9" * 5000, "[&a 1, *a]", "{1: 2}"):
-        with pytest.raises(ConfigError, match=r"--set name=.*: the value is no setting: ") as no:
+        with pytest.raises(ConfigError, match=r"--set name=.*: the value cannot be read: ") as no:
             override({"name": "a"}, [f"name={value}"])
         assert len(str(no.value)) < 400
 

@@ -30,10 +30,10 @@ Recipe = TypeVar("Recipe")
 _SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 #: Characters of an assignment that an error repeats.
 _SHOWN = 200
-#: How ``int | None`` and ``Optional[int]`` are told.
+#: The origins of ``int | None`` and ``Optional[int]``.
 _UNIONS = (typing.Union, types.UnionType)
 
-#: Settings that are gone, and the value by which they did nothing: earlier files may have them so.
+#: Settings that are gone, and the values with no effect that earlier files may have for them.
 RETIRED: Mapping[str, Any] = {"filter_activation": None, "recalibrate": None, "final_rate": 0.0}
 #: Recipes by data set: the paper's settings, those of its authors' code where they differ in the
 #: model, those that did best on validation data, and those of pair states that start afresh.
@@ -57,7 +57,9 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
         if key in RETIRED and RETIRED[key] == value:
             continue
         if key not in fields:
-            raise ConfigError(f"{where}: unknown key {brief(key)}; {_suggestion(key, fields)}")
+            close = nearest(key, fields)
+            hint = f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(fields))}."
+            raise ConfigError(f"{where}: unknown key {brief(key)}; {hint}")
         values[key] = _checked(hints[key], value, f"{where}: {key}")
     try:
         return kind(**values)
@@ -83,7 +85,7 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
         try:
             value = parse_yaml(text)
         except ValueError as error:
-            raise ConfigError(f"--set {shown}: the value is no setting: {error}.") from error
+            raise ConfigError(f"--set {shown}: the value cannot be read: {error}.") from error
         *groups, leaf = path.split(".")
         target: dict[str, Any] = changed
         for group in groups:
@@ -165,17 +167,12 @@ def read_settings(path: Path) -> dict[str, Any]:
         return content
     settings = content.get("settings")
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path}: of a run that has no settings; name one of specformer train.")
+        raise ConfigError(f"{path}: this run has no settings; name a run of specformer train.")
     return settings
 
 
-def _suggestion(key: str, known: Iterable[str]) -> str:
-    close = nearest(key, known)
-    return f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(known))}."
-
-
 def _checked(hint: Any, value: Any, where: str) -> Any:
-    """The value as its type, or a word on what it should be."""
+    """The value as its type; other values are refused."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, Mapping):
@@ -196,7 +193,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
         return value
     if hint is float and (number := _finite(value)) is not None:
         return number
-    if hint is not float and type(value) is hint:  # exactly: True is no whole number
+    if hint is not float and type(value) is hint:  # not isinstance: True is not a whole number
         return value
     raise ConfigError(f"{where}={brief(value)} should be {_describe(hint)}.")
 
