@@ -428,7 +428,7 @@ ERRORS = {
     "torn molecules": (["table", "3", "--data", "torn", "--datasets", "zinc"], "zinc.npz: "),
     "torn ablation": (["table", "4", "--data", "torn", "--datasets", "molpcba"], "molpcba.npz: "),
     "no such image": (["table", "1", "--data", "images", "--images", "7,"], "image 7 asked for"),
-    "images in words": (["table", "1", "--images", "all"], "--images all: expected how many"),
+    "images in words": (["table", "1", "--images", "all"], "--images all: give a count"),
     "missing data": (["table", "1", "--data", "empty"], "grid-images.npz was not found"),
     "table that is not here": (["table", "9"], "table 9"),
     "table in words": (["table", "one"], "table one does not exist; choose 1, 2, 3 or 4"),
@@ -447,7 +447,10 @@ ERRORS = {
     ),
     "overhead": (["table", "overhead"], "make bench SUITE=overhead"),
     "unrecorded": (["table", "2", "--recorded", "--models", "gcnn"], "no model gcnn is recorded"),
-    "recorded anew": (["table", "2", "--recorded", "--runs", "3"], "--runs: --recorded shows"),
+    "recorded anew": (
+        ["table", "2", "--recorded", "--runs", "3"],
+        "--runs: leave it out, as --recorded runs nothing",
+    ),
     "missing graph": (["spectrum", "absent.npz"], "absent.npz"),
     "graph of an unknown kind": (["spectrum", "text.png"], "text.png"),
     "folder without edges": (["spectrum", "empty"], "edges.csv"),
@@ -547,7 +550,7 @@ def test_an_error_is_one_sentence_and_status_2(arguments, message, call, scene):
 def test_an_option_that_cannot_be_read_is_refused_before_work_begins(call, scene):
     _, _, err = call("spectrum", "4x4", "--k", "few")
     assert err.strip().splitlines() == [
-        "Error: --k few: expected a number, or two with a comma between them."
+        "Error: --k few: give one number, or two with a comma between them."
     ]
 
 
@@ -564,7 +567,7 @@ def test_help_names_every_kind_of_recipe(call):
         ("seed", "x", "config.yaml: damaged (seed is 'x')"),
         ("source", None, "config.yaml: damaged (source is None)"),
         ("set", None, "config.yaml: damaged (set is None)"),
-        ("device", "cuda", "stopped: was started on cuda, which is not here"),
+        ("device", "cuda", "stopped: was started on cuda, which this machine lacks"),
     ],
 )
 def test_a_configuration_that_no_run_can_have_is_not_resumed(

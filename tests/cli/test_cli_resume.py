@@ -19,7 +19,7 @@ from specformer.training.runs.folder import RunFolder
 
 WORDS = ["train", "own.npz", "--model", "gcn", "--runs", 1, "--device", "cpu", "--json"]
 WORDS += ["--set", "schedule.epochs=40"]
-FINISHED = "run: the run is finished; there is nothing to go on with."
+FINISHED = "run: the run is finished; there is nothing to resume."
 
 
 @pytest.fixture

@@ -33,9 +33,15 @@ def test_what_cannot_be_drawn_is_said(call, here):
     for arguments, told in (
         (["figure"], "Name a figure"),
         (["figure", "eight"], "eight"),
-        (["figure", "encodings", "--run", "run"], "--run: figure encodings needs no run."),
+        (
+            ["figure", "encodings", "--run", "run"],
+            "--run: leave it out, as figure encodings needs no run.",
+        ),
         (["figure", "filters", "--run", "run"], "The run holds nothing that figure 2 shows"),
-        (["figure", "filters", "--run", "run", "--set", "a=1"], "--set: a finished run"),
+        (
+            ["figure", "filters", "--run", "run", "--set", "a=1"],
+            "--set: cannot change a finished run",
+        ),
         (["figure", "graphs", "--run", "nowhere"], "nowhere"),
     ):
         status, out, error = call(*arguments)

@@ -13,7 +13,7 @@ from specformer.cli.output import echo, first_words, own_progress, waited_for
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_EVERY", 0.01)
+    monkeypatch.setattr(output, "EVERY", 0.01)
 
 
 def heard(capfd: pytest.CaptureFixture[str], lines: int) -> list[str]:

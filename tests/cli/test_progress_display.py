@@ -118,7 +118,7 @@ def test_no_color(wanted, monkeypatch):
 
 
 def test_a_file_gets_lines_while_a_stage_lasts(capsys, monkeypatch):
-    monkeypatch.setattr(progress_display, "_EVERY", 0.02)
+    monkeypatch.setattr(progress_display, "EVERY", 0.02)
     seen = ""
     with progress_bars(silent=False) as progress:
         progress.say("mine: 3 nodes")

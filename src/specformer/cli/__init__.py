@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-#: How PyTorch says that memory has run out on a GPU and on the host, and how much was asked for.
+#: PyTorch's messages for too little memory on a GPU or the host, and the amount asked for.
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"(?:allocate|for) ([\d.,]+ ?(?:[KMGTP]i?B|bytes))")
 for command in (
@@ -56,60 +56,58 @@ for command in (
 
 
 def main(program: typer.Typer = app) -> None:
-    """Run a command line; an error a user can cause is one sentence and exit status 2."""
+    """Run a command line; an error that a user can cause is one sentence and exit status 2."""
     _open_standard_streams()
     try:
         _refuse_undecodable(sys.argv[1:])
         with _ending_in_order(), waited_for():
             program()
-    except SpecformerError as error:
-        echo(f"Error: {error}", err=True)
-        sys.exit(2)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+    except BrokenPipeError:  # the reader, for example `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
-        echo(f"Error: {system_sentence(error)}", err=True)
-        sys.exit(2)
-    except (MemoryError, RuntimeError) as error:
-        if (missing := _missing_memory(error)) is None:
+    except (SpecformerError, OSError, MemoryError, RuntimeError) as error:
+        if (sentence := _sentence(error)) is None:
             raise
-        echo(f"Error: not enough memory{missing}; free some, or ask for less.", err=True)
+        echo(f"Error: {sentence}", err=True)
         sys.exit(2)
 
 
-def _missing_memory(error: MemoryError | RuntimeError) -> str | None:
-    """What could not be had, in words; None of an error that is not about memory.
+def _sentence(error: Exception) -> str | None:
+    """What is wrong and what to do, in one sentence; None for an error in the program.
 
     PyTorch has a class for a GPU's memory; for the host's it raises a ``RuntimeError``.
     """
     text = str(error)
+    if isinstance(error, SpecformerError):
+        return text
+    if isinstance(error, OSError):
+        return system_sentence(error)
     if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(text):
         return None
     asked = _ASKED_FOR.search(text)
-    return f" for {asked[1].removesuffix('.')} more" if asked else ""
+    missing = f" for {asked[1].removesuffix('.')} more" if asked else ""
+    return f"not enough memory{missing}; free some, or ask for less."
 
 
 def _open_standard_streams() -> None:
-    r"""Give a closed stream (``>&-``) somewhere to go, and let every character be written.
+    r"""Open closed streams (``>&-``), and let every character be written.
 
-    What standard output's encoding lacks is written as ``\xb1``, as on standard error: a run that
-    took hours must not end in an error because of a sign in its table.
+    Characters that the encoding of standard output lacks are written as ``\xb1``, as on standard
+    error: a run of hours must not fail because of a character in its table.
     """
-    if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: nothing half-written or running stays.
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, without partial files or processes.
 
-    What ignores them already, under ``nohup`` say, goes on doing so. A second signal ends it at
-    once, and so does the first in one of torchrun's processes, which waits for the others.
+    Signals that are already ignored, for example under ``nohup``, stay ignored. A second signal
+    ends the command at once; so does the first one in a process of torchrun, because that waits
+    for the others.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -136,21 +134,21 @@ def _ending_in_order() -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported; one in C turns what a handler raises into a failure."""
+    """Whether a module is being imported: in one written in C, an exception would be lost."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None
 
 
 def _send_again(number: int) -> None:
-    """Send this process a signal once more, a moment later."""
+    """Send this process a signal again, a moment later."""
     later = Timer(0.05, os.kill, (os.getpid(), number))
     later.daemon = True
     later.start()
 
 
 def _refuse_undecodable(arguments: Sequence[str]) -> None:
-    """Refuse names that results and reports, which are UTF-8, cannot hold."""
+    """Refuse names that are not UTF-8, because results and reports are."""
     for argument in arguments:
         try:
             argument.encode()

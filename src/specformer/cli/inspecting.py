@@ -1,4 +1,4 @@
-"""Commands that look: at data, at a source, at a spectrum, at a run."""
+"""Commands that show data sets, sources, spectra and runs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def inspect(
     from specformer.tasks.overview import in_words
     from specformer.tasks.train import inspect_source
 
-    columns = shared.request(source).columns
     with reading_told(shared.json):
-        found = inspect_source(source, shared.data, columns)
+        found = inspect_source(source, shared.data, shared.request(source).columns)
     if shared.json:
         print_json(found)
     else:
@@ -122,7 +121,7 @@ def spectrum(
                 hostfile=hostfile,
                 progress=lambda done, wanted: update(100 * done // wanted, 100.0 * done / wanted),
                 out=out if by_ranks else None,
-                nodes=slice(0, 0) if by_ranks else None,  # no process need hold all
+                nodes=slice(0, 0) if by_ranks else None,  # so that no process holds all
             )
             update(100, 100.0)
     if out and not by_ranks:
@@ -152,7 +151,7 @@ def _parsed_pair(text: str | None) -> int | tuple[int, int] | None:
     except ValueError:
         numbers = []
     if len(numbers) not in (1, 2):
-        raise ConfigError(f"--k {text}: expected a number, or two with a comma between them.")
+        raise ConfigError(f"--k {text}: give one number, or two with a comma between them.")
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
@@ -174,7 +173,7 @@ def report(
         path = write_comparison(folders, out or Path("comparison.html"))
         told: dict[str, object] = {"run_dirs": [str(run) for run in runs]}
     elif out is not None:
-        raise ConfigError("--out: a single run has its report in its folder; leave it out.")
+        raise ConfigError("--out: the report of a single run goes into its folder; leave it out.")
     else:
         path = write_report(folders[0])
         told = {"run_dir": str(runs[0])}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specformer.training.runs.folder import RunFolder
     from specformer.training.runs.progress import Progress
 
-#: Parts of a result that are in result.json and not in what `train --json` prints.
+#: Keys of result.json that `train --json` does not print.
 _HIDDEN = (
     "environment", "settings", "filters", "nodes", "links", "molecules", "spectra", "targets",
     "seen", "feature_names", "base", "quantiles",
@@ -162,12 +162,13 @@ def resume(
         choose_device(job.device)
     except ConfigError:
         raise RunError(
-            f"{run}: was started on {job.device}, which is not here; go on where it is."
+            f"{run}: was started on {job.device}, which this machine lacks; resume it on one "
+            "that has it."
         ) from None
 
-    def taken_up(held: ExitStack) -> RunFolder:  # of several workers, by the first alone
+    def taken_up(held: ExitStack) -> RunFolder:  # only the first of several workers calls it
         held.enter_context(stopped.held())
-        _refuse_finished(stopped)  # by another process, while this one read its data
+        _refuse_finished(stopped)  # another process may have, while this one read its data
         if from_scratch:
             stopped.discard_checkpoints()
         return stopped
@@ -178,11 +179,11 @@ def resume(
 
 def _refuse_finished(run: RunFolder) -> None:
     if run.is_finished:
-        raise RunError(f"{run.path}: the run is finished; there is nothing to go on with.")
+        raise RunError(f"{run.path}: the run is finished; there is nothing to resume.")
 
 
 def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
-    """Train as a job says."""
+    """Train a job, write its run folder and report, and show the result."""
     import torch
 
     from specformer.cli.progress_display import progress_bars
@@ -217,7 +218,7 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
             if not workers.is_first:
                 return
         run = hand.begin()
-        with one_thread(job.deterministic):  # which the result records
+        with one_thread(job.deterministic):  # the result records the number of threads
             result = keep(run, job, trained)
         report = write_report(run)
         if job.tensorboard:
@@ -278,7 +279,7 @@ def predict(
 
     finished = RunFolder.open(run)
     if finished.config().get("command") == "compare":
-        raise RunError(f"{run}: has several models; name the folder of one, {run / 'gcn'} say.")
+        raise RunError(f"{run}: has several models; name the folder of one, such as {run / 'gcn'}.")
     if finished.config().get("command") != "train":
         raise RunError(f"{run}: only runs of `specformer train` keep models to predict with.")
     kind = finished.result("kind")["kind"]
@@ -295,7 +296,7 @@ def predict(
     request = PredictionRequest(graph, smiles or (), spectrum, degree, told, pairs, top)
     with torchrun_workers(shared.target) as (workers, device):
         if workers.size > 1 and kind != "nodes":
-            raise ConfigError(f"{run}: only single graphs are predicted in several processes.")
+            raise ConfigError(f"{run}: is not of a single graph; predict with one process.")
         place = Workplace(device, shared.data, shared.spectra, workers=workers)
         silent = shared.json or not workers.is_first
         with reading_told(silent), finished.answering_for_files("cannot be predicted with"):
@@ -306,7 +307,7 @@ def predict(
 def _write_predictions(
     found: Predictions, out: Path | None, json_output: bool, place: Workplace
 ) -> None:
-    """Say which rows have none, and write the others to a file or to standard output.
+    """Show the problems, and write the predictions to a file or to standard output.
 
     The first process writes; the others send it their rows.
     """
@@ -334,7 +335,7 @@ def _write_predictions(
     if json_output:
         print_json({"path": str(out), "rows": found.rows})
     else:
-        good, counted = found.rows - len(found.problems), f"{found.rows:,} predictions"
+        counted = f"{found.rows:,} predictions"
         if found.problems:
-            counted = f"{good:,} of {found.rows:,} predicted"
+            counted = f"{found.rows - len(found.problems):,} of {found.rows:,} predicted"
         echo(f"{counted}: {out}")

@@ -31,7 +31,7 @@ def _column(option: str, told: str) -> Any:
 
 @dataclass(frozen=True)
 class Shared:
-    """The options that :func:`shares` gives a command; those it does not have are as by default."""
+    """The options that :func:`shares` gives a command; the others have their defaults."""
 
     model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer"
     task: Annotated[
@@ -101,12 +101,12 @@ class Shared:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is shown on the way."""
+        """Whether no progress is shown."""
         return self.quiet or self.json
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What ``--set`` says."""
+        """The values of ``--set``."""
         return tuple(self.assignments or ())
 
     @property
@@ -118,14 +118,14 @@ class Shared:
 
     @property
     def spectra(self) -> Path:
-        """The cache of spectra: a folder of choice, else the user's cache."""
+        """The folder of cached spectra."""
         from specformer.files import user_cache
 
         return self.cache or user_cache("spectra")
 
     @property
     def columns(self) -> Columns:
-        """Which column is what, as far as options say."""
+        """The columns that options name."""
         from specformer.graphs import Columns
 
         said = {name.removesuffix(_COLUMN): getattr(self, name) for name in _COLUMNS}
@@ -138,15 +138,15 @@ class Shared:
         return Columns.of(told)
 
     def begin(self, text: str) -> None:
-        """Say at once what is under way, unless silent."""
+        """Say at once what is being done, unless silent."""
         first_words(text, self.silent)
 
     def request(
         self, source: str, recipe: str | None = None, start: Path | None = None, **others: Any
     ) -> Request:
-        """What a command asks for; options that do not go with the source are refused.
+        """What a command asks for; options that do not apply to the source are refused.
 
-        ``others`` are further options that not every kind of source has, by name.
+        ``others`` are further options, by name, that apply to some kinds of sources only.
         """
         from specformer.tasks.job import Request
         from specformer.tasks.resolve import kind_of, refuse_foreign
@@ -171,7 +171,7 @@ class Shared:
 
     @contextmanager
     def workplace(self, told: bool = True, **more: Any) -> Iterator[Workplace]:
-        """Where the work is done, with its progress shown and what is read ``told``."""
+        """The workplace, with progress and, if ``told``, how data are read on standard error."""
         from specformer.cli.progress_display import progress_bars
         from specformer.tasks.job import Workplace
 
@@ -183,9 +183,9 @@ _COLUMNS = [each.name for each in fields(Shared) if each.name.endswith(_COLUMN)]
 
 
 def shares(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these of the shared options, which it takes as one argument, ``shared``.
+    """Give a command these shared options, which it takes as one argument, ``shared``.
 
-    ``"columns"`` stands for all that say which column of a file is what.
+    ``"columns"`` stands for all options that name columns of a file.
     """
     taken = [each for name in names for each in (_COLUMNS if name == "columns" else [name])]
     of_shared = get_type_hints(Shared, include_extras=True)
@@ -217,6 +217,6 @@ def shares(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def split_names(text: str | None) -> list[str] | None:
-    """``a,b`` as a list, each name once; None where no name is given."""
+    """``a,b`` as a list, each name once; None if there is no name."""
     names = (name.strip() for name in (text or "").split(","))
     return list(dict.fromkeys(name for name in names if name)) or None

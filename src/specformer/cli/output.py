@@ -1,4 +1,4 @@
-"""What a command writes: lines, JSON, and words for those who wait."""
+"""What a command writes: lines, JSON, and signs of life while it works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Event, Thread
@@ -18,20 +18,18 @@ from typing import Any
 
 import typer
 
-#: Rooms that tell what they make of data, and what tells where a run goes on.
+#: Loggers that say how data are read, and where a run goes on.
 _TELLING = ("graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
-#: What takes a line from a terminal.
+#: Clears a terminal's line.
 _CLEAR = "\r\x1b[2K"
-#: Seconds between two lines for those who wait.
-_EVERY = 1.7
-
-
-#: No sentence of ours has so many letters.
+#: Seconds between two lines while a command works.
+EVERY = 1.7
+#: More letters than any sentence of ours has.
 _LONG = 2_000
 
 
 def printable(text: str) -> str:
-    r"""Text without what moves a cursor or changes colours: names of files may hold anything.
+    r"""Text without control characters: names of files may hold anything.
 
     Example:
         >>> print(printable("run\x1b[31m\n\u202egpj"))
@@ -45,9 +43,9 @@ def printable(text: str) -> str:
 
 
 def echo(text: str, err: bool = False) -> None:
-    """A line for people, on standard output or on standard error, there without its middle if long.
+    """Print a line on standard output or on standard error, there without its middle if long.
 
-    What people or files name may have any length. On a terminal, lines end between words.
+    Names in it may have any length. On a terminal, lines end between words.
     """
     if err and len(text) > _LONG:
         text = f"{text[: _LONG // 2]} … {text[-_LONG // 2 :]}"
@@ -59,7 +57,7 @@ def echo(text: str, err: bool = False) -> None:
 
 
 def wrapped(text: str, width: int) -> str:
-    r"""Text whose lines end between words, unless they have a command, which is to be copied whole.
+    r"""Text whose lines end between words; a line with a command stays whole, to be copied.
 
     Example:
         >>> print(wrapped("  a line that is too long\nspecformer train some-graph", 12))
@@ -79,18 +77,18 @@ def wrapped(text: str, width: int) -> str:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
+    """Print one JSON object on standard output."""
     clear_line()
     typer.echo(json.dumps(content, allow_nan=False))
 
 
 def farewell(result: dict[str, Any], report: Path) -> None:
-    """The last line of a command that wrote a report."""
+    """Print the last line of a command that wrote a report."""
     echo(f"Finished in {result['seconds']:.0f} s. Report: {report}")
 
 
 class _ToStderr(logging.Handler):
-    """Writes messages as they are, each once, to whatever standard error is then."""
+    """Writes messages, each once, to the current standard error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +103,7 @@ class _ToStderr(logging.Handler):
 
 @contextmanager
 def reading_told(silent: bool) -> Iterator[None]:
-    """Let what is read, guessed and chosen about data be said on standard error, unless silent."""
+    """Show on standard error how data are read and what is chosen for them, unless silent."""
     rooms = [] if silent else [logging.getLogger(f"specformer.{room}") for room in _TELLING]
     handler = _ToStderr()
     before = [room.level for room in rooms]
@@ -121,10 +119,10 @@ def reading_told(silent: bool) -> Iterator[None]:
 
 
 class Waiting:
-    """Says every other second what a command is at, except in stages that show their progress.
+    """Says every other second what a command is doing, except in stages with their own progress.
 
-    Otherwise packages are imported, files read and reports written in silence, for seconds each.
-    On a terminal one line is written over again, and gone when something else is said.
+    Otherwise imports, reading files and writing reports would be silent for seconds. On a terminal
+    one line is overwritten each time, and cleared before other output.
     """
 
     def __init__(self) -> None:
@@ -135,7 +133,7 @@ class Waiting:
         self._telling: Thread | None = None
 
     def begin(self, text: str) -> None:
-        """Say what is under way, at once and from now on."""
+        """Say what is being done, at once and from now on."""
         echo(text, err=True)
         self._text, self._since = text.rstrip("."), time.monotonic()
         if self._telling is None:
@@ -144,7 +142,7 @@ class Waiting:
 
     @contextmanager
     def stage(self) -> Iterator[None]:
-        """Be quiet meanwhile."""
+        """Be quiet during a stage."""
         self._stages += 1
         self.clear()
         try:
@@ -161,15 +159,15 @@ class Waiting:
         self.clear()
 
     def clear(self) -> None:
-        """Take the line from a terminal, if there is one."""
+        """Clear the line on a terminal, if there is one."""
         if self._has_line:
             self._has_line = False
             _write_over("")
 
     def _tell(self) -> None:
-        while not self._ended.wait(_EVERY):
+        while not self._ended.wait(EVERY):
             elapsed = time.monotonic() - self._since
-            if self._stages or elapsed <= _EVERY / 2:
+            if self._stages or elapsed <= EVERY / 2:
                 continue
             line = f"{time.strftime('%H:%M:%S')} {self._text} · {elapsed:.0f} s"
             self.told = time.monotonic()
@@ -195,7 +193,7 @@ _WAITING: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
 
 @contextmanager
 def waited_for() -> Iterator[None]:
-    """A command, whose waiting ends with it; warnings that no one else tells clear its line."""
+    """Run a command with signs of life; warnings that nothing else shows clear their line."""
     waiting, warnings, usual = Waiting(), _ToStderr(), logging.lastResort
     warnings.setLevel(logging.WARNING)
     before = _WAITING.set(waiting)
@@ -209,34 +207,30 @@ def waited_for() -> Iterator[None]:
 
 
 def clear_line() -> None:
-    """Take the line of those who wait from a terminal, before something else is written."""
-    waiting = _WAITING.get()
-    if waiting is not None:
+    """Clear the line that says what a command is doing, before other output."""
+    if waiting := _WAITING.get():
         waiting.clear()
 
 
 def first_words(text: str, silent: bool) -> None:
-    """Say what is under way before heavy packages are imported, and again until there is more.
+    """Say what is being done before heavy packages are imported, and repeat it while it lasts.
 
-    Of several workers, only the first speaks.
+    Of several workers, only the first says it.
     """
-    waiting = _WAITING.get()
-    if waiting is not None and not silent and os.environ.get("RANK", "0") == "0":
+    is_first = os.environ.get("RANK", "0") == "0"
+    if (waiting := _WAITING.get()) and is_first and not silent:
         waiting.begin(text)
 
 
 def quiet_for() -> float:
-    """Seconds since those who wait were last told something; none outside of a command."""
+    """Seconds since the last sign of life; 0 outside of a command."""
     waiting = _WAITING.get()
-    return 0.0 if waiting is None else time.monotonic() - waiting.told
+    return time.monotonic() - waiting.told if waiting else 0.0
 
 
 @contextmanager
 def own_progress() -> Iterator[None]:
-    """A stage that shows its own progress."""
+    """Run a stage that shows its own progress."""
     waiting = _WAITING.get()
-    if waiting is None:
-        yield
-        return
-    with waiting.stage():
+    with waiting.stage() if waiting else nullcontext():
         yield

@@ -1,10 +1,10 @@
-r"""How far a long job is, on standard error: live lines on a terminal, log lines elsewhere."""
+r"""Progress of long jobs on standard error: live lines on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -12,19 +12,17 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from specformer.cli.output import clear_line, own_progress, printable, quiet_for
+from specformer.cli.output import EVERY, clear_line, own_progress, printable, quiet_for
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
-#: Seconds between two log lines.
-_EVERY = 1.7
-#: Characters of a bar: at least where others stand beside it, and at most.
+#: Least characters of a bar with text beside it, and most.
 _SHORT_BAR, _LONG_BAR = 5, 40
 
 
 @contextmanager
 def progress_bars(silent: bool) -> Iterator[Progress]:
-    """Progress on standard error; nothing at all when silent."""
+    """Progress on standard error; nothing if silent."""
     console = Console(stderr=True)
     if silent:
         yield Silent()
@@ -35,13 +33,13 @@ def progress_bars(silent: bool) -> Iterator[Progress]:
 
 
 class _Stage:
-    """What is known of a stage."""
+    """The state of a stage."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.figures = 0, ""
         self._started = time.monotonic()
-        #: The first update: a run that goes on from a checkpoint does not begin at 0.
+        #: The first update: a run that continues from a checkpoint does not begin at 0.
         self._first: tuple[int, float] | None = None
         self._last = self._started
 
@@ -59,16 +57,16 @@ class _Stage:
 
     @property
     def count(self) -> str:
-        """Steps done and at most to do; what is one step has no count."""
+        """Steps done, and most steps to do; empty for a single step."""
         return f"{self.done:,}/{self.total:,}" if self.total > 1 else ""
 
     def times(self, ended: bool) -> str:
-        """The time so far and, as steps have gone since the first update, at most to come."""
+        """The time so far and, estimated from the steps so far, the most time left."""
         if ended or self._first is None or self.done <= self._first[0]:
             return clock(self.elapsed)
         pace = (self._last - self._first[1]) / (self.done - self._first[0])
         left = pace * (self.total - self.done) - (time.monotonic() - self._last)
-        if left <= 0 and self.done < self.total:  # slower than before: nobody knows
+        if left <= 0 and self.done < self.total:  # slower than before: no estimate
             return clock(self.elapsed)
         return f"{clock(self.elapsed)}, at most {clock(max(0.0, left))} left"
 
@@ -88,7 +86,7 @@ def clock(seconds: float) -> str:
 def arranged(
     label: str, count: str, figures: str, times: str, width: int
 ) -> list[tuple[str, int, str]]:
-    """Rows of text, the width of a bar, and text; as few rows as ``width`` has room for.
+    """Rows of text, the width of a bar, and text; as few rows as fit into ``width``.
 
     Example:
         >>> arranged("mine", "3/9", "loss 0.5", "0:05", 80)
@@ -121,8 +119,25 @@ def arranged(
     return arranged
 
 
+@contextmanager
+def _running(stage: _Stage, end: Callable[[bool], None]) -> Iterator[Update]:
+    """Run a stage; ``end`` is called with whether it is worth a last line.
+
+    It is not if an error refused it before its first step.
+    """
+    has_line = True
+    try:
+        with own_progress():
+            yield stage.update
+    except SpecformerError:
+        has_line = bool(stage.done)
+        raise
+    finally:
+        end(has_line)
+
+
 class _Live:
-    """The stages under way at the foot of a terminal; those that have ended stay above."""
+    """Stages in progress at the bottom of a terminal; ended ones stay above."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -141,19 +156,16 @@ class _Live:
         self._open.append(stage)
         if len(self._open) == 1:
             self._live.start()
-        refused = False
-        try:
-            with own_progress():
-                yield stage.update
-        except SpecformerError:
-            refused = not stage.done  # there was nothing to wait for
-            raise
-        finally:
+
+        def end(has_line: bool) -> None:
             self._open.remove(stage)
             if not self._open:
                 self._live.stop()
-            if not refused:
+            if has_line:
                 self._console.print(self._lines(stage, ended=True))
+
+        with _running(stage, end) as update:
+            yield update
 
     def _drawn(self) -> RenderableType:
         return Group(*(self._lines(stage) for stage in self._open))
@@ -193,26 +205,23 @@ class _Logged:
             parts = (label, stage.count, stage.figures, stage.times(last))
             self.say(f"{time.strftime('%H:%M:%S')} {' · '.join(filter(None, parts))}")
 
-        first = max(_EVERY / 10, _EVERY - quiet_for())  # after the last line of those who wait
+        first = max(EVERY / 10, EVERY - quiet_for())  # counted from the last sign of life
 
         def tell() -> None:
             wait = first
             while not ended.wait(wait):
                 told()
-                wait = _EVERY
+                wait = EVERY
 
-        # A thread of its own: what is done in one step, such as a decomposition, updates nothing.
+        # In a thread, because a single long step, such as a decomposition, has no updates.
         telling = Thread(target=tell, daemon=True)
         telling.start()
-        refused = False
-        try:
-            with own_progress():
-                yield stage.update
-        except SpecformerError:
-            refused = not stage.done
-            raise
-        finally:
+
+        def end(has_line: bool) -> None:
             ended.set()
             telling.join()
-            if not refused:
+            if has_line:
                 told(last=True)
+
+        with _running(stage, end) as update:
+            yield update

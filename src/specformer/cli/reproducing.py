@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from specformer.paper.figures import PaperFigure, Ran
     from specformer.tasks.job import Kind
 
-
-#: The options that only some tables have, and what a table's runs are called.
+#: The options that only some tables have, and the kind of a table's rows.
 _OPTIONS = {
     1: ("images", "filters", "models"),
     2: ("datasets", "runs", "models"),
@@ -33,9 +32,9 @@ _OPTIONS = {
     4: ("datasets", "runs"),
 }
 _KINDS = {1: "filters", 2: "nodes", 3: "molecules", 4: "ablations"}
-#: Whose recipes a table's runs have.
+#: The kind of recipes that ``--set`` changes.
 _SETTINGS: dict[int, Kind] = {1: "filters", 2: "nodes", 3: "molecules", 4: "nodes"}
-#: Those that take hours, and go on from checkpoints in their folder.
+#: Tables that take hours, and continue from checkpoints in their folder.
 _CHECKPOINTED = (3, 4)
 
 
@@ -87,7 +86,7 @@ def table(
     if recorded:
         of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": shared.assignments}
         for option in (option for option, value in of_runs.items() if value is not None):
-            raise ConfigError(f"--{option}: --recorded shows what was measured, as it was.")
+            raise ConfigError(f"--{option}: leave it out, as --recorded runs nothing.")
         asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}
         _show_recorded(number, {key: split_names(text) for key, text in asked.items()}, shared)
         return
@@ -108,7 +107,7 @@ def table(
 
 
 def _run_table(config: dict[str, Any], shared: Shared) -> None:
-    """Run a table as a configuration says, and show it."""
+    """Run a table by its configuration, and show it."""
     from specformer.cli.terminal import show_paper_table
     from specformer.paper.model_tables import table2, table3, table4
     from specformer.paper.table1 import table1
@@ -120,7 +119,7 @@ def _run_table(config: dict[str, Any], shared: Shared) -> None:
         for option in ("recipes", *_OPTIONS[number])
     }
     lanes = parts.pop("lanes", None) or 1
-    # What is not given is left to the table's own defaults.
+    # Options that are not given have the table's own defaults.
     settings = {option: value for option, value in parts.items() if value is not None}
     tables: list[Callable[..., Any]] = [table1, table2, table3, table4]
     with RunInHand.new(shared.out, f"table-{number}", config) as hand:
@@ -145,23 +144,20 @@ def _run_table(config: dict[str, Any], shared: Shared) -> None:
 
 
 def parse_images(text: str | None) -> int | list[int] | None:
-    """``5``, how many, or ``19,28``, which ones; a comma makes a single one of these, ``19,``.
-
-    No image counts twice.
-    """
+    """``5`` for the first five images, ``19,28`` or ``19,`` for images by number, each once."""
     if text is None:
         return None
     try:
         numbers = [int(part) for part in text.rstrip(",").split(",")]
     except ValueError:
         raise ConfigError(
-            f"--images {text}: expected how many, or numbers with a comma after each."
+            f"--images {text}: give a count, or the images' numbers with a comma after each."
         ) from None
     return list(dict.fromkeys(numbers)) if "," in text else numbers[0]
 
 
 def _table_number(name: str, given: Mapping[str, Any]) -> int:
-    """The table of that name, unless it does not have all options that are given."""
+    """The number of a table; refuses options that it does not have."""
     if name not in map(str, _OPTIONS):
         raise ConfigError(
             f"table {name} does not exist; choose 1, 2, 3 or 4. The overhead tables are "
@@ -176,7 +172,7 @@ def _table_number(name: str, given: Mapping[str, Any]) -> int:
 
 
 def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shared: Shared) -> None:
-    """The recorded rows of a table and the paper's own, those of some models and data sets."""
+    """Show the recorded rows of a table beside the paper's, for the chosen names."""
     from specformer.cli.terminal import show_paper_table
     from specformer.paper.recorded import recorded_rows, results_folder
     from specformer.paper.table_rows import with_cited
@@ -229,11 +225,11 @@ def figure(
     if chosen.run is None:
         given = {"run": run, "set": shared.assignments}
         for option in (option for option, value in given.items() if value is not None):
-            raise ConfigError(f"--{option}: figure {name} needs no run.")
+            raise ConfigError(f"--{option}: leave it out, as figure {name} needs no run.")
         rows = chosen.drawn({}, {})
     elif run is not None:
         if shared.assignments:
-            raise ConfigError("--set: a finished run is drawn as it is; leave out --run.")
+            raise ConfigError("--set: cannot change a finished run; leave out --set or --run.")
         folder = RunFolder.open(run)
         arrays = folder.outputs() if (folder.path / OUTPUTS).exists() else {}
         rows = chosen.drawn(folder.result(), arrays)
@@ -264,7 +260,7 @@ def _list(shared: Shared) -> None:
 
 
 def _fresh(name: str, chosen: PaperFigure, shared: Shared) -> tuple[Ran, Path]:
-    """A fresh run, kept in a folder below ``runs/``."""
+    """Train a new run for a figure, kept in a folder below ``runs/``."""
     assert chosen.run is not None
     changes = list(shared.changes)
     config = {

@@ -1,4 +1,4 @@
-"""The run of a command: its folder, its end, and how to go on with it when it is stopped."""
+"""The run of a command: its folder, its end, and how to continue it after a stop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from specformer.training.runs.folder import RunFolder
 
-#: Where runs go that nobody named a folder for.
+#: The parent of run folders by default.
 _RUNS = "runs"
 
 
 class RunInHand:
-    """A run whose folder is made once its input is good, and withdrawn if it is then refused.
+    """A run whose folder is made once its input is valid, and removed if the run is then refused.
 
     Args:
-        make: gives the folder; what keeps other processes out of it goes into the stack.
-        is_new: whether the folder may be withdrawn.
+        make: makes the folder, and puts its lock against other processes on the stack.
+        is_new: whether the folder may be removed.
     """
 
     def __init__(self, make: Callable[[ExitStack], RunFolder], is_new: bool = True) -> None:
@@ -35,7 +35,7 @@ class RunInHand:
 
     @classmethod
     def new(cls, out: Path | None, name: str, config: dict[str, Any]) -> Self:
-        """A run in ``out``, else in a new folder ``name`` below ``runs/``."""
+        """A run in ``out`` or, without it, in a new folder ``name`` below ``runs/``."""
         from specformer.training.runs.folder import RunFolder
 
         def make(held: ExitStack) -> RunFolder:
@@ -64,7 +64,7 @@ class RunInHand:
 
 
 def refuse_taken(out: Path | None) -> None:
-    """Refuse, before any work is done, a folder that no run can be written to."""
+    """Refuse a folder that cannot take a run, before any work is done."""
     from specformer.training.runs.folder import RunFolder
 
     if out:
@@ -96,13 +96,13 @@ def finish_run(
     return complete, write_report(run)
 
 
-#: Options that say where things lie on one machine, or how to print: not part of a run's identity.
+#: Options for folders of one machine, and for printing: they do not belong to a repeatable command.
 _LOCAL = ("--out", "--data", "--cache")
 _PRINTING = ("--quiet", "-q", "--json")
 
 
 def repeat_command() -> str:
-    """The command being run, in the form that repeats it anywhere."""
+    """The current command, in the form that repeats it anywhere."""
     return portable_command(sys.argv[1:])
 
 
@@ -119,16 +119,16 @@ def portable_command(arguments: Sequence[str]) -> str:
 
 
 class Ended(SystemExit):
-    """A signal asks the process to end; the status is 128 and its number, as in a shell."""
+    """A signal asked the process to end; the exit status is 128 plus its number, as in a shell."""
 
 
 @contextmanager
 def going_on(
     command: Callable[[], Sequence[str]], kept: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Say how to go on with what a signal stops, or that it starts over where nothing was kept.
+    """If a signal stops the work, say how to continue it, or to start over if nothing was kept.
 
-    Says nothing where ``command`` gives no words.
+    Says nothing if ``command`` returns no words.
     """
     try:
         yield
@@ -140,7 +140,7 @@ def going_on(
 
 
 def same_command(run: RunFolder | None, out: Path | None) -> list[str]:
-    """The words of this command that go on with its run; none where it has not begun."""
+    """The words of this command that continue its run; none if it has not begun."""
     if run is None:
         return []
     return [*sys.argv[1:], *([] if out else ["--out", str(run.path)])]

@@ -1,4 +1,4 @@
-"""Commands that train many models: a search for settings, and a comparison."""
+"""Commands that train many models: a search for settings and a comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specformer.training.runs.folder import RunFolder
 
 _Source = Annotated[str, typer.Argument(help="A graph or molecules, as `train` takes them.")]
-#: What `compare --json` prints of a result.
+#: The keys of a result that `compare --json` prints.
 _SHOWN = (
     "dataset", "metric", "split", "runs", "against", "rows", "differences", "failures", "seconds",
 )  # fmt: skip

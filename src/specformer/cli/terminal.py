@@ -1,4 +1,4 @@
-r"""What people see on the terminal at the end: tables."""
+r"""Tables of results on the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specformer.reports.sections.report_tables import by_target
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named
 
-#: What a table puts around a cell: a line and two spaces.
+#: The width around a cell of a table: a line and two spaces.
 _MARGIN = 3
 
 
@@ -31,15 +31,15 @@ def show_table(
     left: int = 2,
     again: int | None = None,
 ) -> None:
-    """Print a table, the first ``left`` columns flush left, figures flush right.
+    """Print a table, the first ``left`` columns flush left, the others flush right.
 
-    What is too wide goes on below, the first ``again`` columns, by default those on the left, once
-    more.
+    A table that is too wide continues below, with its first ``again`` columns repeated, by default
+    the ``left`` ones.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
     widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
-    # Piped output has no width of its own: there a row is a line.
+    # Piped output has no width: there each row is one line.
     all_columns = max(160, 1 + sum(width + _MARGIN for width in widths))
     console = Console() if sys.stdout.isatty() else Console(width=all_columns)
     for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
@@ -54,7 +54,7 @@ def show_table(
 
 
 def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
-    """Columns of tables no wider than ``room``, if they can be; each begins with the first ones."""
+    """Columns of tables that fit ``room``, if possible; each table begins with the first ones."""
     first = list(range(again))
     used = full = 1 + sum(widths[column] + _MARGIN for column in first)
     parts = [list(first)]
@@ -68,7 +68,7 @@ def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
 
 
 def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
-    """One of the paper's tables, the best of each column in bold."""
+    """Print one of the paper's tables, the best of each column in bold."""
     header, cells, bold = table_grid(table, rows)
     lines = [
         [
@@ -81,13 +81,13 @@ def show_paper_table(table: int, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
-    """What training gave, one line per model; ``kind`` is as results name it."""
+    """Print what training gave, one line per model; ``kind`` is as in results."""
     title, cells = _KINDS[kind]
     lines = []
     for row in rows:
-        first = "filter" if kind == "filters" else "data"
+        on = {"filter": row["filter"]} if kind == "filters" else {"data": row["dataset"]}
         line = {
-            first: escape(row["filter"] if kind == "filters" else row["dataset"]),
+            **{name: escape(value) for name, value in on.items()},
             "model": look(row["model"]).label,
             "parameters": f"{row['parameters']:,}",
             **cells(row),
@@ -139,7 +139,7 @@ def _of_molecules(row: dict[str, Any]) -> dict[str, str]:
     return {**cells, "validation": plain_interval(row["val"]), "s/epoch": each}
 
 
-#: The title of each kind of training, and what its rows have beside costs.
+#: The title of each kind of training, and the cells of its rows besides costs.
 _KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
     "filters": ("Learned filters", _of_filters),
     "nodes": ("Nodes", _of_nodes),
@@ -149,7 +149,7 @@ _KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
 
 
 def show_comparison(result: Mapping[str, Any]) -> None:
-    """Compared models, one line each, and which differences hold."""
+    """Print compared models, one line each, and which differences hold."""
     header, lines = comparison_lines(result)
     cells = [[escape(cell) for cell in line] for line in lines]
     show_table(str(result["title"]), header, cells)
