@@ -93,7 +93,7 @@ def test_numbers_may_be_categories() -> None:
 def test_free_text_is_refused_with_what_to_do(each: int) -> None:
     words = tuple(f"about {number}" for number in range(30))
     train = column(*np.repeat(np.arange(30), each), *[0] * (each - 1))
-    message = r"column 'bio' is free text, 30 different ones on .*--set columns\.bio=drop"
+    message = r"column 'bio' is free text, 30 different texts on .*--set columns\.bio=drop"
     if each == 1:
         with pytest.raises(GraphError, match=message):
             fit_column("bio", train, words)
@@ -117,7 +117,7 @@ def test_words_of_a_text_may_be_counted() -> None:
 
 def test_words_where_numbers_were_learned_from_are_refused() -> None:
     fitted = fit_column("age", column(1, 2, 9), None)
-    with pytest.raises(GraphError, match="column 'age' holds words, where it held numbers"):
+    with pytest.raises(GraphError, match="column 'age' holds words, but held numbers"):
         fitted.values(column(0), ("old",))
 
 

@@ -106,8 +106,8 @@ def test_parts_that_do_not_fit(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"num_nodes": 63}, "files differ in num_nodes"),
-        ({"edge_weight": np.ones(66)}, "some files have weights of edges, and others do not"),
+        ({"num_nodes": 63}, "num_nodes, that of the whole graph, differs"),
+        ({"edge_weight": np.ones(66)}, "only some files have weights of edges"),
     ],
 )
 def test_parts_that_do_not_agree(tmp_path: Path, change: dict, why: str) -> None:
@@ -135,7 +135,7 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     write_tables(tmp_path)
     path = tmp_path / "nodes-1.parquet"
     write_table(pa.table({"town": ["Ulm"] * 21}), path)
-    with pytest.raises(GraphError, match="column 'town' holds string, and parts hold numbers"):
+    with pytest.raises(GraphError, match="column 'town' holds string, not numbers"):
         read_parts(tmp_path)
     write_table(pa.table({"f0": [1.0] * 21, "y": [0] * 21, "train_mask": [True] * 21}), path)
     with pytest.raises(GraphError, match="files of nodes have different columns"):

@@ -1,8 +1,8 @@
-r"""Data sets from their public sources, brought into our schema and kept in the user's cache.
+r"""Data sets from their public sources, converted to our format and kept in the user's cache.
 
-PyG's and OGB's own classes download and read their sets; what they hold becomes a
-:class:`~specformer.graphs.Graph`. They read some sources that are pickled (Planetoid's files,
-Penn94's splits), so those are to be trusted as far as PyG is. Our own files never are.
+PyG's and OGB's own classes download and read their sets, and each becomes a
+:class:`~specformer.graphs.Graph`. They read some pickled sources (Planetoid's files, Penn94's
+splits), so trust those as far as you trust PyG. Our own files are never pickled.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from specformer.datasets.splits import Split
 from specformer.errors import DataNotFoundError
 from specformer.files import user_cache
 from specformer.files.npz_archive import opened
@@ -31,13 +32,13 @@ from specformer.graphs import Graph, as_graph, write_npz
 
 #: Platonov et al.'s repository, whose sets are read from their files.
 FILTERED_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
-#: Seconds without a byte after which a source counts as out of reach; PyG would wait for ever.
+#: Seconds without a byte after which a download fails; PyG would wait for ever.
 PATIENCE = 60.0
 
-#: Names a folder that is searched after an explicit one.
+#: The environment variable that names a folder of data.
 _VARIABLE = "SPECFORMER_DATA"
 
-#: PyG's class and its arguments.
+#: PyG's class of each set, and its arguments.
 _PYG: dict[str, tuple[str, dict[str, Any]]] = {
     "cora": ("Planetoid", {"name": "Cora", "split": "geom-gcn"}),
     "citeseer": ("Planetoid", {"name": "CiteSeer", "split": "geom-gcn"}),
@@ -55,39 +56,37 @@ _PYG: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class DownloadError(DataNotFoundError):
-    """A set could not be had from its source; the text ends a sentence that names the set."""
+    """A set could not be downloaded; the text completes a sentence that names the set."""
 
 
 def graph_from_ogb(
     graph: Mapping[str, Any], labels: np.ndarray, split: Mapping[str, Any], name: str
 ) -> Graph:
-    """OGB's graph (``edge_index``, ``node_feat``, ``num_nodes``), labels ``[n, 1]`` and split.
+    """A graph from OGB's ``edge_index``, ``node_feat``, ``num_nodes``, labels ``[n, 1]`` and split.
 
-    ``split`` holds the nodes of ``train``, ``valid`` and ``test``; a label that is missing, NaN
-    in OGB's files, becomes −1.
+    ``split`` holds the nodes of ``train``, ``valid`` and ``test``; a missing label, NaN in OGB's
+    files, becomes −1.
     """
     classes = np.asarray(labels, dtype=np.float64).reshape(-1)
     edges = as_graph(np.asarray(graph["edge_index"]), num_nodes=int(graph["num_nodes"]), name=name)
-    masks = {part: np.zeros(edges.num_nodes, dtype=bool) for part in ("train", "valid", "test")}
-    for part, mask in masks.items():
-        mask[np.asarray(split[part])] = True
+    parts = Split.of_numbers(edges.num_nodes, split["train"], split["valid"], split["test"])
     return compact(
         replace(
             edges,
             x=graph["node_feat"],
             y=np.where(np.isnan(classes), -1, classes).astype(np.int64),
-            train_mask=masks["train"],
-            val_mask=masks["valid"],
-            test_mask=masks["test"],
+            train_mask=parts.train,
+            val_mask=parts.val,
+            test_mask=parts.test,
         )
     )
 
 
 def graph_from_platonov(path: Path, name: str) -> Graph:
-    """One of Platonov et al.'s npz files.
+    """A graph from one of Platonov et al.'s npz files.
 
-    ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and ``train_masks``,
-    ``val_masks``, ``test_masks`` [splits, n].
+    It holds ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and
+    ``train_masks``, ``val_masks``, ``test_masks`` [splits, n].
     """
     with opened(path) as file:
         edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
@@ -104,7 +103,7 @@ def graph_from_platonov(path: Path, name: str) -> Graph:
 
 
 def compact(graph: Graph) -> Graph:
-    """Features as CSR where fewer than half of them are not zero: 8 bytes each instead of 4."""
+    """The graph with features as CSR if most are zero: 8 bytes per non-zero, not 4 per entry."""
     if graph.x is None or issparse(graph.x) or 2 * np.count_nonzero(graph.x) >= graph.x.size:
         return graph
     return replace(graph, x=csr_array(graph.x))
@@ -122,7 +121,7 @@ def _from_ogb(name: str, root: Path) -> Graph:
         from ogb.nodeproppred import NodePropPredDataset
     except ImportError:
         raise DownloadError("its download needs OGB (pip install 'specformer[chem]')") from None
-    # The class without PyG: the other one unpickles its own cache, which torch >= 2.6 refuses.
+    # Not the class for PyG, which unpickles its own cache, and torch >= 2.6 refuses that.
     dataset = NodePropPredDataset(name, root=str(root))
     graph, labels = dataset[0]
     return graph_from_ogb(graph, labels, dataset.get_idx_split(), name)
@@ -134,7 +133,7 @@ def _from_platonov(name: str, root: Path) -> Graph:
     return graph_from_platonov(root / file, name)
 
 
-#: How each set that can be downloaded is got, given an empty folder for its raw files.
+#: The function that makes each downloadable set, given an empty folder for its raw files.
 SOURCES: dict[str, Callable[[Path], Graph]] = {
     **{name: partial(_from_pyg, name) for name in _PYG},
     "ogbn-arxiv": partial(_from_ogb, "ogbn-arxiv"),
@@ -153,9 +152,9 @@ def download(name: str) -> Path:
 
 
 def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
-    """Have a set converted to ``NAME.npz`` in the user's cache, and return that path.
+    """Convert a set to ``NAME.npz`` in the user's cache, and return that path.
 
-    ``convert`` fetches raw files into the folder given first, and writes the file given second.
+    ``convert(raw, target)`` fetches files into the folder ``raw`` and writes the file ``target``.
     """
     target = user_cache("data") / f"{name}.npz"
     try:
@@ -165,7 +164,7 @@ def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
             convert(Path(raw), target)
     except DownloadError:
         raise
-    # Whatever PyG, OGB, fsspec, aiohttp and urllib raise: none of it tells more than its text.
+    # PyG, OGB, fsspec, aiohttp and urllib raise errors of many classes.
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise DownloadError(f"its download failed ({reason})") from error
@@ -173,31 +172,30 @@ def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
 
 
 def fetch(url: str, path: Path, md5: str | None = None) -> None:
-    """Copy what is at an address into a file: all of it, as it was sent, with this checksum.
+    """Download an address into a file, and check its length and checksum.
 
-    An address that is safe may not lead on to one that is not.
+    An https address must not redirect to another scheme.
     """
-    # Addresses are constants of ours, and not of other kinds than https.
+    # Addresses are our own constants, and all of them are https.
     asked = urllib.request.urlopen(url, timeout=PATIENCE)  # nosec B310
     with asked as answer, path.open("wb") as copy:
         if url.startswith("https:") and not answer.url.startswith("https:"):
-            raise DownloadError(f"its source leads on to {answer.url}, which is not https")
+            raise DownloadError(f"its source redirects to {answer.url}, which is not https")
         shutil.copyfileobj(answer, copy)
         announced = int(answer.headers.get("Content-Length") or copy.tell())
-    if path.stat().st_size != announced:  # a connection that breaks ends like a file
-        raise DownloadError(
-            f"its download broke off, {path.stat().st_size:,} of {announced:,} bytes"
-        )
+    size = path.stat().st_size
+    if size != announced:  # a broken connection looks like the end of the file
+        raise DownloadError(f"its download broke off after {size:,} of {announced:,} bytes")
     if md5 is not None:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         if found.hexdigest() != md5:
-            raise DownloadError(f"what came from {url} has another checksum than its source gives")
+            raise DownloadError(f"the file from {url} does not have the checksum of its source")
 
 
 @contextmanager
 def _polite() -> Iterator[None]:
-    """Keep a library's prints off standard output, and its sockets from waiting for ever."""
+    """Send a library's prints to standard error, and give its sockets a timeout."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(PATIENCE)
     try:
@@ -208,19 +206,19 @@ def _polite() -> Iterator[None]:
 
 
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
-    """Folders searched, in order.
+    """The folders to search, in order.
 
-    An explicit one, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``, the downloads. The
-    explicit one has to be there.
+    An explicit one, which must exist, ``$SPECFORMER_DATA``, ``./data``, ``../shared/data``, and
+    that of the downloads.
     """
     if explicit and not Path(explicit).is_dir():
-        raise DataNotFoundError(f"{explicit}: no such folder of data.")
+        raise DataNotFoundError(f"{explicit}: there is no such folder.")
     named = [Path(folder) for folder in (explicit, os.environ.get(_VARIABLE)) if folder]
     return [*named, Path("data"), Path("..") / "shared" / "data", user_cache("data")]
 
 
 def search(name: str, explicit: str | Path | None = None) -> Path | None:
-    """The first file of that name in the folders searched, or None."""
+    """The first file of that name in the folders to search, or None."""
     paths = (folder / name for folder in data_folders(explicit))
     return next((path for path in paths if path.is_file()), None)
 
@@ -228,9 +226,8 @@ def search(name: str, explicit: str | Path | None = None) -> Path | None:
 def set_file(
     name: str, data: str | Path | None, obtain: Callable[[str], Path] | None = None
 ) -> Path:
-    """The file of a named set, downloaded if it is in none of the folders and ``obtain`` can."""
-    path = search(f"{name}.npz", data)
-    if path is not None:
+    """The file of a named set; ``obtain`` downloads it if it is in none of the folders."""
+    if path := search(f"{name}.npz", data):
         return path
     why = ""
     try:

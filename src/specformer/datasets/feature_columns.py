@@ -1,4 +1,4 @@
-r"""One column of node features, and how it is made fit for a model: fitted on training nodes."""
+r"""How one column of node features is prepared for a model, fitted on training nodes."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 
-#: What may be asked for of a column.
+#: The ways to prepare a column.
 How = Literal["standard", "robust", "category", "hash", "none", "drop"]
 
-#: A value so many quartile ranges from the median has outliers' weight in a mean.
+#: A value more than this many quartile ranges from the median is an outlier.
 _FAR = 10.0
-#: Values of heavy tails are cut so many deviations from the median, and a normal variable's
-#: quartile range is so many deviations.
+#: Robust scaling cuts at this many deviations; a normal variable's quartile range in deviations.
 _CUT, _QUARTILES = 5.0, 1.349
-#: A word on fewer training nodes than this, or on a smaller share of them, goes with the others.
+#: A word on fewer training nodes than this, or on a smaller share of them, counts as rare.
 _RARE, _RARE_SHARE = 2, 0.01
-#: More words than this, if most cells differ, are no categories.
+#: More words than this are not categories if most cells differ.
 _MANY = 20
 #: Columns that the words of a text are hashed into.
 _HASHED = 128
-#: So many words are told.
+#: Most words that a description lists.
 _TOLD = 8
-#: The word for a missing one.
+#: Stands for a missing word.
 _NO_WORD = ""
 
 
 @dataclass(frozen=True)
 class PreparedColumn:
-    """A column as it was fitted on training nodes.
+    """How a column is prepared, fitted on training nodes.
 
     Attributes:
-        name: the column's.
-        how: ``"standard"`` and ``"robust"`` subtract ``centre`` and divide by ``scale``, the second
-            cuts at ±5; ``"none"`` leaves numbers; ``"category"`` makes a column for each of
-            ``words``; ``"hash"`` counts the words of a text in 128 columns, which words share by
-            their hash, and makes the row one of length 1; ``"drop"`` leaves the column out.
+        name: the column's name.
+        how: ``"standard"`` and ``"robust"`` subtract ``centre`` and divide by ``scale``, and
+            ``"robust"`` then cuts at ±5; ``"none"`` leaves numbers; ``"category"`` makes one column
+            per word of ``words``; ``"hash"`` counts the words of a text in 128 columns, chosen by
+            the words' hashes, and scales the row to length 1; ``"drop"`` leaves the column out.
         centre: mean or median.
         scale: standard deviation, or that of a normal variable with the same quartile range.
-        fill: what stands for a missing number.
-        marks_missing: whether one more column says where a number was missing.
-        words: the categories; "" is a missing one.
+        fill: replaces a missing number.
+        marks_missing: whether one more column marks missing numbers.
+        words: the categories; "" is a missing word.
         others: whether one more column is for all other words.
     """
 
@@ -60,7 +59,7 @@ class PreparedColumn:
 
     @property
     def width(self) -> int:
-        """How many columns it becomes."""
+        """The number of columns it becomes."""
         if self.how == "category":
             return len(self.words) + self.others
         if self.how == "hash":
@@ -70,16 +69,16 @@ class PreparedColumn:
     def values(
         self, numbers: NDArray[np.float32], words: tuple[str, ...] | None
     ) -> NDArray[np.float32]:
-        """The column of any nodes, ``[n]``, as the model takes it, ``[n, width]``."""
+        """The prepared columns ``[n, width]`` of any nodes' column ``[n]``."""
         if self.how == "category":
             return self._one_hot(numbers, words)
         if self.how == "hash":
-            from sklearn.feature_extraction.text import HashingVectorizer  # takes a while
+            from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
 
             hashed = HashingVectorizer(n_features=_HASHED, alternate_sign=False, dtype=np.float32)
             return np.asarray(hashed.transform(_words_of(numbers, words)).toarray())
         if words is not None and self.width:
-            raise GraphError(f"column {self.name!r} holds words, where it held numbers in training")
+            raise GraphError(f"column {self.name!r} holds words, but held numbers in training")
         missing = np.isnan(numbers)
         columns = []
         if self.how != "drop":
@@ -103,12 +102,12 @@ class PreparedColumn:
 
     @property
     def in_short(self) -> str:
-        """What becomes of the column, without its figures."""
+        """How the column is prepared, without figures."""
         told = {"category": "a column for each word", "none": "as they are"}
         return told.get(self.how) or str(self).partition(" (")[0].partition(";")[0]
 
     def __str__(self) -> str:
-        """What becomes of the column, in words."""
+        """How the column is prepared, in words."""
         if self.how == "category":
             listed = ", ".join(word or "missing" for word in self.words[:_TOLD])
             more = f" and {len(self.words) - _TOLD} more" if len(self.words) > _TOLD else ""
@@ -134,11 +133,11 @@ def fit_column(
     *,
     robust: bool = True,
 ) -> PreparedColumn:
-    """Fit a column to training nodes, as asked for or by what it holds.
+    """Fit a column to training nodes, as asked for or by its content.
 
     Words are categories; 0 and 1 stay as they are; a column of one value is left out; numbers are
-    standardised or, if one lies more than ten quartile ranges from the median and ``robust`` lets
-    it, scaled by median and quartile range. ``numbers`` are NaN where missing.
+    standardised or, if ``robust`` and one lies more than ten quartile ranges from the median,
+    scaled by median and quartile range. Missing ``numbers`` are NaN.
 
     Example:
         >>> column = fit_column("age", np.float32([20, 40, np.nan]), None)
@@ -147,7 +146,7 @@ def fit_column(
         >>> column.values(np.float32([50, np.nan]), None).tolist()
         [[2.0, 0.0], [0.0, 1.0]]
     """
-    if how == "drop" or how == "hash":
+    if how in ("drop", "hash"):
         return PreparedColumn(name, how)
     if how == "category" or (how is None and words is not None):
         return _fit_words(name, numbers, words)
@@ -170,7 +169,7 @@ def fit_column(
 
 
 def _usual(known: NDArray[np.float64], robust: bool) -> How:
-    """What to do with numbers that are not all the same."""
+    """How to prepare numbers that are not all equal."""
     if np.isin(known, (0.0, 1.0)).all():
         return "none"
     farthest = np.abs(known - np.median(known)).max()
@@ -178,7 +177,7 @@ def _usual(known: NDArray[np.float64], robust: bool) -> How:
 
 
 def _spread(known: NDArray[np.float64]) -> float:
-    """The quartile range; where that is 0, of the values that are not the median; else a deviation.
+    """The quartile range; if it is 0, that of the values besides the median; else a deviation.
 
     Example:
         >>> _spread(np.arange(5.0)), _spread(np.array([0.0] * 19 + [1, 2, 3]))
@@ -203,7 +202,7 @@ def _fit_words(
         return PreparedColumn(name, "drop")
     if not kept or len(found) > max(_MANY, len(cells) / 2):
         raise GraphError(
-            f"column {name!r} is free text, {len(found)} different ones on {len(cells)} training "
+            f"column {name!r} is free text, {len(found)} different texts on {len(cells)} training "
             f"nodes; leave it out with --set {quote(f'columns.{name}=drop')}, or count its words "
             f"with --set {quote(f'columns.{name}=hash')}"
         )
@@ -211,12 +210,11 @@ def _fit_words(
 
 
 def _words_of(numbers: NDArray[np.float32], words: tuple[str, ...] | None) -> list[str]:
-    """Each node's word, or its number as one."""
-    if words is None:
-        return [_NO_WORD if np.isnan(number) else _as_word(number) for number in numbers]
-    return [_NO_WORD if np.isnan(number) else words[int(number)] for number in numbers]
+    """Each node's word, or its number as text."""
 
+    def word(number: np.float32) -> str:
+        if words is not None:
+            return words[int(number)]
+        return str(int(number)) if float(number).is_integer() else str(number)
 
-def _as_word(number: np.float32) -> str:
-    """A number as people write it."""
-    return str(int(number)) if float(number).is_integer() else str(number)
+    return [_NO_WORD if np.isnan(number) else word(number) for number in numbers]

@@ -1,4 +1,4 @@
-r"""Node features as models take them: prepared by rules that the training nodes of a split fit."""
+r"""Node features for models, prepared by rules that are fitted on the training nodes of a split."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from specformer.graphs import Graph
 
 logger = logging.getLogger(__name__)
 
-#: How a whole table is prepared: by what it holds, or as asked for.
+#: How a whole table is prepared: by its content, or as asked for.
 Features = Literal["auto", "counts", "rows", "none", "standard"]
 
-#: Bags of words have so many columns at least, unless they are stored as sparse.
+#: Fewest columns of a bag of words that is not stored as sparse.
 _WIDE = 32
-#: So many columns are named one by one.
+#: Most columns that are named one by one.
 _NAMED = 12
 
 
 @dataclass(frozen=True)
 class FeaturePreparation:
-    """What is done with the features of a graph, fitted on the training nodes of one split.
+    """How the features of a graph are prepared, fitted on the training nodes of one split.
 
     Attributes:
-        scaling: ``"rows"`` divides each node's features by their sum where that exceeds 1,
-            ``"none"`` leaves them, ``"columns"`` treats each column by itself.
-        width: how many features a model is given; where columns make fewer, zeros follow.
+        scaling: ``"rows"`` divides each node's features by their sum if that exceeds 1,
+            ``"none"`` leaves them, ``"columns"`` prepares each column by itself.
+        width: the number of features for a model; zeros fill up if columns make fewer.
         columns: how each column is prepared.
 
     Example:
@@ -57,7 +57,7 @@ class FeaturePreparation:
         features: Features = "auto",
         columns: Mapping[str, How] | None = None,
     ) -> FeaturePreparation:
-        """Fit to the training nodes; nothing else of the table is looked at but its columns' names.
+        """Fit to the training nodes; of other nodes nothing is used.
 
         Args:
             graph: with features.
@@ -68,7 +68,7 @@ class FeaturePreparation:
                 else chooses for each column
                 (:func:`~specformer.datasets.feature_columns.fit_column`); ``"counts"`` does the
                 same but leaves a bag of words as it is.
-            columns: what to do with some of them.
+            columns: how to prepare some of the columns.
         """
         asked = dict(columns or {})
         _check_names(graph, asked)
@@ -91,13 +91,13 @@ class FeaturePreparation:
         width = sum(column.width for column in fitted)
         if width == 0:
             raise GraphError(
-                f"{graph.name}: no feature is left, as every column has a single value on the "
-                "training nodes; leave them out, and features are made of the edges"
+                f"{graph.name}: every column of features has a single value on the training nodes; "
+                "remove them, and features are computed from the edges"
             )
         return cls("columns", width, fitted)
 
     def dense(self, graph: Graph) -> NDArray[np.float32]:
-        """The features of a graph's nodes, ``[n, width]``; its columns are found by name."""
+        """The prepared features of a graph's nodes, ``[n, width]``; columns are found by name."""
         if self.scaling != "columns":
             x = dense_features(graph, self.scaling)
         else:
@@ -113,20 +113,20 @@ class FeaturePreparation:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The names of columns that a graph must have."""
+        """The names of the columns that a graph must have."""
         return tuple(column.name for column in self.columns if column.width)
 
     def told(self) -> list[dict[str, str]]:
-        """Each column and what becomes of it, in words."""
+        """Each column and how it is prepared, in words."""
         return [{"column": column.name, "prepared": str(column)} for column in self.columns]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, for a file."""
+        """Plain values for a file."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Any) -> FeaturePreparation:
-        """What :meth:`to_json` gave."""
+        """The preparation from the values of :meth:`to_json`."""
         try:
             columns = tuple(
                 PreparedColumn(**{**column, "words": tuple(column["words"])})
@@ -134,11 +134,11 @@ class FeaturePreparation:
             )
             return cls(**{**content, "columns": columns})
         except (KeyError, TypeError) as error:
-            raise RunError(f"is no preparation of features ({error})") from None
+            raise RunError(f"is not a preparation of features ({error})") from None
 
 
 class _Table:
-    """The columns of a graph's features by name; those without one are called 0, 1, …."""
+    """The columns of a graph's features by name; without names they are called 0, 1, …."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -163,7 +163,7 @@ def prepare_features(
     features: Features = "auto",
     columns: Mapping[str, How] | None = None,
 ) -> list[FeaturePreparation]:
-    """One preparation for each split, fitted on its training nodes, all of one width."""
+    """One preparation per split, fitted on its training nodes, all of the same width."""
     fitted = {
         split.fingerprint: FeaturePreparation.fit(graph, split.train, features, columns)
         for split in {each.fingerprint: each for each in splits}.values()
@@ -173,7 +173,7 @@ def prepare_features(
 
 
 def preparation_lines(prepared: FeaturePreparation) -> list[str]:
-    """What is done with a graph's features, a line per column; many are told together if alike."""
+    """How a graph's features are prepared, one line per column, or per kind if there are many."""
     if prepared.scaling == "rows":
         lines = ["each node's features are divided by their sum, where that exceeds 1"]
     elif prepared.scaling == "none":
@@ -181,22 +181,21 @@ def preparation_lines(prepared: FeaturePreparation) -> list[str]:
     else:
         lines = [f"column {each['column']!r}: {each['prepared']}" for each in prepared.told()]
     if len(lines) > _NAMED:
-        alike: dict[str, list[str]] = {}
+        alike: dict[str, list[PreparedColumn]] = {}
         for column in prepared.columns:
-            alike.setdefault(column.in_short, []).append(column.name)
+            alike.setdefault(column.in_short, []).append(column)
         several = [
-            f"{len(names):,} columns, {names[0]!r} to {names[-1]!r}: {how}"
-            for how, names in alike.items()
-            if len(names) > 1
+            f"{len(own):,} columns, {own[0].name!r} to {own[-1].name!r}: {how}"
+            for how, own in alike.items()
+            if len(own) > 1
         ]
-        singles = [line for line, column in zip(lines, prepared.columns, strict=True)
-                   if len(alike[column.in_short]) == 1]  # fmt: skip
+        singles = [f"column {own[0].name!r}: {own[0]}" for own in alike.values() if len(own) == 1]
         lines = [*several, *singles]
     return lines
 
 
 def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> NDArray[np.float32]:
-    """Features ``[n, features]``, each row divided by its sum where that exceeds 1, or as given.
+    """Features ``[n, features]``, each row divided by its sum if that exceeds 1, or unchanged.
 
     Example:
         >>> graph = Graph(sp.csr_array((2, 2)), x=np.array([[1.0, 3.0], [0.5, 0.0]]))
@@ -212,7 +211,7 @@ def dense_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> N
 
 
 def sparse_features(graph: Graph, scaling: Literal["rows", "none"] = "rows") -> sp.csr_array:
-    """The same as :func:`dense_features`, of a graph with sparse features, as compressed rows."""
+    """:func:`dense_features` of a graph with sparse features, as compressed rows."""
     assert isinstance(graph.x, sp.csr_array)
     if scaling == "none":
         return graph.x
@@ -235,12 +234,12 @@ def _is_bag_of_words(graph: Graph, train: NDArray[np.bool_]) -> bool:
 
 
 def _refuse_raw(graph: Graph, features: str) -> None:
-    """Refuse words and missing values, which only prepared columns may have."""
-    table, hint = _Table(graph), "use features=auto, which prepares each column"
+    """Refuse words and missing values, which need prepared columns."""
+    hint = "use features=auto, which prepares each column"
     for name in graph.feature_words or ():
         raise ConfigError(f"features={features}: column {name!r} holds words; {hint}.")
     if isinstance(graph.x, np.ndarray) and (empty := np.isnan(graph.x).any(axis=0)).any():
-        name = table.names[int(empty.argmax())]
+        name = _Table(graph).names[int(empty.argmax())]
         raise ConfigError(f"features={features}: column {name!r} has missing values; {hint}.")
 
 
@@ -253,7 +252,7 @@ def _check_names(graph: Graph, asked: Mapping[str, How]) -> None:
             raise ConfigError(f"columns.{name}: {graph.name} has no such feature; {hint}")
 
 
-#: Their names, in order.
+#: The names of the structural features, in order.
 STRUCTURAL = (
     "log degree",
     "clustering coefficient",
@@ -261,15 +260,15 @@ STRUCTURAL = (
     "return in 3 steps",
     "return in 4 steps",
 )
-#: Entries of A² that are held at a time.
+#: Most entries of A² in memory at a time.
 _HELD = 2**24
 
 
 def with_structural_features(graph: Graph) -> Graph:
-    r"""The graph with five features of each node in place of its own.
+    r"""The graph with five structural features of each node in place of its own features.
 
-    The logarithm of 1 and its degree; the share of pairs of its neighbours that are joined; and the
-    chance that a random walk from it is back after 2, 3 and 4 steps, the diagonal of
+    They are log(1 + degree), the share of pairs of its neighbours that are linked, and the
+    probability that a random walk from it is back after 2, 3 and 4 steps, the diagonal of
     :math:`(D^{-1} A)^k`.
 
     Example:
@@ -283,9 +282,9 @@ def with_structural_features(graph: Graph) -> Graph:
 
 
 def with_features(graph: Graph, source: str) -> Graph:
-    """The graph; with features of its structure if its columns have a single value each, or none.
+    """The graph, with structural features if it has none or each has a single value.
 
-    What is done is logged; ``source`` is what to call the graph.
+    The change is logged; ``source`` is the graph's name there.
     """
     if graph.x is None:
         why = "has no node features"
@@ -298,12 +297,12 @@ def with_features(graph: Graph, source: str) -> Graph:
 
 
 def _has_one_value(column: NDArray[np.float32]) -> bool:
-    """Whether all are equal, or all missing."""
+    """Whether all values are equal, or all are missing."""
     return bool((column == column[0]).all() or np.isnan(column).all())
 
 
 def _clustering(adjacency: sp.csr_array) -> np.ndarray:
-    """Share of the pairs of a node's neighbours that are joined, 0 where there is no pair."""
+    """The share of pairs of each node's neighbours that are linked, 0 if there is no pair."""
     edges = adjacency.astype(bool).astype(np.float64)
     edges = sp.csr_array(edges - sp.diags_array(edges.diagonal()))
     edges.eliminate_zeros()
@@ -315,7 +314,7 @@ def _clustering(adjacency: sp.csr_array) -> np.ndarray:
 
 
 def _returns(adjacency: sp.csr_array) -> np.ndarray:
-    """Chances that a walk is back after 2, 3 and 4 steps, ``[n, 3]``."""
+    """Probabilities that a random walk is back after 2, 3 and 4 steps, ``[n, 3]``."""
     degree = np.asarray(adjacency.sum(axis=1)).ravel()
     inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
     step = sp.csr_array(sp.diags_array(inverse) @ adjacency)
@@ -325,13 +324,13 @@ def _returns(adjacency: sp.csr_array) -> np.ndarray:
     for rows in _blocks(adjacency):
         two = sp.csr_array(step[rows] @ step)
         found[rows, 1] = two.multiply(back[rows]).sum(axis=1)
-        # A walk is as likely forth as back by the degrees: d_i (P²)_ij = d_j (P²)_ji.
+        # Random walks are reversible: d_i (P²)_ij = d_j (P²)_ji.
         found[rows, 2] = degree[rows] * (two.multiply(two) @ inverse)
     return found
 
 
 def _blocks(matrix: sp.csr_array) -> list[slice]:
-    """Rows in blocks whose products with the matrix are small enough to hold."""
+    """Blocks of rows whose products with the matrix fit into memory."""
     counts = np.diff(matrix.indptr).astype(np.float64)
     products = np.cumsum(abs(matrix).astype(bool) @ counts)
     blocks, start = [], 0

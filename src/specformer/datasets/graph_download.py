@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ OGB_URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
 #: As OGB's own class gives it; the other archives have none.
 PCQM4MV2_MD5 = "65b742bafca5670be4497499db7d361b"
-#: Molecules that one process turns into graphs at a time.
+#: How many molecules a process turns into graphs at a time.
 _CHUNK = 50_000
 
 
@@ -67,10 +67,8 @@ def graph_set_from_pcqm4mv2(folder: str | Path, workers: int | None = None) -> G
     into graphs, by default one per core.
     """
     smiles, gap = _pcqm4mv2_rows(Path(folder) / "raw" / "data.csv.gz")
-    starts = range(0, len(smiles), _CHUNK)
-    chunks = [(smiles[first : first + _CHUNK], first) for first in starts]
-    graphs, rows = _joined(_mapped(_read_chunk, chunks, workers or os.cpu_count() or 1))
-    # Molecules that could not be read are in no part, and the others' numbers close up.
+    graphs, rows = _joined(list(_read_in_chunks(smiles, workers or os.cpu_count() or 1)))
+    # Molecules that could not be read are in no part, and the others are numbered without gaps.
     place = np.full(len(smiles), -1)
     place[rows] = np.arange(len(rows))
     splits = _split_dict(Path(folder) / "split_dict.pt")
@@ -106,7 +104,7 @@ def _pcqm4mv2(root: Path) -> GraphSet:
     return graph_set_from_pcqm4mv2(root / "pcqm4m-v2")
 
 
-#: How each set is got, given an empty folder for its raw files.
+#: The function that makes each set, given an empty folder for its raw files.
 GRAPH_SOURCES: dict[str, Callable[[Path], GraphSet]] = {
     "zinc": _zinc,
     "molhiv": partial(_ogb, "molhiv", "hiv"),
@@ -128,7 +126,7 @@ def _unpack(url: str, root: Path, md5: str | None = None) -> None:
         need = sum(member.file_size for member in archive.infolist())
         free = shutil.disk_usage(root).free
         if need > free:
-            raise DownloadError(f"it unpacks to {gib(need)}, and {gib(free)} of disk are free")
+            raise DownloadError(f"it needs {gib(need)} of disk, and {gib(free)} are free")
         archive.extractall(root)
     path.unlink()
 
@@ -151,7 +149,7 @@ def _csv(path: Path, dtype: Any) -> np.ndarray:
 
 
 def _with_nan(text: bytes) -> bytes:
-    """Write ``nan`` into empty cells; whole-text replacements, since there are millions."""
+    """Write ``nan`` into empty cells, by replacing in the whole text: there are millions."""
     text = b"\n" + text.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
     for empty, filled in ((b",,", b",nan,"), (b"\n,", b"\nnan,"), (b",\n", b",nan\n")):
         text = text.replace(empty, filled).replace(empty, filled)
@@ -172,43 +170,41 @@ def _pcqm4mv2_rows(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def _split_dict(path: Path) -> dict[str, np.ndarray]:
-    """A dictionary of index arrays; nothing but arrays is let out of the file."""
-    rebuild: Any = np.empty(0).__reduce__()[0]  # what a pickled array names as its constructor
-    # NumPy 1 and 2 have it under different addresses.
+    """A dictionary of index arrays; nothing but arrays is loaded from the file."""
+    rebuild: Any = np.empty(0).__reduce__()[0]  # the constructor that a pickled array names
+    # NumPy 1 and 2 have it in different modules.
     addresses = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
     kinds = [type(np.dtype(kind)) for kind in (np.int64, np.int32)]
     try:
         with torch.serialization.safe_globals([*addresses, np.ndarray, np.dtype, *kinds]):
             content = torch.load(path, weights_only=True)
         return {str(part): np.asarray(index, dtype=np.int64) for part, index in content.items()}
-    except Exception as error:  # torch's own for what it does not let out is a pickle error
+    except Exception as error:  # torch raises a pickle error for anything else in the file
         raise GraphError(f"{path}: is not a dictionary of index arrays") from error
 
 
-def _read_chunk(chunk: tuple[list[str], int]) -> Molecules:
-    smiles, first = chunk
+def _read_chunk(smiles: list[str], first: int) -> Molecules:
     return read_smiles(smiles, rows=range(first, first + len(smiles)))
 
 
-def _mapped(
-    function: Callable[[Any], Molecules], chunks: list[Any], workers: int
-) -> Iterator[Molecules]:
+def _read_in_chunks(smiles: list[str], workers: int) -> Iterator[Molecules]:
+    """Molecules in chunks, read by several processes."""
+    starts = range(0, len(smiles), _CHUNK)
+    chunks = [smiles[first : first + _CHUNK] for first in starts]
     if min(workers, len(chunks)) < 2:
-        yield from map(function, chunks)
+        yield from map(_read_chunk, chunks, starts)
         return
-    fresh = multiprocessing.get_context("spawn")  # a fork would copy torch's threads half-way
-    with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=fresh) as pool:
-        yield from pool.map(function, chunks)
+    spawn = multiprocessing.get_context("spawn")  # a fork does not copy torch's threads
+    with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=spawn) as pool:
+        yield from pool.map(_read_chunk, chunks, starts)
 
 
-def _joined(chunks: Iterator[Molecules]) -> tuple[GraphSet, np.ndarray]:
+def _joined(chunks: Sequence[Molecules]) -> tuple[GraphSet, np.ndarray]:
     """All molecules as one set, without their SMILES, and their rows in the source."""
-    parts = [(chunk.graphs, chunk.rows) for chunk in chunks]
-    sets = [graphs for graphs, _ in parts]
     arrays: dict[str, Any] = {
-        field: np.concatenate([getattr(each, field) for each in sets])
+        field: np.concatenate([getattr(chunk.graphs, field) for chunk in chunks])
         for field in ("num_nodes", "num_edges", "node_feat", "edge_feat")
     }
-    ends = np.concatenate([each.edge_index for each in sets], axis=1)
-    rows = np.concatenate([rows for _, rows in parts]).astype(np.int64)
+    ends = np.concatenate([chunk.graphs.edge_index for chunk in chunks], axis=1)
+    rows = np.concatenate([chunk.rows for chunk in chunks]).astype(np.int64)
     return GraphSet(**arrays, edge_index=ends), rows

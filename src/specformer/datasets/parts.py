@@ -1,14 +1,14 @@
 r"""A graph in several files, of which each process reads its own part.
 
-As npz: every file ``part-….npz`` of a folder holds some nodes, in order: ``first``, the number of
-the first of them, ``num_nodes`` of the whole graph, and, each if there is such a thing, their rows
-of ``x`` ``[m, features]``, ``y`` ``[m]`` or ``[m, targets]``, ``train_mask``, ``val_mask`` and
-``test_mask`` ``[m]`` or ``[m, splits]``. Its ``edge_index`` ``[2, E]``, perhaps with
-``edge_weight`` ``[E]``, holds some of the edges, any of them.
+As npz: each file ``part-….npz`` of a folder holds some nodes, in order: ``first``, the number of
+the first of them, ``num_nodes`` of the whole graph, and, if there are any, their rows of ``x``
+``[m, features]``, ``y`` ``[m]`` or ``[m, targets]``, ``train_mask``, ``val_mask`` and
+``test_mask`` ``[m]`` or ``[m, splits]``. Its ``edge_index`` ``[2, E]``, optionally with
+``edge_weight`` ``[E]``, holds any of the graph's edges.
 
-As Parquet: files ``nodes-….parquet`` have a row for each node, in order: ``y``, masks, and all
-other columns are features. Files ``edges-….parquet`` have columns ``source`` and ``target``,
-perhaps ``weight``, of edges in any order.
+As Parquet: files ``nodes-….parquet`` have one row per node, in order, with columns ``y``, masks,
+and features, which are all other columns. Files ``edges-….parquet`` have columns ``source``,
+``target`` and, optionally, ``weight``, with edges in any order.
 
 Nodes are numbered over the whole graph, from 0.
 """
@@ -38,16 +38,16 @@ from specformer.spectrum.cache import content_of
 from specformer.spectrum.sparse import Parts
 
 _ARCHIVES, _NODE_TABLES, _EDGE_TABLES = "part-*.npz", "nodes-*.parquet", "edges-*.parquet"
-#: Bytes that are read, or entries that are sent, at a time.
+#: The number of bytes read, or entries sent, at a time.
 _CHUNK = 2**22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphPart(Graph):
-    """A graph of which this process has some rows: ``adjacency`` ``[m, n]``, and ``x``.
+    """A graph of which this process has some rows of ``adjacency`` ``[m, n]`` and of ``x``.
 
-    Labels and masks are those of all nodes. ``edges`` counts those of all processes; ``device`` is
-    where messages between them lie.
+    Labels and masks are those of all nodes. ``edges`` counts the edges of all processes; ``device``
+    is the device of messages between them.
     """
 
     parts: Parts = field(kw_only=True)
@@ -55,7 +55,7 @@ class GraphPart(Graph):
     device: torch.device = field(kw_only=True)
 
     def _checked_adjacency(self) -> csr_array:
-        return self.adjacency  # which is not square here
+        return self.adjacency  # not checked, because it is not square here
 
     @property
     def num_nodes(self) -> int:
@@ -70,9 +70,9 @@ class GraphPart(Graph):
 
     @cached_property
     def content(self) -> str:
-        """What :func:`specformer.spectrum.cache.content` says of the whole adjacency.
+        """The hash :func:`specformer.spectrum.cache.content` of the whole adjacency.
 
-        The first process is sent all of it, piece by piece.
+        The other processes send their rows to the first one, piece by piece.
         """
         rows, rank, where = self.adjacency, _rank(self.parts), (self.parts, self.device)
         before = _of_each(rows.nnz, *where)[:rank].sum()
@@ -88,7 +88,7 @@ class GraphPart(Graph):
 
 
 class _Archives:
-    """Files ``part-….npz``: ``every`` one, those ``with_edges``, and the ``count`` of nodes."""
+    """Files ``part-….npz``: ``every`` file, those ``with_edges``, and the ``count`` of nodes."""
 
     def __init__(self, folder: Path) -> None:
         self.every = self.with_edges = sorted(folder.glob(_ARCHIVES))
@@ -97,7 +97,9 @@ class _Archives:
         )
         self.count = counts[0]
         if len(set(counts)) > 1:
-            raise GraphError(f"{folder}: files differ in num_nodes, that of the whole graph.")
+            raise GraphError(
+                f"{folder}: num_nodes, that of the whole graph, differs between files."
+            )
         if self._starts != sorted({0, *self._starts}):
             raise GraphError(f"{folder}: `first` must be 0 in the first file and rise from there.")
 
@@ -113,20 +115,19 @@ class _Archives:
             if start < last and end > first:
                 own = slice(max(first, start) - start, last - start)
                 found = _arrays(path, ("x", "y", *MASKS))
-                for name, rows in found.items():
-                    if not rows.ndim:
-                        raise GraphError(f"{path}: {name} must have a row for each node.")
+                if single := next((name for name, rows in found.items() if not rows.ndim), None):
+                    raise GraphError(f"{path}: {single} must have a row for each node.")
                 yield {name: rows[own] for name, rows in found.items()}
 
 
 class _Tables:
-    """The same of files ``nodes-….parquet`` and ``edges-….parquet``."""
+    """The same for files ``nodes-….parquet`` and ``edges-….parquet``."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = sorted(folder.glob(_NODE_TABLES))
         self.with_edges = sorted(folder.glob(_EDGE_TABLES))
         if not self.with_edges:
-            raise GraphError(f"{folder}: no files edges-….parquet here.")
+            raise GraphError(f"{folder}: has no files edges-….parquet.")
         self.every = [*self._paths, *self.with_edges]
         self._sizes = [parquet_file(path).metadata.num_rows for path in self._paths]
         self.count = sum(self._sizes)
@@ -135,7 +136,7 @@ class _Tables:
         table = parquet_rows(path)
         for name in ("source", "target"):
             if name not in table.column_names:
-                raise GraphError(f"{path}: has no column {name!r}, the number of an edge's end.")
+                raise GraphError(f"{path}: has no column {name!r} with the nodes of edges.")
         ends = np.stack([_numbers(path, table, name) for name in ("source", "target")])
         weighted = "weight" in table.column_names
         return ends, _numbers(path, table, "weight") if weighted else None
@@ -150,7 +151,7 @@ class _Tables:
 
 
 def _nodes_of(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
-    """Some rows of a table of nodes; groups of rows that hold none of them are not read."""
+    """Rows ``low`` to ``high`` of a table of nodes; other groups of rows are not read."""
     file = parquet_file(path)
     groups = [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)]
     ends = np.cumsum(groups)
@@ -167,7 +168,7 @@ def _nodes_of(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
 
 
 def _numbers(path: Path, table: Any, name: str) -> np.ndarray:
-    """A column of numbers; what is missing is NaN, and −1 of whole numbers."""
+    """A column of numbers; missing ones are NaN, or −1 in a column of whole numbers."""
     column = table.column(name)
     kind = str(column.type)
     if column.null_count and kind.startswith(("int", "uint")):
@@ -175,8 +176,7 @@ def _numbers(path: Path, table: Any, name: str) -> np.ndarray:
     values: np.ndarray = column.to_numpy()
     if values.dtype.kind not in "iufb":
         raise GraphError(
-            f"{path}: column {name!r} holds {kind}, and parts hold numbers; write words as columns "
-            "of 0 and 1."
+            f"{path}: column {name!r} holds {kind}, not numbers; write words as columns of 0 and 1."
         )
     return values
 
@@ -189,7 +189,7 @@ def is_in_parts(source: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class AllRows:
-    """How the rows of a graph lie that one process has."""
+    """The rows of a graph that a single process has: all of them."""
 
     count: int
 
@@ -213,20 +213,20 @@ def read_parts(
     share: Callable[[int], Parts] = AllRows,
     device: torch.device | str = "cpu",
 ) -> Graph:
-    """The graph in a folder of parts; of several processes, each has its rows of it.
+    """The graph in a folder of parts; each of several processes gets its rows of it.
 
-    All processes read some of the edges and send them where they belong. They are symmetrised as
-    everywhere: without weights they are 0 or 1, with them repeats are summed and the larger of both
-    directions counts.
+    Every process reads some of the edges and sends them to the processes of their nodes. Edges are
+    symmetrised as everywhere: without weights entries are 0 or 1; with weights repeated edges are
+    summed, and the larger of both directions counts.
 
     Args:
-        folder: where the files are.
-        share: how so many nodes lie over the processes.
-        device: where messages between them have to lie.
+        folder: the folder of the files.
+        share: divides a number of nodes among the processes.
+        device: the device of messages between processes.
     """
     folder, device = Path(folder), torch.device(device)
     if not is_in_parts(folder):
-        raise GraphError(f"{folder}: no files part-….npz or nodes-….parquet here.")
+        raise GraphError(f"{folder}: has no files part-….npz or nodes-….parquet.")
     files = _Archives(folder) if any(folder.glob(_ARCHIVES)) else _Tables(folder)
     count, parts = files.count, share(files.count)
     bounds, size = np.asarray(parts.bounds), len(parts.bounds) - 1
@@ -234,13 +234,13 @@ def read_parts(
     first, last = int(bounds[rank]), int(bounds[rank + 1])
     mark = _mark(files.every, rank, parts, device)
     own, found = _own(files.with_edges, rank, size), []
-    for number in range(-(-len(files.with_edges) // size)):  # as many rounds for every process
+    for number in range(-(-len(files.with_edges) // size)):  # the same number in every process
         ends = _edges(files, own[number]) if number < len(own) else np.empty((0, 3))
         found.append(_sent(_both_ways(ends), bounds, parts, device))
     rows = _symmetric(np.concatenate(found), first, last, count, folder)
     nodes = _joined(files, first, last, folder)
     names = nodes.pop("feature_names", None)
-    for name in ("y", *MASKS):  # in this order everywhere
+    for name in ("y", *MASKS):  # in the same order in every process
         if name in nodes:
             nodes[name] = _of_all(nodes[name], parts, device)
     known: dict[str, Any] = {**nodes, "name": folder.name, "mark": mark, "feature_names": names}
@@ -256,12 +256,12 @@ def _rank(parts: Parts) -> int:
 
 
 def _own(paths: Sequence[Path], rank: int, size: int) -> Sequence[Path]:
-    """The files that a process reads for all: those of its own nodes, if files are alike."""
+    """The files that a process reads for all; those of its own nodes, if files have one size."""
     return paths[len(paths) * rank // size : len(paths) * (rank + 1) // size]
 
 
 def _mark(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) -> str:
-    """A hash of all files, each of which one process reads."""
+    """A hash of all files; each file is read by one process."""
     digests = torch.zeros(len(paths), dtype=torch.int64)
     for path in _own(paths, rank, len(parts.bounds) - 1):
         digest = xxhash.xxh3_64()
@@ -275,14 +275,14 @@ def _mark(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) 
 
 
 def _of_each(number: int, parts: Parts, device: torch.device) -> np.ndarray:
-    """A number of every process."""
+    """The number of every process, from that of this one."""
     found = torch.zeros(len(parts.bounds) - 1, dtype=torch.int64)
     found[_rank(parts)] = number
     return parts.sum(found.to(device)).cpu().numpy()
 
 
 def for_first(array: np.ndarray, parts: Parts, device: torch.device) -> Iterator[np.ndarray]:
-    """The arrays of all processes one after another, in pieces, for the first; none for others."""
+    """Send all processes' arrays to the first one, which gets them in pieces, in order."""
     rank, size = _rank(parts), len(parts.bounds) - 1
     for sender, length in enumerate(_of_each(len(array), parts, device).tolist()):
         for start in range(0, length, _CHUNK):
@@ -316,9 +316,9 @@ def _number(path: Path, name: str) -> int:
 
 
 def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:
-    """Both ends and the weight of every edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact.
+    """Both ends and the weight of each edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact.
 
-    Edges without weights have NaN there.
+    The weight is NaN if the file has no weights.
     """
     ends, given = files.edges(path)
     with naming(path):
@@ -329,14 +329,14 @@ def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:
 
 
 def _both_ways(edges: np.ndarray) -> np.ndarray:
-    """Edges ``[E, 3]`` at the rows of either end, ``[2 E, 4]``; the last is the direction."""
+    """Edges ``[E, 3]`` in both directions, ``[2 E, 4]``; the last column is the direction."""
     orders = enumerate(([0, 1, 2], [1, 0, 2]))
     ways = [np.column_stack([edges[:, order], np.full(len(edges), way)]) for way, order in orders]
     return np.concatenate(ways)
 
 
 def _sent(both: np.ndarray, bounds: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
-    """The edges of all processes that have an end here."""
+    """The edges of all processes whose first node is a row of this one."""
     owner = np.searchsorted(bounds, both[:, 0], side="right") - 1
     counts = np.bincount(owner, minlength=len(bounds) - 1)
     ones = [1] * len(counts)
@@ -350,7 +350,7 @@ def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Pat
     unweighted, ways = np.isnan(found[:, 2]), []
     plain = bool(unweighted.any())
     if plain and not unweighted.all():
-        raise GraphError(f"{folder}: some files have weights of edges, and others do not.")
+        raise GraphError(f"{folder}: only some files have weights of edges; add them to all files.")
     for way in (0, 1):
         row, column, weight, _ = found[found[:, 3] == way].T
         entries = np.ones(len(row)) if plain else weight
@@ -365,25 +365,25 @@ def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Pat
 
 
 def _joined(files: _Archives | _Tables, first: int, last: int, folder: Path) -> dict[str, Any]:
-    """The arrays of these nodes that every file has."""
+    """The arrays of these nodes, joined over all files."""
     found = list(files.nodes(first, last))
     joined: dict[str, Any] = {}
     for name in found[0] if found else ():
         if any(name not in own for own in found):
-            raise GraphError(f"{folder}: some files have {name}, and others do not.")
+            raise GraphError(f"{folder}: only some files have {name}; add it to all files.")
         if len({own[name].shape[1:] for own in found}) > 1:
-            raise GraphError(f"{folder}: files differ in the number of columns of {name}.")
+            raise GraphError(f"{folder}: {name} has different numbers of columns in its files.")
         if name == "feature_names":
             joined[name] = tuple(found[0][name].tolist())
             if any(tuple(own[name].tolist()) != joined[name] for own in found):
-                raise GraphError(f"{folder}: files of nodes have different columns.")
+                raise GraphError(f"{folder}: files of nodes have different columns; use the same.")
             continue
         rows = np.concatenate([own[name] for own in found])
         if len(rows) != last - first:
             raise GraphError(
                 f"{folder}: {name} has {len(rows):,} rows for the nodes {first:,} to {last - 1:,}."
             )
-        whole = np.float32 if rows.dtype.kind == "f" else np.int64
-        kinds = {"x": np.float32, "y": whole}  # which messages can carry
+        labels = np.float32 if rows.dtype.kind == "f" else np.int64
+        kinds = {"x": np.float32, "y": labels}  # types that messages can have
         joined[name] = rows.astype(kinds.get(name, np.bool_))
     return joined
