@@ -197,6 +197,6 @@ def test_an_archive_that_the_disk_cannot_hold_is_not_unpacked(
     monkeypatch.setattr(graph_download, "OGB_URL", tmp_path.as_uri())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**6))
-    with pytest.raises(DownloadError, match=r"it unpacks to 0\.0 GiB, and 0\.0 GiB of disk"):
+    with pytest.raises(DownloadError, match=r"it needs 0\.0 GiB of disk, and 0\.0 GiB are free"):
         download_graphs("molhiv")
     assert not list((tmp_path / "cache" / "specformer" / "data").iterdir())

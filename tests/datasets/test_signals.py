@@ -158,7 +158,7 @@ def test_missing_file_lists_where_it_was_looked_for(tmp_path, monkeypatch):
         paper_images("asked")
     for place in ("grid-images.npz", "asked", "/from/environment", "data", "--data"):
         assert place in str(caught.value)
-    with pytest.raises(DataNotFoundError, match=r"^elsewhere: no such folder"):
+    with pytest.raises(DataNotFoundError, match=r"^elsewhere: there is no such folder"):
         paper_images("elsewhere")
 
 
