@@ -89,7 +89,7 @@ def test_the_state_of_another_model_is_refused(
         ({"epoch": torch.tensor(-5)}, r"epoch -5 is not in 0\.\.9"),
         ({"epoch": torch.tensor(10)}, r"epoch 10 is not in 0\.\.9"),
         ({"random.cpu": torch.zeros(7, dtype=torch.uint8)}, "another model's state"),
-        ({"random.cpu": torch.get_rng_state() * 0}, "no state of a random generator"),
+        ({"random.cpu": torch.get_rng_state() * 0}, "random generator's state is damaged"),
     ],
     ids=["one weight", "epoch -5", "epoch 10", "short random state", "zeroed random state"],
 )

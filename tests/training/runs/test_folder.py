@@ -282,7 +282,7 @@ def test_what_is_intact_can_be_asked(ended, call):
     with pytest.raises(RunError, match=r"checksums\.json: damaged"):
         ended.result()
     (ended.path / "checksums.json").unlink()
-    with pytest.raises(RunError, match="nothing can be said of it"):
+    with pytest.raises(RunError, match="it cannot be verified"):
         ended.verified()
     (ended.path / "result.json").unlink()
     with pytest.raises(RunError, match="the run is not finished; go on with specformer resume"):

@@ -87,7 +87,7 @@ _uncaptured = ContextVar("uncaptured", default=False)
 
 @contextmanager
 def uncaptured() -> Iterator[None]:
-    """Within it, repeated work is called as it is: nothing is captured and nothing replayed."""
+    """Within the block, repeated work is called: nothing is captured or replayed."""
     token = _uncaptured.set(True)
     try:
         yield
@@ -98,8 +98,8 @@ def uncaptured() -> Iterator[None]:
 def differentiate(output: Tensor, gradient: Tensor | None = None) -> None:
     """``output.backward(gradient)`` on the thread that calls it.
 
-    PyTorch has another thread do so, and on a GPU each thread keeps memory of its own for matrix
-    products, on every stream it uses: 32 MB on an H200.
+    PyTorch would use another thread, and on a GPU each thread keeps its own memory for matrix
+    products on every stream: 32 MB on an H200.
     """
     with torch.autograd.set_multithreading_enabled(False):
         output.backward(gradient)
@@ -107,11 +107,11 @@ def differentiate(output: Tensor, gradient: Tensor | None = None) -> None:
 
 @contextmanager
 def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True) -> Iterator[None]:
-    """Do ``work`` at the same time as the block, where a CUDA graph is captured; else before it.
+    """Do ``work`` at the same time as the block if a CUDA graph is captured; otherwise before it.
 
-    Both are done at the end of the block. Ordinary calls are one after the other, as one may keep
-    constants that the other then reads. Without ``apart``, where one changes what the other reads,
-    ``work`` always comes first.
+    Both are done at the end of the block. Ordinary calls come one after the other, because one may
+    keep constants that the other reads. Without ``apart``, for ``work`` that changes what the block
+    reads, ``work`` always comes first.
     """
     if not (apart and device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
         work()
@@ -128,9 +128,9 @@ def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True
 
 
 class _Aside:
-    """Ordinary calls where capture wants those before it: on a side stream, that of capture.
+    """Calls and captures work on one side stream.
 
-    On one stream both share the memory that matrix products work in.
+    Calls before a capture must be there; on one stream both share the memory of matrix products.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -163,14 +163,14 @@ class _Aside:
 
 @cache
 def _stream(device_index: int, priority: int) -> torch.cuda.Stream:
-    """One for all calls: a stream keeps memory of its own, freed or for matrix products."""
+    """One stream for all calls, as each stream keeps memory of its own."""
     return torch.cuda.Stream(device_index, priority=priority)
 
 
 def release_memory() -> None:
-    """Give back the GPU memory of a training that is over.
+    """Free the GPU memory of a training that is over.
 
-    Captured steps refer to themselves, so that their memory would outlive it.
+    Captured steps refer to themselves, so that only the garbage collector frees them.
     """
     if torch.cuda.is_initialized():
         gc.collect()

@@ -25,7 +25,7 @@ from specformer.datasets.batches import Batch, Batches
 from specformer.errors import ConfigError, RunError
 from specformer.nn.layers.batch_norm import BatchNorm
 
-#: How long workers wait for a decomposition.
+#: The longest that workers wait for a decomposition.
 _PATIENCE = timedelta(days=30)
 
 
@@ -61,7 +61,7 @@ class Workers:
         """Give every worker the first one's values."""
         if self.size == 1:
             return
-        device = _message_device()
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
         with torch.no_grad():
             for tensor in tensors:
                 sent = tensor.detach().to(device)
@@ -70,20 +70,20 @@ class Workers:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """Let the first worker do something, fill a cache say, before the others do it.
+        """Let the first worker run the block, for example to fill a cache, before the others do.
 
-        Where it fails the others do not begin: one message says what is wrong.
+        If it fails, the others do not begin: one message says what is wrong.
         """
         if self.size == 1:
             yield
             return
         done = torch.zeros(1)
-        # The first may take longer than messages may. If it dies, the wait ends at once.
+        # The first may take longer than the usual limit. If it dies, the wait ends at once.
         told = dist.new_group(backend="gloo", timeout=_PATIENCE)
         if not self.is_first:
             dist.broadcast(done, src=0, group=told)
             if not done:
-                raise RunError("the first worker could not go on.")
+                raise RunError("the first worker failed; its message says why.")
             yield
             return
         try:
@@ -95,9 +95,9 @@ class Workers:
         dist.broadcast(done, src=0, group=told)
 
     def seed_epoch(self, seed: int, epoch: Tensor, alike: torch.Generator | None = None) -> None:
-        """Let dropout differ between workers, and a run go on from any epoch with other workers.
+        """Seed every epoch anew: dropout differs between workers, and runs resume at any epoch.
 
-        ``alike``, of :meth:`draw_alike`, is seeded the same in all of them.
+        ``alike``, of :meth:`draw_alike`, gets the same seed in all workers.
         """
         if self.size > 1:
             torch.manual_seed(epoch_seed(seed, epoch, self.rank))
@@ -105,9 +105,9 @@ class Workers:
                 alike.manual_seed(epoch_seed(seed, epoch))
 
     def draw_alike(self, modules: Iterable[nn.Module], device: torch.device) -> torch.Generator:
-        """Let modules draw the same numbers in every worker, those of the generator returned.
+        """Let modules draw from the returned generator, the same numbers in every worker.
 
-        What every worker computes for itself, and all need, must not differ by their dropout.
+        It is for the dropout of what every worker computes for itself and all must share.
         """
         alike = torch.Generator(device)
         index = device.index or 0
@@ -126,7 +126,7 @@ class Workers:
         return alike
 
     def shares(self, epoch: Sequence[Batch], ladder: Batches) -> list[Batch]:
-        """This worker's part of every batch; ``ladder`` chooses the parts' shapes.
+        """This worker's part of every batch; ``ladder`` decides the parts' shapes.
 
         A last batch of fewer graphs than workers is left out.
         """
@@ -134,7 +134,9 @@ class Workers:
             return list(epoch)
         whole = [batch for batch in epoch if len(batch.index) >= self.size]
         if not whole:
-            raise ConfigError(f"{self.size} workers are more than there are graphs to learn from.")
+            raise ConfigError(
+                f"{self.size} workers are more than there are training graphs; start fewer."
+            )
         numbers = torch.cat([batch.index for batch in whole]).cpu().numpy()
         parts, first = [], 0
         for batch in whole:
@@ -146,7 +148,7 @@ class Workers:
         return parts
 
     def synchronise(self, model: nn.Module) -> None:
-        """Let the model's batch norms see the whole batch, and all workers start alike."""
+        """Let batch norms see the whole batch, and give all workers the first one's weights."""
         if self.size == 1:
             return
         for module in model.modules():
@@ -159,7 +161,7 @@ ALONE = Workers()
 
 
 def epoch_seed(seed: int, epoch: Tensor, *which: int) -> int:
-    """A seed for what an epoch draws, and for ``which`` worker."""
+    """The seed of an epoch, and of ``which`` worker."""
     entropy = np.random.SeedSequence([seed % 2**64, int(epoch), *which])
     return int(entropy.generate_state(1)[0])
 
@@ -176,12 +178,12 @@ class Share:
         """The first row of every worker, and how many there are in all."""
         size = self.workers.size
         if self.count < size:
-            raise ConfigError(f"{size} workers are more than {self.count} nodes.")
+            raise ConfigError(f"{size} workers are more than {self.count} nodes; start fewer.")
         return [self.count * rank // size for rank in range(size + 1)]
 
     @property
     def rows(self) -> slice:
-        """Those of this worker: as many as any other has, or one less."""
+        """The rows of this worker; workers' counts differ by one at most."""
         if self.workers.size == 1:
             return slice(None)
         return slice(*self.bounds[self.workers.rank : self.workers.rank + 2])
@@ -189,7 +191,7 @@ class Share:
     def swap(
         self, rows: Tensor, counts: Sequence[int], back: Sequence[int]
     ) -> Callable[[], Tensor]:
-        """Send so many consecutive rows to each worker; what is called waits for ``back`` rows."""
+        """Send ``counts`` rows to each worker; returns a function that waits for ``back`` rows."""
         if self.workers.size == 1:
             return lambda: rows
         found = rows.new_empty(sum(back), *rows.shape[1:])
@@ -206,13 +208,13 @@ class Share:
         return self.workers.sum(tensor)
 
     def own(self, rows: Any) -> Any:
-        """This worker's of rows ``[..., n, columns]``; those of its nodes alone are left."""
+        """This worker's part of rows ``[..., n, columns]``; rows of its nodes alone stay."""
         if rows.shape[-2] != self.count:
             return rows
         return rows[..., self.rows, :] if isinstance(rows, np.ndarray) else rows[self.rows]
 
     def whole(self, part: Tensor, dim: int = -2) -> Tensor:
-        """Every worker's rows, which lie along this axis, one after the other."""
+        """The rows of all workers, joined along this axis."""
         if self.workers.size == 1:
             return part
         shape = list(part.shape)
@@ -222,7 +224,7 @@ class Share:
         return self.sum(whole)
 
 
-#: Of a worker that is alone.
+#: The share of a process that works alone.
 WHOLE = Share()
 
 
@@ -255,7 +257,7 @@ def torchrun_workers(device: torch.device) -> Iterator[tuple[Workers, torch.devi
 
 @contextmanager
 def _ending_with_others() -> Iterator[None]:
-    """Say in one sentence that another worker is gone: messages to it fail, or torchrun tells."""
+    """Turn the loss of another worker, seen by a message or by torchrun, into one sentence."""
     ended = RunError(
         "another process of this run has ended, or all were told to; what its last checkpoint "
         "holds is whole: go on with `specformer resume`, in any number of processes."
@@ -279,10 +281,5 @@ def _ending_with_others() -> Iterator[None]:
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
             raise
-        hear(signal.SIG_IGN)  # which torchrun sends now: the sentence is still to be said
+        hear(signal.SIG_IGN)  # torchrun sends it now, before the sentence is printed
         raise ended from error
-
-
-def _message_device() -> torch.device:
-    """Where messages between workers must lie."""
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

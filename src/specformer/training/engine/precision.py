@@ -17,10 +17,10 @@ Precision = Literal["highest", "high", "medium"]
 
 @contextmanager
 def matmul_precision(level: Precision, device: torch.device) -> Iterator[None]:
-    """Work at one of PyTorch's levels of float32 products, then go back to the one before.
+    """Set one of PyTorch's levels of float32 products within the block.
 
-    On a CPU nothing changes: less than float32 gains nothing there, and some processors do not
-    know the instructions PyTorch would then use.
+    On a CPU nothing changes: less than float32 gains nothing there, and some processors lack the
+    instructions that PyTorch would then use.
     """
     if device.type == "cpu":
         yield
@@ -35,10 +35,10 @@ def matmul_precision(level: Precision, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def one_thread(asked: bool = True) -> Iterator[None]:
-    """Compute with one thread, and with algorithms that repeat, if that is asked for.
+    """Compute with one thread, and with deterministic algorithms, if ``asked``.
 
-    Sums over several threads round in another order. PyTorch's threads are meant and those of the
-    BLAS that NumPy and SciPy bring.
+    Sums over several threads round in another order. This limits PyTorch's threads and those of
+    the BLAS in NumPy and SciPy.
     """
     if not asked:
         yield

@@ -1,4 +1,4 @@
-r"""The layer a training diverged in, found by taking its last epochs once more."""
+r"""Finds the layer in which a training diverged, by repeating its last epochs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from specformer.training.engine.capture import uncaptured
 from specformer.training.optim.schedule import settle_moments
 from specformer.training.runs.checkpoint import random_state, set_random_state
 
-#: Numbers of layers beside those of a model: not looked for yet, and looked for in vain.
+#: In place of a layer's number: not looked for yet, and not found.
 NOT_SOUGHT, UNKNOWN = -1, -2
 
 
 class Rewind:
-    """Goes back to a kept state of a training and watches every layer on the way from there.
+    """Goes back to a kept state of a training and watches every layer from there on.
 
-    After a loss is not finite, the next update leaves no finite weight, so that it is too late to
-    see where it began. Training pays nothing: its state is copied to the host as it starts and
-    where it is saved anyway. A run on a CPU takes the same epochs to the bit.
+    After a loss that is not finite, the next update leaves no finite weight, so that it is too late
+    to see where it began. This costs no time in training: its state is copied to the host as it
+    starts and when it is saved anyway. On a CPU the repeated epochs are the same to the bit.
 
     Args:
         models: what is trained and, if another, what is evaluated, of the same layers.
         state: everything that changes, by name.
-        optimiser: the models' one.
+        optimiser: that of the models.
         runs: the length of the run axis; 0 for models without.
     """
 
@@ -43,7 +43,7 @@ class Rewind:
         self.keep()
 
     def keep(self) -> None:
-        """Go back to the present state from now on, which :attr:`kept` has by name."""
+        """Keep the present state, by name in :attr:`kept`, to go back to."""
         self.kept = self._copied()
 
     def layers(self, again: Iterable[Tensor]) -> Tensor:
@@ -86,7 +86,7 @@ def first_lost(losses: Tensor, epochs: Tensor) -> Tensor:
 
 
 def layer_name(model: nn.Module, number: int) -> str:
-    """What an error calls the layer of that number; nothing if it was not found."""
+    """The name of the layer of that number in errors; empty if none was found."""
     names = [name for name, _ in model.named_modules()]
     if number < 0:
         return ""

@@ -25,20 +25,26 @@ def trained_state(model: nn.Module) -> dict[str, Tensor]:
 
     Buffers of any other kind are constants that all runs share.
     """
-    return {**dict(model.named_parameters()), **_averages(model)}
+    state: dict[str, Tensor] = dict(model.named_parameters())
+    for path, norm in model.named_modules():
+        if isinstance(norm, BatchNorm):
+            for leaf in ("running_mean", "running_var"):
+                state[f"{path}.{leaf}" if path else leaf] = getattr(norm, leaf)
+    return state
 
 
 def stack(models: Sequence[Model], runs: int | None = None) -> Model:
     """A copy of the first model whose trained state is that of all models along a new axis.
 
-    ``runs``: how many models there have to be; any other number is refused.
+    ``runs`` is the expected number of models; another one is refused.
     """
     if runs not in (None, len(models)):
         raise ConfigError(f"{len(models)} models for {runs} runs; pass one per run.")
     stacked = copy.deepcopy(models[0])
     sources = [trained_state(model) for model in models]
     for name, first in sources[0].items():
-        owner, leaf = _owner(stacked, name)
+        path, _, leaf = name.rpartition(".")
+        owner = stacked.get_submodule(path)
         joined = torch.stack([source[name].detach() for source in sources])
         if isinstance(first, nn.Parameter):
             owner.register_parameter(leaf, nn.Parameter(joined))
@@ -57,20 +63,6 @@ def unstack(stacked: nn.Module, run: int, template: Model) -> Model:
     return single
 
 
-def _averages(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        f"{path}.{leaf}" if path else leaf: getattr(norm, leaf)
-        for path, norm in model.named_modules()
-        if isinstance(norm, BatchNorm)
-        for leaf in ("running_mean", "running_var")
-    }
-
-
-def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
-    path, _, leaf = name.rpartition(".")
-    return model.get_submodule(path), leaf
-
-
 class WeightAverage:
     r"""A copy of a model that follows what training changes.
 
@@ -87,7 +79,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, steps: Tensor) -> None:
-        """Take in the weights after another step, ``steps`` having gone before; nothing waits."""
+        """Add the weights after another step to the mean; ``steps`` counts those before it."""
         share = (steps + 1).clamp(max=self.window).to(self._means[0].dtype).reciprocal()
         torch._foreach_mul_(self._means, 1.0 - share)
         torch._foreach_add_(self._means, torch._foreach_mul(self._trained, share))

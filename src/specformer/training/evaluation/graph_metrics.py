@@ -1,4 +1,4 @@
-r"""What training makes small and how good predictions are, with missing targets left out."""
+r"""Losses of training and metrics of predictions, with missing targets left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError, check_known
 
-#: Of numbers, of two classes a target, and of one target with several classes.
+#: Two for numbers, one for targets of 0 and 1, and one for a single target of several classes.
 Loss = Literal["l1", "mse", "bce", "ce"]
 
 
@@ -55,14 +55,14 @@ def predictions(loss: Loss | None, outputs: Tensor) -> Tensor:
 
 
 class Scale(NamedTuple):
-    """Mean and standard deviation ``[tasks]`` of targets, which are learned without either."""
+    """Mean and standard deviation ``[tasks]`` of targets, which are standardised for training."""
 
     mean: Tensor
     std: Tensor
 
     @classmethod
     def of(cls, targets: Tensor) -> Scale:
-        """That of known targets ``[n, tasks]``; a target that never varies is only shifted."""
+        """The scale of known targets ``[n, tasks]``; a constant target is only shifted."""
         known = ~targets.isnan()
         count = known.sum(dim=0).clamp_min(1)
         wide = targets.double()  # the squares of 1e20 do not fit float32, nor do those of 1e-25
@@ -76,7 +76,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def none(cls, tasks: int, device: torch.device) -> Scale:
-        """The one that changes nothing."""
+        """The scale that changes nothing."""
         return cls(torch.zeros(tasks, device=device), torch.ones(tasks, device=device))
 
     def standardised(self, targets: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class Metric:
         return float(np.mean(figures))
 
     def each(self, predictions: Numbers, targets: Numbers) -> list[float | None]:
-        """The figure of every task; None where there is none to be had."""
+        """The figure of every task; None where it is not defined."""
         if self.several and targets.shape[1] == 1 < predictions.shape[1]:
             predictions = predictions[:, None]
         elif predictions.shape != targets.shape:
@@ -144,7 +144,7 @@ class Metric:
         ]
 
     def check(self, targets: Numbers, things: str = "graphs") -> None:
-        """Refuse targets ``[G, tasks]`` that no figure can be had of; ``things`` have them."""
+        """Refuse targets ``[G, tasks]`` for which no figure is defined; ``things`` have them."""
         known = ~np.isnan(targets)
         if not any(self._counts(targets[rows, task]) for task, rows in enumerate(known.T)):
             needs, other = "a known target", ""

@@ -1,4 +1,4 @@
-r"""What training on links makes small, and what it is judged by, for all runs at once."""
+r"""The loss of training on links, and its evaluation, for all runs at once."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ class LinkObjective:
         \frac{1}{2E} \Bigl( \sum_{(u, v) \in E} \log(1 + e^{-z_u^\top z_v})
         + \sum_{(u, v) \notin E} \log(1 + e^{z_u^\top z_v}) \Bigr)
 
-    Pairs are drawn among those that are no training link, as nobody knows the held-out ones. All
-    runs take the same. The device's generator draws them, which a run seeds and checkpoints keep.
+    Pairs are drawn among all that are not training links; held-out links are not known here. All
+    runs take the same pairs. The device's generator draws them; a run seeds it, and checkpoints
+    keep its state.
     """
 
     def __init__(self, links: Tensor, others: NonLinks) -> None:
         self._links, self._others = links, others
 
     def terms(self, outputs: Tensor) -> Tensor:
-        """What is multiplied by the :meth:`weights` and summed for the losses, ``[R, 2E, 1]``."""
+        """The terms ``[R, 2E, 1]`` of the losses, which are sums of terms times :meth:`weights`."""
         drawn = self._others.draw(self._links.shape[1])
         linked, other = link_scores(outputs, self._links), link_scores(outputs, drawn)
         return softplus(torch.cat([-linked, other], dim=-1)).unsqueeze(-1)
@@ -106,14 +107,14 @@ class LinkTask:
 
     @cached_property
     def objective(self) -> LinkObjective:
-        """What training makes small: of held-out links it knows nothing."""
+        """The loss that training minimises, without held-out links."""
         device = self.x.device
         links = torch.as_tensor(self.split.train).to(device)
         return LinkObjective(links, NonLinks(self.split.graph.adjacency, device))
 
     @cached_property
     def evaluation(self) -> LinkEvaluation:
-        """What picks a model and judges it."""
+        """Losses and figures of the held-out links."""
         return LinkEvaluation([self.pairs("val"), self.pairs("test")], self.metric)
 
     def pairs(self, part: str) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
-r"""What training on nodes makes small, and what it is judged by, for all runs at once.
+r"""The loss of training on nodes, and its evaluation, for all runs at once.
 
 Nothing here waits for the device, so that an epoch can be captured. Shapes: ``R`` runs, ``t``
-targets, ``n`` nodes; a weight of 1 counts a node, 0 leaves it out.
+targets, ``n`` nodes. Nodes with a weight of 0 do not count.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def mean_over(weights: Tensor, values: Tensor, share: Share) -> Tensor:
 def training_targets(
     y: Tensor, train: Tensor, classes: int, dtype: torch.dtype, share: Share = WHOLE
 ) -> Tensor:
-    r"""What log-probabilities ``[runs, n, classes]`` are multiplied by and summed for the loss.
+    r"""The weights of log-probabilities ``[runs, n, classes]`` in the loss, which is their sum.
 
     .. math::
         \frac{1}{|T|} \sum_{i \in T} -\log p_i[y_i] = \sum_{i, c} \log p_i[c]\, t_i[c], \quad
@@ -182,7 +182,7 @@ class NodeObjective:
         y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
         train: masks ``[R, n]``.
         dtype: of the outputs.
-        share: which of all nodes these are; losses are then parts of those of all.
+        share: which of all nodes these are; losses are then this worker's part of the sum.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class NodeObjective:
         self.wanted = wanted.nan_to_num()
 
     def terms(self, outputs: Tensor) -> Tensor:
-        """What is multiplied by the :meth:`weights` and summed for the losses."""
+        """The terms of the losses, which are sums of terms times :meth:`weights`."""
         return outputs.log_softmax(dim=-1) if self.loss == "ce" else self.errors(outputs)
 
     def weights(self, outputs: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ class NodeObjective:
         return counted / number.clamp_min(1.0)
 
     def errors(self, outputs: Tensor, nodes: Tensor | None = None) -> Tensor:
-        """The error of every target ``[R, b, t]`` of the nodes; 0 where it is not known."""
+        """The error of every target ``[R, b, t]`` of the nodes; 0 where a target is unknown."""
         if self.loss == "ce":
             y = self.y if nodes is None else self.y.index_select(0, nodes)
             labels = y.expand(outputs.shape[:-1]).unsqueeze(-1)
@@ -314,7 +314,7 @@ class NodeEvaluation:
 def evaluation_of(
     objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
 ) -> Callable[[Tensor], Tensor]:
-    """Losses and figures of all runs; accuracy of classes in the fewest kernels."""
+    """Losses and figures of all runs; accuracy of classes by a class with fewer kernels."""
     if objective.loss == "ce" and metric == "accuracy":
         return Evaluation(objective.y, val, test, dtype, objective.share)
     return NodeEvaluation(objective, metric, val, test, dtype)

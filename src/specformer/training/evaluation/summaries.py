@@ -1,4 +1,4 @@
-r"""Summaries of several runs, and which of several models are better than which."""
+r"""Summaries of several runs, and tests of which models are better than others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def confusion(true: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """How often each class was taken for each, true by predicted ``[classes, classes]``."""
+    """Counts of true by predicted class ``[classes, classes]``."""
     pairs = np.bincount(classes * true + predicted, minlength=classes**2)
     return pairs.reshape(classes, classes)
 
@@ -59,7 +59,7 @@ def wilson95(share: float, count: int) -> tuple[float, float]:
 
 
 def spread_bins(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    """Whether models that differ are wrong: errors of their mean beside their spread.
+    """Whether models that disagree are wrong: errors of their mean beside their spread.
 
     Rows of about as many graphs each, in order of the spread, which is the standard deviation over
     models: root mean squares of spread and error, and the count. Equal ones mean that the spread is
@@ -87,7 +87,7 @@ LEVEL = 0.05
 def paired_difference(
     ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0
 ) -> dict[str, float | None]:
-    r"""The mean difference of two models over the same splits, and what chance has to say of it.
+    r"""The mean difference of two models over the same splits, and its p-value.
 
     With d the differences, s their standard deviation and k their number:
 
@@ -142,8 +142,8 @@ def paired_differences(
 ) -> list[dict[str, Any]]:
     """Every pair of models, the better one first, adjusted for all of them together.
 
-    As all pairs count, it does not matter which is looked at after the figures are known: the best
-    against each other one, say. ``lower``: whether less is better.
+    As all pairs count, any of them may be picked after the figures are known, such as the best
+    model against the others. ``lower``: whether less is better.
 
     Each pair has ``model``, ``against``, ``mean`` (the first's figure minus the other's), ``ci95``,
     ``p``, ``p_holm`` (see :func:`holm`) and ``holds``: whether that is below 0.05, None where

@@ -17,7 +17,7 @@ from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.progress import Update
 
-#: An epoch of many steps is worth a look and, now and then, a file.
+#: Epochs have many steps, so that progress and checkpoints come often.
 _READ_EVERY = 1
 _SAVE_EVERY = 10
 
@@ -35,14 +35,14 @@ def fit_node_batches(
 ) -> NodeFit:
     r"""As :func:`~specformer.training.loops.nodes.fit_nodes`, with a step for each batch of nodes.
 
-    Every step computes the learned responses anew and combines the rows of its batch,
-    :math:`\sum_k c_k (T_k(L - I)\, x)_i`. An epoch goes once through all training nodes in an order
-    drawn anew; then validation and test nodes are evaluated, in batches too. Epochs, patience and
+    Every step computes the learned responses and combines the rows of its batch,
+    :math:`\sum_k c_k (T_k(L - I)\, x)_i`. An epoch goes once through all training nodes in a new
+    random order; then validation and test nodes are evaluated, in batches too. Epochs, patience and
     rates, what stops a run and which model is kept, checkpoints and progress are as there.
 
-    All runs take the same batches, so that rows are fetched once: nodes that train in any run are
-    drawn, and each run's loss is the mean over those that train in it. Of several workers, all draw
-    the same order, and each takes its own nodes of a batch.
+    All runs take the same batches, so that rows are fetched once. Batches have the nodes that train
+    in any run, and each run's loss is the mean over those that train in it. All workers draw the
+    same order, and each takes its own nodes of a batch.
 
     Each model is a :class:`Specformer` that :attr:`~Specformer.takes_batches`. The task's features
     are in ``terms``. Steps have ``batch_size`` nodes at most, and batches of an epoch differ by one
@@ -53,7 +53,7 @@ def fit_node_batches(
     model, optimiser = runs.model, runs.optimiser
     objective, accurate = task.objective, task.loss == "ce" and task.metric == "accuracy"
     judge, share, workers, seed = task.evaluation, task.share, runs.workers, torch.initial_seed()
-    #: Outputs of all nodes, for figures that are no sums over nodes.
+    #: Outputs of all nodes, for figures that are not sums over nodes.
     outputs: Tensor | None = None
     #: Sums over an epoch: training loss, validation loss, right validation and test nodes.
     sums = torch.zeros(4, task.runs, dtype=task.x.dtype, device=task.x.device)

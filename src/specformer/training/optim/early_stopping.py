@@ -42,9 +42,9 @@ def _room(tensor: Tensor) -> int:
 class EarlyStopping:
     """Keeps, for every run, the best state so far and whether it still trains.
 
-    A run stops once ``patience`` epochs passed without a lower score; what comes later no longer
-    counts for it, so reading :attr:`active` now and then gives the same outcome as reading it after
-    every epoch. Nothing here waits for the device.
+    A run stops once ``patience`` epochs passed without a lower score. Later epochs do not count for
+    it, so reading :attr:`active` now and then gives the same outcome as reading it after every
+    epoch. Nothing here waits for the device.
 
     ``tensors`` ``[runs, ...]`` are what training changes
     (:func:`~specformer.training.engine.stacking.trained_state`), of one precision. They are moved
@@ -67,7 +67,10 @@ class EarlyStopping:
 
     @torch.no_grad()
     def update(self, score: Tensor, epoch: Tensor) -> Tensor:
-        """Take one epoch's scores ``[runs]``, lower is better; idempotent. Gives who improved."""
+        """Take one epoch's scores ``[runs]``, lower is better; returns which runs improved.
+
+        Idempotent.
+        """
         improved = self.active & (score < self.best)
         torch.where(improved, score, self.best, out=self.best)
         torch.where(improved, epoch, self.best_epoch, out=self.best_epoch)
@@ -110,7 +113,7 @@ def _runs_of(tensors: Sequence[Tensor], length: int) -> Tensor:
 logger = logging.getLogger(__name__)
 
 
-#: What helps most often.
+#: What helps against divergence most often.
 REMEDY = "a lower schedule.learning_rate"
 
 
@@ -128,8 +131,8 @@ def refuse_lost(
 ) -> None:
     """Refuse the outcome of several runs if some of them are ``lost`` ``[runs]``: have no model.
 
-    Losses ``[epochs, runs]`` are not finite from the epoch on in which a run diverged, ``layers``
-    say where it did; ``remedy`` is what to start a new run with.
+    Losses ``[epochs, runs]`` are not finite from the epoch on in which a run diverged; ``layers``
+    name the layer; ``remedy`` is what to start a new run with.
     """
     if not lost.any():
         return
@@ -143,7 +146,7 @@ def refuse_lost(
 
 
 def warn_of_divergence(what: str, losses: Sequence[np.ndarray], layers: Sequence[str]) -> None:
-    """Say which runs diverged late, and where; the losses are those of the epochs each run took."""
+    """Warn of runs that diverged after their best epoch; losses are those of each run's epochs."""
     for number, (curve, layer) in enumerate(zip(losses, layers, strict=True), start=1):
         lost = ~np.isfinite(curve)
         if lost.any():

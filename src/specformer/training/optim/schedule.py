@@ -1,4 +1,4 @@
-r"""How long and how fast to train: Adam, its rates, and its moments in checkpoints."""
+r"""How long and how fast to train: schedules, Adam, and its moments in checkpoints."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Schedule:
         decay: ``"constant"``, or ``"cosine"`` down to 0.
         warmup: epochs of linear increase at the start.
         weight_decay: L2 penalty.
-        filter_learning_rate, filter_weight_decay: those of a filter's own parameters, where a
-            model tells them apart (:meth:`specformer.Specformer.filter_parameters`); None for the
-            same as all others.
+        filter_learning_rate, filter_weight_decay: for the parameters of a filter, where a model
+            names them (:meth:`specformer.Specformer.filter_parameters`); None for the same as all
+            others.
     """
 
     epochs: int = 2000
@@ -134,9 +134,9 @@ def prepare_moments(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments by place and name: the same ones whether it works on pieces or not.
+    """Adam's moments by place and name, the same whether it works on pieces or not.
 
-    After they were filled, call :func:`settle_moments`.
+    After filling them, call :func:`settle_moments`.
     """
     every = optimiser.moments if isinstance(optimiser, Pieced) else optimiser.state.values()
     return {
@@ -147,7 +147,7 @@ def moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def settle_moments(optimiser: torch.optim.Optimizer) -> None:
-    """Let Adam go on from moments that were filled."""
+    """Let Adam go on from moments that a checkpoint filled."""
     if isinstance(optimiser, Pieced):
         optimiser.level()
 
@@ -185,7 +185,7 @@ class Pieced(torch.optim.Optimizer):
         super().step(closure)
 
     def level(self) -> None:
-        """Once :attr:`moments` were filled, give all pieces of a parameter its steps."""
+        """After :attr:`moments` were filled, give all pieces of a parameter its steps."""
         for own, (_, pieces) in zip(self.moments, self._pieces, strict=True):
             for piece in pieces[1:]:
                 self.state[piece]["step"].copy_(own["step"])
@@ -227,7 +227,7 @@ class GraphSchedule:
         \qquad p = \max\!\left(0, \frac{e - w}{E - w}\right)
 
     Args:
-        epochs: E; all are run unless patience ends, the best of them is kept.
+        epochs: E; all are run unless patience ends, and the best is kept.
         batch_size: graphs of a batch, over all workers together.
         learning_rate: the highest rate, :math:`\eta`.
         warmup: epochs of linear increase, w.
@@ -236,8 +236,8 @@ class GraphSchedule:
         clip: gradients of a larger norm are scaled down to this one; None leaves them.
         average: judge and keep the :class:`~specformer.training.engine.stacking.WeightAverage` of
             about this many epochs; None for the weights themselves.
-        patience: stop after so many epochs in which neither validation loss nor metric was better
-            than ever; None to run all.
+        patience: stop after so many epochs without a better validation loss or metric; None to
+            run all.
     """
 
     epochs: int = 100

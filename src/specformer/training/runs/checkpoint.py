@@ -47,10 +47,10 @@ class Checkpoint:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], **most: int) -> bool:
-        """Copy a saved state into ``tensors``; False if there is none yet.
+        """Copy a saved state into ``tensors``; False if there is no file yet.
 
-        A state that is not whole, or not of these names, shapes and types, is refused before
-        anything is copied. ``most`` names counts and the largest value that each can have.
+        A damaged state, or one of other names, shapes or types, is refused before anything is
+        copied. ``most`` names counts and the largest value that each can have.
         """
         if not self.path.is_file():
             return False
@@ -74,7 +74,7 @@ class Checkpoint:
         try:
             torch.Generator().set_state(random[f"{_RANDOM}cpu"])
         except RuntimeError as error:
-            raise self._refused(f"{self.path}: holds no state of a random generator") from error
+            raise self._refused(f"{self.path}: the random generator's state is damaged") from error
         for name, tensor in tensors.items():
             tensor.copy_(saved[name])
         for name, limit in most.items():
@@ -108,11 +108,11 @@ _PATIENCE = 5.0
 
 
 class Interruption:
-    """Within it, a signal that would end the process waits until the epoch at hand is done.
+    """Lets a signal that would end the process wait until the present epoch is done.
 
-    :attr:`asked` says so then, what the epoch gave can be saved, and :meth:`let_through` hands the
-    signal on. Where epochs take longer than a few seconds, or with the second signal, it ends
-    the process at once. Signals that are ignored, or that nobody handles, stay as they are.
+    :attr:`asked` is then true, the epoch can be saved, and :meth:`let_through` hands the signal on.
+    A second signal, or one in epochs of more than a few seconds, ends the process at once. Signals
+    that are ignored, or have no handler, stay as they are.
     """
 
     def __init__(self, active: bool = True) -> None:
@@ -128,7 +128,7 @@ class Interruption:
         return self._heard is not None
 
     def begin_epoch(self) -> None:
-        """The next epoch begins; how long the last one took tells what to expect."""
+        """Note the start of an epoch, to know how long epochs take."""
         now = time.monotonic()
         if self._began is not None:
             self._took = now - self._began

@@ -49,7 +49,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 
 
 def run_table(title: str, told: Mapping[str, Any]) -> str:
-    """A result, or what was asked for where there is none yet, as an HTML table."""
+    """A result, or the configuration of an unfinished run, as an HTML table."""
     rows = [
         (key, str(told[key]))
         for key in ("kind", "title", "source", "dataset", "model", "recipe", "runs", "metric")
@@ -78,7 +78,7 @@ def plot_losses(arrays: Mapping[str, np.ndarray], axes: Axes | None) -> Axes:
 
 
 def plot_learned(arrays: Mapping[str, np.ndarray], axes: Axes | None) -> Axes:
-    """Each head's response over the eigenvalues or, of a model without such filters, its losses."""
+    """Each head's response over the eigenvalues; training losses for a model without filters."""
     where = next((key.removesuffix("response") for key in arrays if key.endswith("/response")), "")
     if f"{where}eigenvalues" not in arrays:
         return plot_losses(arrays, axes)

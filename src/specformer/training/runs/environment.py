@@ -1,4 +1,4 @@
-r"""What a result was measured with: command, versions, hardware, commit."""
+r"""What a result was measured with: versions, hardware, commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "scikit-image")
 def environment(device: torch.device) -> dict[str, Any]:
     """Versions, hardware and the source's commit, for a result file.
 
-    And ``threads``: sums over another number of them round in another way.
+    ``threads`` is recorded because sums over another number of threads round in another way.
     """
     return {
         "specformer": specformer.__version__,

@@ -1,4 +1,4 @@
-r"""A run on disk: what was asked, what happened, what came out."""
+r"""A run on disk: its configuration, its readings and its result."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ OUTPUTS = "outputs.npz"
 RESULT = "result.json"
 REPORT = "report.html"
 MODEL = "model"
-#: What was learned from, where that was no file.
+#: The data of a run on data in memory.
 DATA = "data.npz"
 FEATURES = "features.json"
 TARGETS = "targets.json"
 CHECKPOINT = "checkpoint.safetensors"
 CHECKSUMS = "checksums.json"
-#: Of a result's keys that others are made of: their types, or a mean with its values.
+#: Types of a result's keys that are read back; a summary is a mean with its values.
 _SUMMARY = "summary"
 _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("kind", "dataset", "model", "metric"), str),
@@ -95,7 +95,7 @@ class RunFolder:
         return run
 
     def _go_on(self) -> str:
-        """How to finish a run, if it is one that can go on."""
+        """How to go on with a stopped run of ``train``; empty for other commands."""
         if self.config().get("command") != "train":
             return ""
         return f"; go on with specformer resume {shlex.quote(str(self.path))}"
@@ -111,18 +111,18 @@ class RunFolder:
         return any(self._checkpoints())
 
     def discard_checkpoints(self) -> None:
-        """Remove what a stopped run would go on from."""
+        """Remove all checkpoints."""
         for checkpoint in list(self._checkpoints()):
             checkpoint.unlink()
 
     def withdraw(self) -> None:
-        """Remove a run that came to nothing: its folder, if no state or result is in it."""
+        """Remove the folder if it holds no checkpoint, model or result."""
         files = {path for path in self.path.rglob("*") if not path.is_dir()}
         if files <= {self.path / CONFIG, self.path / METRICS}:
             shutil.rmtree(self.path)
 
     def refuse_taken(self) -> None:
-        """Raise if no run can start here; worth asking before hours of training."""
+        """Refuse a folder that no run can start in; ask before hours of training."""
         if self.is_finished:
             raise RunError(f"{self.path}: holds a finished run; choose another --out.")
         if (self.path / CONFIG).exists() and "command" not in self.config():
@@ -130,7 +130,7 @@ class RunFolder:
         self.refuse_unwritable()
 
     def refuse_unwritable(self) -> None:
-        """Raise if nothing can be written here: a file is in the way, or a folder is read-only."""
+        """Refuse a path that cannot be written: a file is in the way, or a folder is read-only."""
         there = [folder for folder in (self.path, *self.path.parents) if folder.exists()]
         for folder in there:
             if not folder.is_dir():
@@ -152,9 +152,9 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from running here, too: their files would mix with this one's.
+        """Lock the folder, so that files of two processes do not mix.
 
-        The system lets go of the folder when the process ends, however it does.
+        The system releases the lock when the process ends, for whatever reason.
         """
         with locked(self.path) as free:
             if not free:
@@ -253,7 +253,7 @@ class RunFolder:
         return Manifest(self.path / CHECKSUMS)
 
     def _unaltered(self, name: str) -> Path:
-        """The path of a file, unless it was altered since the run ended."""
+        """The path of a file; refused if it was altered since the run ended."""
         try:
             altered = self.is_finished and self._manifest.is_altered(name)
         except (OSError, ValueError) as error:
@@ -267,9 +267,9 @@ class RunFolder:
 
     @contextmanager
     def answering_for_files(self, what: str) -> Iterator[None]:
-        """Say ``what`` cannot be done where files of another shape lead to an error.
+        """Turn an error within the block into a :class:`RunError` if files were changed.
 
-        Checksums of a finished run answer for its files: then the mistake is ours, and is shown.
+        ``what`` says what cannot be done. If all checksums hold, the mistake is ours and is shown.
         """
         try:
             yield
@@ -292,9 +292,9 @@ class RunFolder:
         return states == {"intact"}
 
     def verified(self) -> dict[str, State]:
-        """What became of every file that a finished run wrote, its report left aside.
+        """The state of every file that a finished run wrote, but for its report.
 
-        Of a comparison, also of the files of the models compared, each by its folder's name.
+        Of a comparison, also those of the compared models, under their folders' names.
         """
         if not self.is_finished:
             raise RunError(f"{self.path}: the run is not finished{self._go_on()}.")
@@ -303,7 +303,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise RunError(f"{self._manifest.path}: damaged ({error}).") from error
         if not states:
-            raise RunError(f"{self.path}: has no {CHECKSUMS}, so that nothing can be said of it.")
+            raise RunError(f"{self.path}: has no {CHECKSUMS}, so that it cannot be verified.")
         for name in [name for name in states if name.endswith(f"/{CHECKSUMS}")]:
             if states[name] != "missing":
                 folder = Path(name).parent
@@ -312,7 +312,7 @@ class RunFolder:
         return states
 
     def _repr_html_(self) -> str:
-        """A table of what was reached, or of what was asked for where the run is not finished."""
+        """A table of the result, or of the configuration of an unfinished run."""
         if self.is_finished:
             return run_table(str(self.path), self.result())
         return run_table(f"{self.path} (not finished)", self.config())
@@ -355,7 +355,7 @@ class RunFolder:
         return complete
 
     def _written(self) -> list[str]:
-        """The files of a run by name, but for its result and what can be made from it."""
+        """The files of a run by name, without its result and its report."""
         models = (path for path in (self.path / MODEL).rglob("*") if path.is_file())
         kept = (path.relative_to(self.path).as_posix() for path in models)
         data = [DATA] if (self.path / DATA).is_file() else []
@@ -366,7 +366,7 @@ class RunFolder:
         return self.path.glob(f"{Path(CHECKPOINT).stem}*.safetensors")
 
     def result(self, *needed: str) -> dict[str, Any]:
-        """What came out; one of the needed keys missing, or of another type, is damage."""
+        """``result.json``; refused if a needed key is missing or of another type."""
         path = self._unaltered(RESULT)
         try:
             found = dict(unsealed(read_json(path)))

@@ -44,8 +44,8 @@ class Silent:
 class Recorded:
     """Shows progress as another object does, and appends each figure to ``metrics.jsonl``.
 
-    What a finished run writes there replaces these lines. ``run`` gives the run under way; None if
-    it has no folder yet, and then nothing is written.
+    A finished run replaces these lines. ``run`` gives the present run's folder; while it gives
+    None, nothing is written.
     """
 
     def __init__(self, shown: Progress, run: Callable[[], RunFolder | None]) -> None:
@@ -73,7 +73,7 @@ _LIVE = "live"
 
 
 def require_tensorboard() -> Any:
-    """TensorBoard's writer, made with a folder; worth asking for before hours of training."""
+    """The class of TensorBoard's writers; ask for it before hours of training."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -91,7 +91,7 @@ def _add_scalars(writer: Any, step: int, values: Mapping[str, float | None]) -> 
 
 
 class Tracked(Recorded):
-    """The same, but writes to ``tensorboard/live``; it asks for the run once per stage."""
+    """Shows progress likewise, and writes each figure to ``tensorboard/live``."""
 
     @contextmanager
     def stage(self, label: str, total: int, unit: str) -> Iterator[Update]:
