@@ -62,7 +62,7 @@ test: $(STAMP) ## Run the fast tests and the doctests
 test-all: $(STAMP) ## Run every test, the slow ones too
 	$(PYTEST) -m '' $(ARGS)
 
-test-long: $(addprefix test-long-,files moments commands documents) ## Attack every file and command (with -j2 40 minutes): ARGS='--scale 0.1' for four
+test-long: $(addprefix test-long-,files moments commands documents) ## Attack every file and command (with -j2 20 minutes): ARGS='--scale 0.1' for a tenth
 
 test-long-%: $(STAMP)
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg PYTHONPATH=. $(BIN)/python -m tests.attacks $* --out results/reliability/$*.json $(ARGS)
