@@ -119,14 +119,14 @@ def test_atoms_that_nobody_learned_from_get_the_mean(esol, caplog):
     usual, strange = own.predict(["CCCO", "[U]"])
     assert strange == pytest.approx(own.result_["base"][0])
     assert usual != strange
-    assert "1 of 2 graphs get the training mean for a prediction: [U] has an atom" in caplog.text
+    assert "1 of 2 graphs are predicted by the training mean: [U] has an atom" in caplog.text
 
 
 def test_what_cannot_be_is_said():
     graphs, names = rings_and_paths(8)
-    with pytest.raises(GraphError, match="no targets to learn; pass y"):
+    with pytest.raises(GraphError, match="the graphs have no targets; pass y"):
         sf.GraphRegressor().fit(graphs)
-    with pytest.raises(GraphError, match="y has 3 labels, and there are 8 graphs"):
+    with pytest.raises(GraphError, match="y has 3 labels for 8 graphs"):
         sf.GraphClassifier().fit(graphs, names[:3])
     with pytest.raises(GraphError, match="fewer than two graphs have a label"):
         sf.GraphClassifier().fit(graphs, names[:1] + [None] * 7)

@@ -221,7 +221,7 @@ def test_saved_loaded_copied_and_reported(tmp_path):
         fresh.predict(GRAPH)
     with pytest.raises(RunError, match="finished run"):
         own.save(tmp_path / "run")
-    with pytest.raises(RunError, match="was loaded; copy the folder"):
+    with pytest.raises(RunError, match="a loaded estimator cannot be saved; copy its folder"):
         sf.load(tmp_path / "run").save(tmp_path / "other")
 
 

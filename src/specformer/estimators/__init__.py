@@ -1,4 +1,4 @@
-"""The same jobs as ``specformer train``'s, in scikit-learn's words."""
+"""The jobs of ``specformer train`` as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ def load(folder: str | Path) -> Estimator:
     result = run.result("kind")
     kind = _KINDS.get((str(result["kind"]), str(result.get("task") or "classification")))
     if kind is None:
-        raise RunError(f"{folder}: a run on {result['kind']} is no estimator.")
+        raise RunError(
+            f"{folder}: there is no estimator for {result['kind']}; name a run on nodes, links or "
+            "molecules."
+        )
     with run.answering_for_files("no estimator can be made of it"):
         return kind.from_run(run)

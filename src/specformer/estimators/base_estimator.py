@@ -1,4 +1,4 @@
-r"""What all estimators share: parameters, the job they mean, and the folder they are kept in."""
+r"""The base of all estimators: parameters, the job they describe, and the folder to save to."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from specformer.training.runs.folder import DATA, RunFolder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What an estimator's data are called, which have no name of their own.
+#: The name of an estimator's data.
 SOURCE = "data"
 
 
 class Estimator(BaseEstimator, ABC):
-    """A model as scikit-learn knows them; see :class:`NodeClassifier` and its like.
+    """A scikit-learn estimator; see :class:`NodeClassifier` for an example.
 
     Args:
-        model: ``"specformer"`` or the name of another model, as ``specformer train --model``.
-        recipe: a recipe's name or file; None for the usual one.
-        metric: what the model is judged by on the validation part; None for the usual one.
-        epochs: at most this many; None for the recipe's.
+        model: ``"specformer"`` or the name of another model, as in ``specformer train --model``.
+        recipe: a recipe's name or file; None for the default.
+        metric: judges the model on the validation part; None for the default.
+        epochs: the most epochs; None for the recipe's.
         learning_rate: None for the recipe's.
         settings: any other settings of the recipe, by their keys: ``{"model.num_heads": 2}``.
-        runs: how many models are trained, each on a split of its own; predictions are their mean.
-        validation_fraction: the share of the training part that picks the best epoch, where
-            nothing else says which do.
-        random_state: of splits and initial weights.
+        runs: the number of models to train, each on its own split; predictions are their mean.
+        validation_fraction: the share of the training part that picks the best epoch, unless the
+            data say which nodes or graphs do.
+        random_state: seeds splits and initial weights.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        cache: the folder that keeps spectra; None for none.
+        cache: the folder of cached spectra; None to cache nothing.
     """
 
     kind: ClassVar[Kind]
     task: ClassVar[str]
-    #: What is learned about, in errors.
+    #: What is learned about, for error messages.
     things: ClassVar[str] = "nodes"
 
     def __init__(
@@ -89,7 +89,7 @@ class Estimator(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         if not hasattr(self, "_trained"):
-            raise RunError(f"{folder}: this estimator was loaded; copy the folder it came from.")
+            raise RunError(f"{folder}: a loaded estimator cannot be saved; copy its folder.")
         target = Path(folder).resolve()
         job = replace(self._job, source=str(target / DATA))
         run = RunFolder.create(target, job.config)
@@ -102,12 +102,12 @@ class Estimator(BaseEstimator, ABC):
         return write_report(RunFolder.open(self.save(folder)))
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw what was learned: each head's response over the eigenvalues, or training losses."""
+        """Draw each head's response over the eigenvalues or, without one, the training losses."""
         check_is_fitted(self)
         return plot_learned(self._arrays, axes)
 
     def _repr_html_(self) -> str:
-        """The parameters and, once it is fitted, what it reached."""
+        """The parameters and, once fitted, the results."""
         shown = str(super()._repr_html_())
         return shown + run_table("Fitted", self.result_) if hasattr(self, "result_") else shown
 
@@ -130,21 +130,21 @@ class Estimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _read_models(self, run: RunFolder) -> None:
-        """Take over a run's models."""
+        """Load the models of a run."""
 
     @abstractmethod
     def _write_data(self, path: Path) -> None:
-        """Write what it was fitted on."""
+        """Write the data it was fitted on."""
 
     @abstractmethod
     def _outputs(self, data: Any) -> np.ndarray:
         """The mean prediction of all models, one row per node or graph."""
 
     def _name_classes(self) -> None:
-        """Take the names of classes from a run's result."""
+        """Set the names of classes from a run's result."""
 
     def _resolve(self) -> Job:
-        """The job that the parameters mean."""
+        """The job that the parameters describe."""
         given = {"schedule.epochs": self.epochs, "schedule.learning_rate": self.learning_rate}
         changes = {key: value for key, value in given.items() if value is not None}
         changes |= dict(self.settings or {})
@@ -170,21 +170,21 @@ class Estimator(BaseEstimator, ABC):
         return Workplace(choose_device(self.device), cache=cache)
 
     def _train(self, job: Job, work: Any, place: Workplace) -> None:
-        """Train, and keep what that gave."""
+        """Train, and keep the outcome."""
         self._job, self._trained = job, (trained := train_on(job, work, place))
         self.result_, self._arrays = trained.result, trained.outcome.arrays
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 
     def _parted(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
-        """Splits of training nodes or graphs ``[n]``, of which some validate, one per run.
+        """One split per run of training nodes or graphs ``[n]``, of which some validate.
 
-        Without any to test on, those that validate stand in their place; ``classes`` ``[n]`` are
-        spread evenly, where each has two at least and both parts have room for all.
+        If none is to be tested, the test part is the validation part. ``classes`` ``[n]`` are
+        spread evenly if each has at least two members and both parts have room for all classes.
         """
         numbers, splits = np.flatnonzero(train), []
         if len(numbers) < 2:
-            raise GraphError(f"fewer than two {self.things} have a label to learn from; give more")
+            raise GraphError(f"fewer than two {self.things} have a label; label more")
         counts = np.unique(own := classes[numbers], return_counts=True)[1]
         least = min(self.validation_fraction, 1 - self.validation_fraction) * len(numbers)
         even = own if counts.min() > 1 and least >= len(counts) else None
@@ -208,7 +208,7 @@ def _seed(random_state: Any) -> int:
 
 
 class Classifier(ClassifierMixin):
-    """Classes, or several labels of 0 and 1; for an :class:`Estimator`."""
+    """Predicts classes, or several labels of 0 and 1; a mixin for an :class:`Estimator`."""
 
     task = "classification"
     kind: ClassVar[Kind]
@@ -231,7 +231,7 @@ class Classifier(ClassifierMixin):
 
 
 class Regressor(RegressorMixin):
-    """Numbers; for an :class:`Estimator`."""
+    """Predicts numbers; a mixin for an :class:`Estimator`."""
 
     task = "regression"
     _outputs: Any
@@ -243,14 +243,14 @@ class Regressor(RegressorMixin):
 
 
 def zeros_and_ones(count: int) -> list[np.ndarray]:
-    """The classes of so many labels."""
+    """The classes of ``count`` labels."""
     return [np.array([0, 1])] * count
 
 
 def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Class numbers ``[n]``, -1 where there is no label, and the labels of 0, 1, ….
+    """Class numbers ``[n]``, -1 for a missing label, and the labels of classes 0, 1, ….
 
-    None, NaN and, among whole numbers, -1 are no label.
+    None, NaN and, among whole numbers, -1 are missing labels.
 
     Example:
         >>> numbers, classes = encoded(["cat", "dog", None, "cat"])
@@ -260,10 +260,10 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     labels = np.asarray(y)
     known = is_label(labels)
     if not known.any():
-        raise GraphError("y has no label to learn")
+        raise GraphError("y has no labels; label some")
     classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
     if classes.dtype.kind == "f" and 2 * len(classes) > known.sum() and (classes % 1 != 0).any():
-        told = f"y holds {len(classes)} different numbers, which are no classes"
+        told = f"y holds {len(classes)} different numbers, which are not classes"
         raise GraphError(f"{told}; learn numbers with a regressor")
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = numbers.reshape(-1)
@@ -271,15 +271,15 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_label(labels: np.ndarray) -> np.ndarray:
-    """Where ``[n]`` there is a label: not None, NaN nor, among whole numbers, -1."""
+    """Which entries ``[n]`` are labels: not None, NaN or, among whole numbers, -1."""
     if labels.dtype.kind == "O":
         return np.array([label is not None and label == label for label in labels.tolist()])
-    none: np.ndarray = labels == -1 if labels.dtype.kind == "i" else labels != labels  # NaN
-    return ~none
+    known: np.ndarray = labels != -1 if labels.dtype.kind == "i" else labels == labels  # not NaN
+    return known
 
 
 def as_labels(names: Any) -> np.ndarray:
-    """Names of classes as labels: whole numbers where all of them are."""
+    """Names of classes as labels: whole numbers if all of them are."""
     try:
         return np.array([int(name) for name in names])
     except ValueError:
@@ -287,7 +287,7 @@ def as_labels(names: Any) -> np.ndarray:
 
 
 def as_columns(y: Any, count: int) -> np.ndarray:
-    """Numbers or labels ``[n, targets]`` in float64, of as many rows as there are."""
+    """Numbers or labels ``[count, targets]`` in float64."""
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-r"""Learning from many graphs, in scikit-learn's words."""
+r"""Estimators of whole graphs."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ logger = logging.getLogger(__name__)
 
 
 class GraphEstimator(Estimator):
-    """What classifiers and regressors of whole graphs share."""
+    """The base of classifiers and regressors of whole graphs."""
 
     kind: ClassVar[Kind] = "molecules"
     things: ClassVar[str] = "graphs"
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from graphs, of which ``validation_fraction`` picks the best epoch.
+        """Learn from graphs, a share of which, ``validation_fraction``, picks the best epoch.
 
         Args:
             X: a list of PyG ``Data``, a PyG ``Batch`` or data set, a list or a DataFrame's column
-                of SMILES, or a DataFrame with a column of them.
-            y: the targets ``[graphs]`` or ``[graphs, targets]``, NaN where unknown; None for those
-                of ``X``.
+                of SMILES, or a DataFrame with a column of SMILES.
+            y: the targets ``[graphs]`` or ``[graphs, targets]``, NaN if unknown; None for those of
+                ``X``.
         """
         graphs = self._targeted(graph_set_of(X), y)
         if graphs.y is None:
-            raise GraphError("there are no targets to learn; pass y")
+            raise GraphError("the graphs have no targets; pass y")
         known = ~np.asarray(np.isnan(graphs.y).all(axis=1))
         job, place = self._resolve(), self._place()
         has_classes = self.task == "classification" and graphs.num_tasks == 1
@@ -93,7 +93,7 @@ class GraphEstimator(Estimator):
         known = [number for number in range(len(graphs)) if number not in strange]
         for number, what in list(strange.items())[:1]:
             logger.warning(
-                "%d of %d graphs get the training mean for a prediction: %s %s",
+                "%d of %d graphs are predicted by the training mean: %s %s",
                 len(strange), len(graphs),
                 graphs.smiles[number] if graphs.smiles else f"graph {number}", what,
             )  # fmt: skip
@@ -123,7 +123,7 @@ class GraphClassifier(Classifier, GraphEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities ``[graphs, classes]`` in the order of ``classes_``.
 
-        Of several labels, those of 1 ``[graphs, labels]``.
+        With several labels, the probabilities ``[graphs, labels]`` of 1.
         """
         found = self._outputs(X)
         if not isinstance(self.classes_, list) and found.shape[1] == 1:
@@ -144,14 +144,14 @@ class GraphClassifier(Classifier, GraphEstimator):
             return graphs
         numbers, self.classes_ = encoded(y)
         if len(numbers) != len(graphs):
-            raise GraphError(f"y has {len(numbers)} labels, and there are {len(graphs)} graphs")
+            raise GraphError(f"y has {len(numbers)} labels for {len(graphs)} graphs; give one each")
         targets = np.where(numbers < 0, np.nan, numbers).reshape(-1, 1)
         names = tuple(map(str, self.classes_))
         return replace(graphs, y=targets, task_names=None, class_names=names)
 
 
 class GraphRegressor(Regressor, GraphEstimator):
-    """Numbers of graphs, of molecules above all.
+    """Numbers of graphs, such as molecules.
 
     Example:
         >>> model = GraphRegressor(epochs=5).fit(["CCO", "CC", "CCC", "CO"] * 5, [1, 2, 3, 4] * 5)
@@ -161,7 +161,7 @@ class GraphRegressor(Regressor, GraphEstimator):
 
 
 def graph_set_of(graphs: Any) -> GraphSet:
-    """The graphs that a person holds: PyG's, SMILES, or a table with a column of SMILES."""
+    """A user's graphs: PyG's, SMILES, or a table with a column of SMILES."""
     if isinstance(graphs, GraphSet):
         return graphs
     if hasattr(graphs, "columns"):  # a DataFrame

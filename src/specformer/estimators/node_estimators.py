@@ -1,4 +1,4 @@
-r"""Learning on the nodes or the links of one graph, in scikit-learn's words."""
+r"""Estimators of the nodes or the links of one graph."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from specformer.training.runs.folder import RunFolder
 
 
 class SingleGraphEstimator(Estimator):
-    """What estimators that learn from one graph share."""
+    """The base of estimators that learn from one graph."""
 
     predictor: ClassVar[type[NodePredictor]] = NodePredictor
 
     def _learn(self, job: Job, work: NodeWork, graph: Graph) -> None:
-        """Train on a graph with features, and keep it."""
+        """Train on a graph with features, and keep the graph."""
         self._train(job, work, self._place())
         self._graph = graph
         self._adopt(self.predictor.of_outcome(self._trained.outcome, self.result_))
@@ -72,7 +72,7 @@ class SingleGraphEstimator(Estimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _each(self, data: Any) -> Tensor:
-        """What every model puts out for the nodes, ``[models, n, channels]``."""
+        """The outputs of every model for the nodes, ``[models, n, channels]``."""
         check_is_fitted(self)
         graph = featured(node_graph_of(data))
         return self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
@@ -82,7 +82,7 @@ class SingleGraphEstimator(Estimator):
 
 
 class NodeEstimator(SingleGraphEstimator):
-    """What classifiers and regressors of nodes share."""
+    """The base of classifiers and regressors of nodes."""
 
     kind: ClassVar[Kind] = "nodes"
 
@@ -93,12 +93,12 @@ class NodeEstimator(SingleGraphEstimator):
             data: a PyG ``Data``, a NetworkX graph whose nodes have attributes, a pair of features
                 ``[n, features]``, an array or a DataFrame of numbers, words, dates and gaps, and an
                 adjacency matrix or ``edge_index``, or anything else that
-                :func:`specformer.as_graph` takes. Without features those of the structure are used.
-            y: labels of the nodes, None for those of ``data``. None, NaN and, among whole numbers,
-                -1 are no label.
+                :func:`specformer.as_graph` takes. Without features, structural ones are used.
+            y: labels of the nodes; None for those of ``data``. None, NaN and, among whole numbers,
+                -1 are missing labels.
             mask: which nodes ``[n]`` to learn from, as booleans or numbers; a share of them,
-                ``validation_fraction``, picks the best epoch. None takes the masks of ``data`` or,
-                without any, splits labelled nodes as ``specformer train`` does, 60/20/20.
+                ``validation_fraction``, picks the best epoch. None for the masks of ``data`` or,
+                without masks, a 60/20/20 split of labelled nodes, as in ``specformer train``.
         """
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
@@ -112,14 +112,14 @@ class NodeEstimator(SingleGraphEstimator):
 
     @abstractmethod
     def _labelled(self, graph: Graph, y: Any) -> Graph:
-        """The graph with these labels, or with its own."""
+        """The graph with these labels; None for its own."""
 
     def _tested(self, data: Any, y: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
         """True and predicted labels of the nodes that count."""
         check_is_fitted(self)
         graph = node_graph_of(data)
         if y is None and graph.y is None:
-            raise GraphError("there are no labels to compare with; pass y")
+            raise GraphError("the graph has no labels to compare with; pass y")
         if y is None and self.task == "regression":
             graph = with_targets(graph, "regression")
         values = np.asarray(graph.y if y is None else y)
@@ -140,14 +140,12 @@ class NodeEstimator(SingleGraphEstimator):
         return self._parted(chosen, graph.is_labelled & ~chosen, classes)
 
     def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
-        known = np.ones(len(values), dtype=bool)
         if self.task == "classification" and values.ndim == 1:
-            known &= is_label(values)
+            known = is_label(values)
         else:
-            known &= ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+            known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
         if mask is not None:
-            known &= as_mask(mask, graph.num_nodes)
-            return known
+            return known & as_mask(mask, graph.num_nodes)
         if graph.test_mask is not None:
             return known & graph.test_mask.any(axis=1)
         if self._is_fitted_on(graph):
@@ -195,13 +193,13 @@ class NodeClassifier(Classifier, NodeEstimator):
         return graph
 
     def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
-        """The accuracy; of several labels, the share of nodes with all of them right.
+        """The accuracy; with several labels, the share of nodes with all of them right.
 
         Args:
             data: as in :meth:`fit`.
             y: the true labels; None for those of ``data``.
-            mask: the nodes that count. By default those of the ``test_mask`` of ``data``, else, on
-                the graph fitted on, those that were not learned from, else all with a label.
+            mask: the nodes that count. By default those of the ``test_mask`` of ``data``; without
+                one, on the graph it was fitted on, nodes not used in training; else all labelled.
         """
         return float(accuracy_score(*self._tested(data, y, mask)))
 
@@ -223,12 +221,12 @@ class NodeRegressor(Regressor, NodeEstimator):
         return replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
 
     def score(self, data: Any, y: Any = None, mask: Any = None) -> float:
-        """The coefficient of determination R²; arguments as of :meth:`NodeClassifier.score`."""
+        """The coefficient of determination R²; arguments as in :meth:`NodeClassifier.score`."""
         return float(r2_score(*self._tested(data, y, mask)))
 
 
 def node_graph_of(data: Any) -> Graph:
-    """The graph that a person holds, with features and labels where it has any."""
+    """A user's graph, with its features and labels."""
     if isinstance(data, tuple) and len(data) == 2:
         return _of_pair(*data)
     if all(hasattr(data, name) for name in ("nodes", "edges", "is_multigraph")):
@@ -237,15 +235,15 @@ def node_graph_of(data: Any) -> Graph:
 
 
 def featured(graph: Graph) -> Graph:
-    """The graph with its features, or with those of its structure where it has none."""
+    """The graph with its features or, without any, with structural ones."""
     return graph if graph.x is not None else with_structural_features(graph)
 
 
 def _of_cells(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Features in cells of any type, read as those of a file are."""
+    """Features in cells of any type, read like those of a file."""
     columns = [x.iloc[:, i] for i in range(len(names))] if hasattr(x, "iloc") else np.asarray(x).T
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise GraphError(f"X: column {twice!r} appears more than once")
+        raise GraphError(f"X: column {twice!r} appears more than once; rename one")
     cells = [list(map(cell_text, column.tolist())) for column in columns]
     table = Table(Path("X"), dict(zip(names, cells, strict=True)), range(len(x)))
     return feature_fields(table, names)
@@ -263,12 +261,12 @@ def _of_pair(x: Any, adjacency: Any) -> Graph:
     edges = np.ndim(adjacency) == 2 and not hasattr(adjacency, "tocsr")
     graph = as_graph(adjacency, num_nodes=count if edges else None)
     if graph.num_nodes != count:
-        raise GraphError(f"there are {count} rows of features and {graph.num_nodes} nodes")
+        raise GraphError(f"there are {count} rows of features for {graph.num_nodes} nodes")
     return replace(graph, **fields)
 
 
 def as_mask(mask: Any, count: int) -> np.ndarray:
-    """Booleans ``[n]`` of a mask, or of a list of nodes."""
+    """A mask ``[n]`` from a mask or a list of nodes."""
     given = np.asarray(mask)
     if given.dtype == bool:
         if given.shape != (count,):
@@ -282,12 +280,12 @@ def as_mask(mask: Any, count: int) -> np.ndarray:
 
 
 class LinkPredictor(SingleGraphEstimator):
-    """Which nodes of a graph are linked, or should be.
+    """Predicts which nodes of a graph are linked.
 
-    The same job as ``specformer train --task links``. Links are held out as the recipe's ``split``
-    says; ``result_["figures"]`` has what that gave, and ``validation_fraction`` is not asked.
+    The same job as ``specformer train --task links``. Links are held out by the recipe's ``split``;
+    ``result_["figures"]`` has the figures on them, and ``validation_fraction`` is not used.
 
-    Pairs are numbers of nodes ``[2, count]``, as PyG's ``edge_label_index``.
+    Pairs are numbers of nodes ``[2, count]``, like PyG's ``edge_label_index``.
 
     Example:
         >>> from specformer.datasets import csbm
@@ -302,7 +300,7 @@ class LinkPredictor(SingleGraphEstimator):
     predictor = LinkScores
 
     def fit(self, data: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn from the edges of a graph, as :meth:`NodeClassifier.fit` takes them; no labels."""
+        """Learn from the edges of a graph, as in :meth:`NodeClassifier.fit`; ``y`` is not used."""
         graph, job = featured(node_graph_of(data)), self._resolve()
         self._learn(job, LinkLearning().links_of(job, graph), graph)
         self._name_classes()
@@ -311,22 +309,22 @@ class LinkPredictor(SingleGraphEstimator):
     def decision_function(self, data: Any, pairs: Any) -> np.ndarray:
         """Log-odds ``[count]`` of links between the pairs, the mean over all models.
 
-        All edges of ``data`` are known to the models, those of the pairs as well.
+        The models see all edges of ``data``, also those between the pairs.
         """
         outputs = self._each(data)
         return link_scores(outputs, _checked(pairs, outputs.shape[1])).mean(dim=0).numpy()
 
     def predict_proba(self, data: Any, pairs: Any) -> np.ndarray:
-        """Probabilities ``[count, 2]`` of no link and of one, against one pair drawn at random."""
+        """Probabilities ``[count, 2]`` of no link and of a link, against a random pair."""
         chances = torch.as_tensor(self.decision_function(data, pairs)).sigmoid().numpy()
         return np.column_stack([1 - chances, chances])
 
     def predict(self, data: Any, pairs: Any) -> np.ndarray:
-        """1 for pairs ``[count]`` that are likelier linked than one drawn at random, else 0."""
+        """1 for pairs ``[count]`` that are more likely linked than a random pair, else 0."""
         return (self.decision_function(data, pairs) > 0).astype(np.int64)
 
     def missing(self, data: Any, count: int = 100) -> np.ndarray:
-        """The likeliest pairs ``[2, count]`` that are no edge of the graph, the best first."""
+        """The likeliest pairs ``[2, count]`` without an edge in the graph, the best first."""
         return likeliest(self._each(data), node_graph_of(data), count).numpy()
 
     def score(self, data: Any, pairs: Any, y: Any) -> float:
