@@ -179,7 +179,7 @@ def test_what_cannot_be_run_is_named(tmp_path):
     [
         ({"assignments": ["model.sharing=huge"]}, "recipe default: model: sharing='huge' should"),
         ({"recipes": ["paper", "bset"]}, r"unknown recipe 'bset'; choose from paper, .*best"),
-        ({"recipes": ["authors"]}, "none of these models has a recipe authors here"),
+        ({"recipes": ["authors"]}, "none of these models has a recipe authors for these"),
     ],
 )
 def test_what_cannot_run_is_refused_before_a_graph_is_read(monkeypatch, options, why):

@@ -1,4 +1,4 @@
-r"""The main job on embedded data: learn filters on photographs, classify generated graphs."""
+r"""The demo on embedded data: learn filters on photographs, classify generated graphs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from specformer.tasks.signals.signal_fit import Contestant, SignalRecipe, Study,
 
 
 def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Run everything; returns the result and the arrays of its report."""
+    """Run the demo; returns the result and the arrays of its report."""
     started = time.perf_counter()
     settings = shipped("demo.yaml")
     study, grid = _filters(settings["filters"], place, seed)
-    spectra = [grid]
-    rows: list[dict[str, Any]] = []
-    arrays = dict(study.arrays)
+    spectra, rows, arrays = [grid], [], dict(study.arrays)
     nodes = settings["nodes"]
     recipe = build(NodeRecipe, nodes["recipe"], "demo.yaml: nodes: recipe")
     for homophily in nodes["homophily"]:
@@ -53,11 +51,8 @@ def _filters(settings: dict[str, Any], place: Workplace, seed: int) -> tuple[Stu
     spectrum = decompose(signals.graph, device=place.device, mirrors=signals.mirrors)
     ours = build(SignalRecipe, settings["specformer"], "demo.yaml: filters: specformer")
     theirs = build(SignalRecipe, settings["baselines"], "demo.yaml: filters: baselines")
-    contestants = [
-        Contestant("specformer", "demo", ours, "specformer"),
-        Contestant("gprgnn", "demo", theirs, "gprgnn"),
-        Contestant("bernnet", "demo", theirs, "bernnet"),
-    ]
+    recipes = {"specformer": ours, "gprgnn": theirs, "bernnet": theirs}
+    contestants = [Contestant(model, "demo", own, model) for model, own in recipes.items()]
     study = learn_filters(
         signals, spectrum, settings["names"], contestants, seed=seed, progress=place.progress
     )

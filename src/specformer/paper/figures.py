@@ -1,4 +1,4 @@
-r"""The paper's figures, each from a run's result and arrays, or from the model alone."""
+r"""The paper's figures, drawn from a run's result and arrays, or from an untrained model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import train
 
-#: The steps, in order, by the name of what each leaves.
+#: The steps of the model in order, by the name of each step's output.
 STEPS = {
     "graph": "a graph",
     "eigenvalues": "its eigenvalues λ,\nof the Laplacian UΛUᵀ",
@@ -42,12 +42,12 @@ STEPS = {
 
 @styled
 def model_diagram(steps: Mapping[str, np.ndarray], edges: np.ndarray) -> Figure:
-    """The way from a graph to a filtered signal, left to right.
+    """The steps from a graph to a filtered signal, left to right.
 
     Args:
         steps: ``eigenvalues`` [n], ``encoding`` [n, d], ``attention`` [n, n], ``responses``
             [n, heads], ``basis`` [n, n] and ``signal`` [n].
-        edges: of the graph ``[e, 2]``.
+        edges: the graph's edges ``[e, 2]``.
     """
     figure, axes = panels(1.75 * len(STEPS), 2.3, len(STEPS), left=0.22, bottom=0.55)
     places = spectral_layout(len(steps["eigenvalues"]), edges)
@@ -97,7 +97,7 @@ def _graph(axis: Axes, places: np.ndarray, edges: np.ndarray, values: np.ndarray
     axis.set(xlim=(-0.12, 1.12), ylim=(-0.12, 1.12), aspect="equal")
 
 
-#: What a run gives: its result, and the arrays that reports draw.
+#: A run's result, and the arrays that reports draw.
 Ran = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
 Pictures = list[list[Figure]]
 
@@ -107,11 +107,12 @@ class PaperFigure:
     """One of the paper's figures.
 
     Args:
-        number: the paper's.
+        number: its number in the paper.
         told: what it shows.
-        draw: rows of pictures of a run; of nothing, where no run is needed.
-        run: a fresh run, told ``assignments``, ``place`` and ``seed``; None where none is needed.
-        kind: what such a run's rows are called in its result.
+        draw: makes rows of pictures from a run's rows.
+        run: trains a new run, given ``assignments``, ``place`` and ``seed``; None if the figure
+            needs no run.
+        kind: the kind of the run's rows in its result.
     """
 
     number: int
@@ -121,7 +122,7 @@ class PaperFigure:
     kind: str = ""
 
     def drawn(self, result: Mapping[str, Any], arrays: Arrays) -> Pictures:
-        """Its pictures; refused where a run does not hold what they show."""
+        """Its pictures; raises if the run lacks what they show."""
         rows = [row for row in self.draw(Rows.of(self.kind, result, arrays)) if row]
         if not rows:
             raise RunError(f"The run holds nothing that figure {self.number} shows: {self.told}.")
@@ -218,7 +219,7 @@ def _molecules(rows: Rows) -> Pictures:
 
 
 def _images(rows: Rows) -> Pictures:
-    """Images raw, filtered truly, and as models filter them."""
+    """Images raw, truly filtered, and filtered by models."""
     raw, titles = rows.get("raw"), rows.get("titles")
     pictures: Pictures = []
     for name, _, learned in rows.found("image"):
@@ -239,7 +240,7 @@ def _heat(matrix: np.ndarray, title: str) -> Figure:
 def _first(rows: Rows) -> dict[str, tuple[np.ndarray, np.ndarray | None, np.ndarray | None]]:
     """The first Specformer of each filter or data set.
 
-    Its condensed attention by head, and the responses of its filter at some eigenvalues.
+    Its condensed attention by head, some eigenvalues, and its filter's responses to them.
     """
     found = {}
     for name, _, attention in rows.found("attention"):

@@ -1,4 +1,4 @@
-r"""Tables 2, 3 and 4: models on single graphs and on many, each by all of its recipes."""
+r"""Tables 2, 3 and 4: models on single graphs and on many, with each of their recipes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_rec
 from specformer.tasks.recipes.settings import NAMED, START
 from specformer.tasks.resolve import TASKS
 
-#: The paper's small graphs, heterophilic ones first; its two large ones run when asked for.
+#: The paper's small graphs, heterophilic ones first; its two large ones run only if asked for.
 NODE_TABLE = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
-#: The paper has a table of its own for PCQM4Mv2, which runs when asked for.
+#: The sets of Table 3; PCQM4Mv2, which has its own table in the paper, runs only if asked for.
 GRAPH_TABLE = tuple(TABLE_3["specformer"])
-#: What a variant of Table 4 changes in the recipe ``paper``, and what it trains on.
+#: The changes to the recipe ``paper`` in each variant of Table 4, and the sets it trains on.
 VARIANTS: dict[str, tuple[str, ...]] = {
     "bare": ("model.encoding=false", "model.attention=false", "model.sharing=medium"),
     "encoding": ("model.attention=false", "model.sharing=medium"),
@@ -60,11 +60,11 @@ def table2(
 ) -> Outcome:
     """Run the table of node classification, or the part of it that is asked for.
 
-    A model trains by each of its named recipes for a data set, or by ``default`` where it has
-    none; ``recipes`` keeps some of them. ``runs`` is as ``count`` of
+    A model trains with each of its named recipes for a data set, or with ``default`` if it has
+    none; ``recipes`` selects some of them. ``runs`` is the ``count`` of
     :func:`specformer.datasets.make_splits`.
 
-    Returns the result (with the contract's ``rows``) and the arrays of a report.
+    Returns the result (with ``rows``) and the arrays of a report.
     """
     check_known("model", NODE_MODELS, *models)
     jobs = [
@@ -72,7 +72,7 @@ def table2(
         for dataset, model, name in _contests(datasets, models, recipes, recipes_for)
         for recipe in [node_recipe(name, dataset, assignments, model)[1]]
     ]
-    # What a row cannot have is refused before the first one is trained.
+    # Building every model first refuses bad settings before anything is trained.
     loaded = list(_loaded(jobs, place))
     for job, work in loaded:
         node_model(job.model, work.recipe, work.graph.num_features, work.outputs)
@@ -95,8 +95,8 @@ def table3(
     """Run the table of many graphs, or the part of it that is asked for.
 
     Recipes are as in :func:`table2`; tasks, metrics and targets are the table's own. ``begin`` is
-    called once names and settings are found good; it may give a folder for checkpoints, from which
-    a table that was stopped goes on.
+    called once names and settings are checked; it may return a folder for checkpoints, from which a
+    stopped table continues.
     """
     check_known("model", GRAPH_MODELS, *models)
     check_known("data set", GRAPH_SETS, *datasets)
@@ -122,7 +122,7 @@ def table4(
     seed: int = 0,
     begin: Callable[[], Path | None] = lambda: None,
 ) -> Outcome:
-    """Run the ablations: Specformer with parts of its encoder left out, by sharing.
+    """Run the ablations: Specformer without parts of its encoder, and with each sharing.
 
     Each of :data:`VARIANTS`, or those named in ``recipes``, trains as in :func:`table2` or
     :func:`table3`, on all data sets of :data:`ABLATED` or on some.
@@ -164,7 +164,7 @@ def table4(
 
 
 def _within(folder: Path | None, name: str) -> Path | None:
-    """A folder of that name, for the checkpoints of one variant."""
+    """The folder of that name for the checkpoints of one variant, if there are any."""
     if folder:
         (folder / name).mkdir(exist_ok=True)
     return folder and folder / name
@@ -176,9 +176,9 @@ def _contests(
     chosen: Sequence[str] | None,
     names: Callable[[str, str], Sequence[str]],
 ) -> list[tuple[str, str, str]]:
-    """Data sets, the models that train on them, and the names of their recipes.
+    """All combinations of data set, model and recipe.
 
-    Recipes that are not ``chosen`` are left out. ``names`` is told set and model.
+    ``names(dataset, model)`` gives the recipes; those that are not ``chosen`` are left out.
     """
     check_known("recipe", (*NAMED, "default"), *(chosen or ()))
     found = [
@@ -189,12 +189,15 @@ def _contests(
         if chosen is None or name in chosen
     ]
     if not found:
-        raise ConfigError(f"none of these models has a recipe {', '.join(chosen or ())} here.")
+        raise ConfigError(
+            f"none of these models has a recipe {', '.join(chosen or ())} for these data sets; "
+            "choose others."
+        )
     return found
 
 
 def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
-    """Jobs with their data, which those on one source share."""
+    """Jobs with their data, which jobs on the same source share."""
     before, work = None, None
     for job in jobs:
         task = TASKS[job.kind]
@@ -207,7 +210,7 @@ def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
 def _trained(
     kind: Kind, loaded: Iterable[Loaded], place: Workplace, folder: Path | None = None
 ) -> Outcome:
-    """What all rows of a table gave: entries, recipes by name, data set and model, spectra."""
+    """Train all jobs: entries, recipes by name, data set and model, and spectra."""
     task, started, before = TASKS[kind], time.perf_counter(), 0.0
     used: dict[str, dict[str, Any]] = {}
     spectra: dict[tuple[str, str], dict[str, Any]] = {}
@@ -216,7 +219,7 @@ def _trained(
     ready, source = None, ""
     for job, work in loaded:
         if job.source != source:
-            ready, source = None, job.source  # so that memory holds the spectra of one source
+            ready, source = None, job.source  # keeps the spectra of one source in memory
         ready = task.with_spectra(work, place, ready)
         if ready.model == "specformer" and kind == "nodes":
             told = {"name": job.source, **ready.spectrum.summary()}
@@ -248,7 +251,7 @@ def _node_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: str) -> GraphRecipe:
-    """A recipe that can be trained, unless it would put another figure beside the paper's."""
+    """A recipe for the table; refuses other metrics or targets than the paper's."""
     recipe = graph_recipe(name, dataset, assignments, model)[1]
     check_start(recipe, model)
     known = GRAPH_SETS[dataset]
@@ -256,21 +259,20 @@ def _table_recipe(name: str, dataset: str, assignments: Sequence[str], model: st
         value = getattr(recipe, key)
         if value not in (None, own):
             raise ConfigError(
-                f"{key}={value}: the table has {known.metric} over all targets of {dataset}; other "
-                "figures are for specformer train."
+                f"{key}={value}: the table has {known.metric} over all targets of {dataset}; use "
+                "specformer train for other figures."
             )
     return recipe
 
 
 def _graph_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row an epoch: the one kept and, if others, that of the best metric and the last."""
+    """One row per epoch: the one kept and, if different, that of the best metric and the last."""
     metric: str = GRAPH_SETS[entry["dataset"]].metric
     others = {by_itself(metric): entry["test_by_metric"], at_end(metric): entry["test_at_end"]}
     found = {metric: entry["test"]} | {
         name: values for name, values in others.items() if values not in (None, entry["test"])
     }
-    cited = TABLE_3.get(entry["model"], {}).get(entry["dataset"])
-    if entry["dataset"] == "pcqm4mv2":
-        cited = PCQM4MV2.get(entry["model"])
+    published = {**TABLE_3.get(entry["model"], {}), "pcqm4mv2": PCQM4MV2.get(entry["model"])}
+    cited = published.get(entry["dataset"])
     paper = cited and cited[0]
     return [table_row(entry, name, values, paper) for name, values in found.items()]

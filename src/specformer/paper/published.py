@@ -1,8 +1,7 @@
-r"""Figures the paper reports, to stand beside ours; they are in ``published.yaml``."""
+r"""The paper's figures, to compare ours with; they are in ``published.yaml``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -13,45 +12,41 @@ _WRITTEN: dict[str, Any] = yaml.safe_load(
 )
 
 
-def _by_column(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Each row's figures by column; a column without a figure is left out."""
+def _table(number: int, metric: str) -> dict[str, dict[str, Any]]:
+    """A table's figures by model, or variant, and data set; missing figures are left out."""
+    written = _WRITTEN[f"table_{number}"]
     return {
         name: {
             column: figure
-            for column, figure in zip(columns, figures, strict=True)
+            for column, figure in zip(written["columns"], figures, strict=True)
             if figure is not None
         }
-        for name, figures in rows.items()
+        for name, figures in written[metric].items()
     }
-
-
-def _table(number: int) -> dict[str, dict[str, Any]]:
-    """By metric, a table's figures by model, or variant, and data set."""
-    columns, *rest = _WRITTEN[f"table_{number}"].items()
-    return {metric: _by_column(columns[1], rows) for metric, rows in rest}
 
 
 #: Table 1: mean sum of squared errors over 50 images, and R².
 TABLE_1: dict[str, dict[str, dict[str, float]]] = {
-    model: {metric: rows[model] for metric, rows in _table(1).items()} for model in _table(1)["sse"]
+    model: {"sse": figures, "r2": _table(1, "r2")[model]}
+    for model, figures in _table(1, "sse").items()
 }
-#: Table 2: mean test accuracy as a fraction of 1; a set on which a model ran out of the paper's
-#: memory is left out.
+#: Table 2: mean test accuracy as a fraction of 1; sets that exceeded the paper's memory are left
+#: out.
 TABLE_2: dict[str, dict[str, float]] = {
     model: {name: round(figure / 100, 4) for name, figure in figures.items()}
-    for model, figures in _table(2)["accuracy"].items()
+    for model, figures in _table(2, "accuracy").items()
 }
-#: Table 3: test MAE on ZINC, ROC-AUC on MolHIV, average precision on MolPCBA, each with what
-#: stands behind its ±; a set the paper has no figure for is left out.
+#: Table 3: test MAE on ZINC, ROC-AUC on MolHIV, average precision on MolPCBA, each with the number
+#: after its ±; sets without a figure in the paper are left out.
 TABLE_3: dict[str, dict[str, tuple[float, float]]] = {
     model: {name: (mean, spread) for name, (mean, spread) in figures.items()}
-    for model, figures in _table(3)["metric"].items()
+    for model, figures in _table(3, "metric").items()
 }
-#: The paper's table of PCQM4Mv2: test MAE and parameters, which it rounds.
+#: The paper's table of PCQM4Mv2: test MAE and rounded parameters.
 PCQM4MV2: dict[str, tuple[float, int]] = {
     model: (mean, parameters) for model, (mean, parameters) in _WRITTEN["pcqm4mv2"].items()
 }
 #: Table 4: test accuracy on two sets and average precision on MolPCBA, by variant.
-TABLE_4: dict[str, dict[str, float]] = _table(4)["metric"]
+TABLE_4: dict[str, dict[str, float]] = _table(4, "metric")
 #: Seconds of 1000 epochs and megabytes, by data set and model, from the paper's appendix.
 OVERHEAD: dict[str, dict[str, dict[str, float]]] = _WRITTEN["overhead"]

@@ -1,4 +1,4 @@
-r"""Recorded results of the paper's tables: a ledger in ``results/``, which a checkout has."""
+r"""Recorded results of the paper's tables: the ledger in a checkout's ``results/``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def results_folder(explicit: str | Path | None = None) -> Path:
     """The ledger: an explicit folder, ``./results``, or that of the checkout this runs from."""
     if explicit is not None:
         if not Path(explicit).is_dir():
-            raise RunError(f"{explicit}: no such folder of results.")
+            raise RunError(f"{explicit}: there is no such folder; name one with --results.")
         return Path(explicit)
     beside = Path(specformer.__file__).resolve().parents[2] / "results"
     for folder in (Path("results"), beside):
@@ -43,7 +43,7 @@ def results_folder(explicit: str | Path | None = None) -> Path:
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every recorded entry with its path, in the order of their names; altered ones are refused."""
+    """Every recorded entry with its path, in order of names; altered entries are refused."""
     for path in sorted(folder.rglob("*.json")):
         try:
             yield path, unsealed(read_json(path))
@@ -60,10 +60,10 @@ def recorded_rows(folder: Path, table: int) -> list[dict[str, Any]]:
 
 
 def latest(folder: Path) -> list[dict[str, Any]]:
-    """Entries of a table without the rows that a later entry has measured again.
+    """Entries of a table without rows that a later entry has measured again.
 
-    A model's metrics on a data set are measured together, so all of its rows there are replaced.
-    The first entry that no table can be made of is refused.
+    A model's metrics on a data set are measured together, so all its rows there are replaced.
+    Raises for the first entry that is not valid.
     """
     found = []
     for path, entry in entries(folder):
@@ -78,7 +78,7 @@ def newest_rows(
     entries: Sequence[Mapping[str, Any]],
     cell: Callable[[Mapping[str, Any], Mapping[str, Any]], Hashable],
 ) -> list[dict[str, Any]]:
-    """Entries without the rows whose cell, told from entry and row, a later entry has too."""
+    """Entries without rows whose ``cell(entry, row)`` a later entry has too."""
     newest: dict[Hashable, str] = {}
     for entry in entries:
         for row in entry["rows"]:
@@ -95,7 +95,7 @@ def newest_rows(
 
 
 def problems(entry: Any) -> list[str]:
-    """What keeps an entry from being shown in a table; empty if nothing does."""
+    """What is wrong with an entry; empty if a table can show it."""
     if not isinstance(entry, dict):
         return [f"an entry should be an object, not {entry!r}"]
     found: list[str] = []

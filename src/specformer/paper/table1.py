@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specformer.datasets import FILTERS, paper_images, target_filter
+from specformer.datasets import FILTERS, paper_images
 from specformer.errors import check_known
 from specformer.paper.published import TABLE_1
 from specformer.paper.table_rows import table_row
@@ -37,13 +37,12 @@ def table1(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the table, or the part of it that is asked for.
 
-    Every model trains by the recipe ``paper``; Specformer also by each other recipe. ``images`` is
-    how many of them, from the first, or the numbers of some.
+    Every model trains with the recipe ``paper``; Specformer also with each other recipe. ``images``
+    is a count of images, from the first, or a list of their numbers.
 
-    Returns the result (with the contract's ``rows``) and the arrays of a report.
+    Returns the result (with ``rows``) and the arrays of a report.
     """
-    for name in filters:
-        target_filter(name)
+    check_known("filter", FILTERS, *filters)
     names = list(recipe_settings()) if recipes is None else list(recipes)
     contestants = _contestants(models, names, assignments)
     signals = paper_images(place.data)
@@ -88,7 +87,7 @@ def _contestants(
 
 
 def _table_rows(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row a metric."""
+    """One row per metric."""
     cited = TABLE_1[entry["model"]]
     return [
         table_row(entry, metric, entry[metric], cited[metric][entry["filter"]])

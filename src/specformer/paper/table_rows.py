@@ -1,4 +1,4 @@
-r"""Tables as people read them: ours beside the paper's, models down, data sets across."""
+r"""The paper's tables as text: our figures beside the paper's, models down, data sets across."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from specformer.reports.numbers import error, r_squared
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import interval95
 
-#: Models as the paper's tables have them, Graphormer where Table 3 does, Specformer last.
+#: Models in the order of the paper's tables, Graphormer as in Table 3, Specformer last.
 _OTHERS = dict.fromkeys(["mlp", *list(TABLE_2)[:-2], *TABLE_3, *PCQM4MV2])
 _ORDER = (*(model for model in _OTHERS if model != "specformer"), "specformer")
-#: In place of a recipe: the figure is the paper's, nothing was run.
+#: Stands for a recipe if the figure is the paper's and nothing was run.
 CITED = "cited"
-#: How Table 4 calls its variants, which stand in place of recipes.
+#: The names of the variants in Table 4, which stand for recipes.
 VARIANT_NAMES = {
     "bare": "Medium, λ alone",
     "encoding": "Medium, ρ(λ) without attention",
@@ -50,7 +50,7 @@ def _node_cell(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _plain_row(rows: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """The metric that counts, and its row at the epoch that is kept."""
+    """The main metric, and its row at the epoch that is kept."""
     return next((key, row) for key, row in rows.items() if "-" not in key and key != "r2")
 
 
@@ -65,7 +65,7 @@ def _graph_cell(rows: dict[str, dict[str, Any]]) -> str:
     return f"{shown} [{cited}]"
 
 
-#: By table, how a cell is written from its rows by metric, and what it holds.
+#: For each table, the function that writes a cell from its rows by metric, and a caption.
 _CELLS: dict[int, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     1: (_signal_cell, "Mean SSE (R²) [the paper's SSE]"),
     2: (
@@ -89,12 +89,12 @@ _CELLS: dict[int, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
 
 
 def caption(table: int) -> str:
-    """What a cell of that table holds."""
+    """What the cells of a table hold."""
     return _CELLS[table][1]
 
 
 def interval(row: dict[str, Any]) -> str:
-    """A fraction of 1 as per cent with its 95% interval, if it has one.
+    """A fraction of 1 in per cent with its 95% interval, if it has one.
 
     Example:
         >>> interval({"mean": 0.885, "ci95": 0.0101}), interval({"mean": 0.885, "ci95": None})
@@ -114,7 +114,7 @@ def interval(row: dict[str, Any]) -> str:
 def plain_interval(row: dict[str, Any]) -> str:
     """A figure to four decimals with its 95% interval, if it has one.
 
-    An error in the targets' units may be far from 1; then it has three digits.
+    A figure far from 1, such as an error in the targets' units, has three digits.
     """
     mean, spread = row["mean"], row["ci95"]
     if mean != 0 and not 0.001 <= abs(mean) < 10_000:
@@ -133,7 +133,7 @@ def contestant_name(model: str, recipe: str) -> str:
 def table_grid(
     table: int, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[str]], list[set[int]]]:
-    """Header, cells and, per row, the columns where it is the best; see :func:`caption`."""
+    """The header, the cells and, per row, the columns where it is the best."""
     datasets = sorted(dict.fromkeys(row["dataset"] for row in rows), key=_column)
     found: dict[tuple[str, str], dict[str, dict[str, dict[str, Any]]]] = {}
     for row in rows:
@@ -164,7 +164,7 @@ def table_grid(
 def table_row(
     entry: dict[str, Any], metric: str, values: dict[str, Any], paper: float | None
 ) -> dict[str, Any]:
-    """A row as the command line's JSON and the ledger have it; an image is a run of its filter."""
+    """A row for the command line's JSON and the ledger; for filters, images count as runs."""
     return {
         "model": entry["model"],
         "recipe": entry["recipe"],
@@ -181,9 +181,9 @@ def table_row(
 
 
 def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows and, of Table 3, the paper's own figures for models that were not run.
+    """The rows and, for Table 3, the paper's figures of models that were not run.
 
-    They come in the paper's order, for the data sets that something was run on.
+    They are in the paper's order, for the data sets of the rows.
     """
     if table != 3:
         return list(rows)
@@ -201,7 +201,7 @@ def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
-    """What the paper has for these sets of many graphs."""
+    """The paper's figures on these sets of many graphs, as rows."""
     found: list[tuple[str, str, float, float | None, int | None]] = [
         (model, name, *figures[name], None)
         for model, figures in TABLE_3.items()
@@ -223,12 +223,12 @@ def _papers_rows(datasets: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def paper_order(row: dict[str, Any]) -> tuple[int, int]:
-    """Where a row's model stands in the paper's tables, the authors' and its tuned recipe last."""
+    """A key to sort rows: the model's place in the paper's tables, then the recipe."""
     place = _ORDER.index(row["model"]) if row["model"] in _ORDER else len(_ORDER)
     return place, {"authors": 1, "best": 2, "pairs": 3}.get(row["recipe"], 0)
 
 
 def _column(dataset: str) -> int:
-    """Where a data set stands in the paper's Table 2; those of other tables keep their order."""
+    """The place of a data set in the paper's Table 2; other data sets keep their order."""
     known = list(TABLE_2["specformer"])
     return known.index(dataset) if dataset in known else len(known)
