@@ -206,7 +206,7 @@ def test_a_stream_left_early_leaves_no_thread() -> None:
 def test_wrong_options_are_named() -> None:
     with pytest.raises(ConfigError, match="batch_size=0"):
         Batches(STORE, TRAIN, 0)
-    with pytest.raises(ConfigError, match="no graphs to learn from"):
+    with pytest.raises(ConfigError, match="the training part is empty"):
         Batches(STORE, [], 4)
 
 

@@ -87,7 +87,7 @@ def test_columns_are_prepared_side_by_side_and_found_by_name():
     wider = replace(fitted, width=9)  # as another split's is
     np.testing.assert_array_equal(wider.dense(graph), np.pad(x, ((0, 0), (0, 2))))
     assert FeaturePreparation.from_json(json.loads(json.dumps(fitted.to_json()))) == fitted
-    with pytest.raises(RunError, match="no preparation of features"):
+    with pytest.raises(RunError, match="not a preparation of features"):
         FeaturePreparation.from_json({"scaling": "columns"})
 
 

@@ -203,7 +203,7 @@ def test_moving_and_measuring() -> None:
 
 
 def test_spectra_of_other_graphs_are_refused() -> None:
-    with pytest.raises(GraphError, match="the spectra are those of other graphs"):
+    with pytest.raises(GraphError, match="the spectra belong to other graphs"):
         GraphStore.build(GRAPHS, decompose_many(GRAPHS.subset([0, 1])))
 
 

@@ -1,4 +1,4 @@
-r"""Which graphs go into which batch, in shapes few enough to capture a step for each."""
+r"""Batches of graphs, in so few shapes that a step can be captured for each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from specformer.graphs.flat_arrays import runs_within
 from specformer.spectrum import PackedGraphs
 from specformer.spectrum.many.packed_graphs import tensors_of
 
-#: Shapes next to the mean differ by this factor in pairs of nodes, so about half of it is padding.
+#: Shapes near the mean differ by this factor in pairs of nodes; about half of that is padding.
 _GROWTH = 1.1
-#: The largest graph of a batch is rounded up to a power of two from this on.
+#: The size of the largest graph of a batch is rounded up to a power of two, at least this.
 _SMALL_GRAPH = 64
-#: Batches that a stream has ready before they are asked for.
+#: Batches that a stream prepares ahead.
 _AHEAD = 2
 #: A batch and its targets ``[B, tasks]``.
 Loaded: TypeAlias = tuple[PackedGraphs, Tensor | None]
-#: What is on its way to a device, and, to a GPU, the event of its arrival.
+#: A batch on its way to a device and, for a GPU, the event of its arrival.
 _Sent: TypeAlias = tuple[Loaded, torch.cuda.Event | None]
 
 
@@ -44,12 +44,12 @@ class BatchShape:
     num_rings: int = 0
 
     def holds(self, sizes: np.ndarray) -> bool:
-        """Whether graphs of these sizes fit; where pairs are padded, a row must be as well."""
+        """Whether graphs of these sizes fit; if pairs are padded, a row must be padded as well."""
         sizes = np.asarray(sizes)
         nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
-        fits = nodes <= self.num_nodes and pairs <= self.num_pairs
         return (
-            fits
+            nodes <= self.num_nodes
+            and pairs <= self.num_pairs
             and len(sizes) == self.num_graphs
             and int(sizes.max(initial=0)) <= self.max_nodes
             and (pairs == self.num_pairs or nodes < self.num_nodes)
@@ -57,7 +57,7 @@ class BatchShape:
 
 
 class Batch(NamedTuple):
-    """Numbers of graphs ``[B]`` and the shape their batch is given."""
+    """Numbers of graphs ``[B]`` and the shape of their batch."""
 
     index: Tensor  # type: ignore[assignment]  # tuples have a method of this name
     shape: BatchShape
@@ -69,22 +69,22 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    r"""Training batches: a new random order every epoch, in a ladder of few shapes.
+    r"""Training batches in a new random order every epoch, in a ladder of few shapes.
 
     With :math:`\bar p` pairs of nodes in a batch on average, P is rounded up to the next of
     :math:`\bar p \cdot 1.1^{\pm k(k+1)/2}`: close together where most batches are, far apart where
     few are. By Cauchy and Schwarz :math:`\sum n \le \sqrt{B \sum n^2}`, so
-    :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape a rung. The largest
-    graph is rounded up to 64, 128, 256, …, or to the largest of all. There is room for half as many
-    bonds and rings again as a batch has on average, and twice, four times, … that for the few
-    batches of more. ``index`` are the numbers of the graphs to train on,
-    or a mask of them; ``seed`` and the epoch's number decide the order.
+    :math:`N = \sqrt{B P} + 1` rows hold any batch of P pairs: one shape per rung. The size of the
+    largest graph is rounded up to 64, 128, 256, …, or to the largest of all. There is room for 1.5
+    times as many bonds and rings as a batch has on average, and for twice, four times, … that in
+    larger batches. ``index`` has the numbers of the graphs to train on, or a mask of them; ``seed``
+    and the epoch's number decide the order.
     """
 
     def __init__(self, store: GraphStore, index: Any, batch_size: int, *, seed: int = 0) -> None:
         self.numbers = graph_numbers(index, "index", len(store))
         if len(self.numbers) == 0:
-            raise ConfigError("there are no graphs to learn from.")
+            raise ConfigError("the training part is empty; choose another split.")
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1.")
         self.batch_size = batch_size
@@ -97,14 +97,14 @@ class Batches:
         self._mean_cells = np.array(store.cells(self.numbers)) / len(self.numbers)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches in an epoch."""
         return math.ceil(len(self.numbers) / self.batch_size)
 
     def epoch(self, number: int) -> list[Batch]:
         """The batches of an epoch; the same for the same seed and number."""
         order = np.random.default_rng([self.seed, number]).permutation(self.numbers)
         parts = np.split(order, range(self.batch_size, len(order), self.batch_size))
-        # One copy to the device for the whole epoch.
+        # One copy to the device per epoch.
         tensors = torch.from_numpy(order).to(self._store.device).split(self.batch_size)
         return [
             Batch(tensor, self.shape(part)) for tensor, part in zip(tensors, parts, strict=True)
@@ -115,7 +115,7 @@ class Batches:
         sizes = self._sizes[index]
         pairs = int((sizes**2).sum())
         base = self._mean_pairs * len(sizes)
-        # The one incomplete batch of an epoch gets fewer, larger shapes of its own.
+        # The last, incomplete batch of an epoch has fewer and larger shapes.
         growth = _GROWTH if len(sizes) == self.batch_size else _GROWTH**3
         num_pairs = max(math.ceil(base * growth ** _rung(math.log(pairs / base, growth))), pairs)
         rounded = max(_SMALL_GRAPH, 1 << (int(sizes.max()) - 1).bit_length())
@@ -151,7 +151,7 @@ def size_batches(store: GraphStore, index: Any, batch_size: int) -> list[Batch]:
     """Batches for evaluation: graphs in order of size, without padding, ``batch_size`` at most.
 
     Batches of more than one graph have at most twice the pairs of ``batch_size`` average graphs, so
-    that one of large graphs takes no more memory.
+    that batches of large graphs take no more memory.
     """
     numbers = np.asarray(index, dtype=np.int64)
     numbers = numbers[np.argsort(store.host_sizes[numbers], kind="stable")]
@@ -170,12 +170,11 @@ def batch_stream(
 ) -> Iterator[Loaded]:
     """Batches and their targets on ``device``, wherever the store is.
 
-    From a store on another device they are put together and sent ahead by a thread, two of them at
-    most.
+    If the store is on another device, a thread builds and sends up to two batches ahead.
     """
     target = torch.device(device)
     if store.device.type == target.type:
-        yield from (_assembled(store, batch) for batch in batches)
+        yield from (_built(store, batch) for batch in batches)
         return
     side = torch.cuda.Stream(target) if target.type == "cuda" else None
     with ThreadPoolExecutor(1, "batch-stream") as worker:
@@ -188,14 +187,14 @@ def batch_stream(
             yield _received(sent.popleft().result())
 
 
-def _assembled(store: GraphStore, batch: Batch) -> Loaded:
+def _built(store: GraphStore, batch: Batch) -> Loaded:
     return batch.of(store), None if store.y is None else store.labels(batch.index)
 
 
 def _send(
     store: GraphStore, batch: Batch, device: torch.device, side: torch.cuda.Stream | None
 ) -> _Sent:
-    graphs, labels = _assembled(store, batch)
+    graphs, labels = _built(store, batch)
     if side is None:
         return (graphs.to(device), None if labels is None else labels.to(device)), None
     # Copies run beside computation only from pinned memory and on a stream of their own.
@@ -214,7 +213,7 @@ def _received(sent: _Sent) -> Loaded:
     if arrival is not None:
         current = torch.cuda.current_stream()
         current.wait_event(arrival)
-        # They were made on another stream and are freed on this one.
+        # They were allocated on another stream and are freed on this one.
         for tensor in (*tensors_of(graphs).values(), *(() if labels is None else (labels,))):
             tensor.record_stream(current)
     return graphs, labels

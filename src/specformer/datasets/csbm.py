@@ -1,4 +1,4 @@
-r"""Contextual stochastic block models: generated graphs with a dial from hetero- to homophily."""
+r"""Contextual stochastic block models: generated graphs from heterophilic to homophilic."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def csbm(
     signal: float = 4.25,
     seed: int = 0,
 ) -> Graph:
-    r"""Two balanced classes; the graph and the features each tell a part of them.
+    r"""A graph of two classes of equal size, which edges and features each reveal in part.
 
     Edges inside a class appear with probability :math:`(d + \lambda\sqrt d)/n`, across classes
     with :math:`(d - \lambda\sqrt d)/n`; features are :math:`\sqrt{\mu/n}\,y_i u + z_i/\sqrt f`.
-    ``homophily`` φ in [−1, 1] shares a fixed amount of information between both (Deshpande et al.,
+    ``homophily`` φ in [−1, 1] divides a fixed amount of information between both (Deshpande et al.,
     2018; Chien et al., 2021): :math:`\lambda = \sqrt{1+s}\,\sin(\phi\pi/2)`,
-    :math:`\mu = \sqrt{(1+s)\,n/f}\,\cos(\phi\pi/2)`. With φ = 0 only the features tell,
-    with φ = ±1 only the graph does.
+    :math:`\mu = \sqrt{(1+s)\,n/f}\,\cos(\phi\pi/2)`. With φ = 0 only features are
+    informative, with φ = ±1 only edges.
 
     Args:
         homophily: φ; negative for heterophily.
@@ -34,7 +34,7 @@ def csbm(
         num_features: f.
         degree: mean degree d.
         signal: s, how far above the detection threshold.
-        seed: of everything drawn.
+        seed: of all random numbers.
 
     Example:
         >>> csbm(-0.5, num_nodes=100).y.tolist().count(0)
@@ -43,7 +43,7 @@ def csbm(
     if not -1.0 <= homophily <= 1.0:
         raise ConfigError(f"homophily={homophily} must lie in [-1, 1].")
     if num_nodes < 2 or num_nodes % 2:
-        raise ConfigError(f"num_nodes={num_nodes} must be even, two classes of one size.")
+        raise ConfigError(f"num_nodes={num_nodes} must be even, for two classes of equal size.")
     generator = np.random.default_rng(seed)
     angle = homophily * math.pi / 2
     strength = math.sqrt(1 + signal)

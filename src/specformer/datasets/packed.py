@@ -1,4 +1,4 @@
-r"""A whole data set of small graphs on one device, and batches cut from it by index arithmetic."""
+r"""A whole data set of small graphs on one device, and batches of it by index arithmetic."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from specformer.spectrum.many.spectra import Matrix
 
 @dataclass(frozen=True, eq=False)
 class GraphStore:
-    r"""G graphs with spectra and targets as flat arrays, in types as small as they may be.
+    r"""G graphs with spectra and targets as flat arrays, in the smallest possible types.
 
     Args:
         sizes: ``[G]`` nodes of each graph.
         node_start: ``[G + 1]`` where a graph's nodes start.
         pair_start: ``[G + 1]`` where a graph's pairs of nodes start.
         nodes: ``[ΣN, columns]`` integer features.
-        bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``; where bonds
-            have numbers, 1, 2, … for those of a graph.
+        bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``; if bonds have
+            real-valued features, the bonds of a graph are 1, 2, ….
         bond_table: ``[kinds, columns]`` features of each kind plus one; zeros first, "no bond".
-            Where bonds have numbers, each is a kind of its own.
+            If bonds have real-valued features, each bond is a kind of its own.
         eigenvalues: ``[ΣN]``.
         eigenvectors: ``[ΣN²]``.
-        y: ``[G, tasks]`` targets, NaN where missing; None without any.
-        host_sizes: ``sizes`` again, in the host's memory: what shapes are chosen from.
+        y: ``[G, tasks]`` targets, NaN if missing; None without targets.
+        host_sizes: ``sizes`` again, in the host's memory, to choose shapes from.
         rings: ``[ΣR, L]`` atoms of each ring, see :class:`~specformer.spectrum.PackedGraphs`; a row
-            of −1 where there are none. None where they were not asked for.
+            of −1 if there are no rings. None if they were not asked for.
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
-        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory: what room is
-            chosen from.
-        x: ``[ΣN, columns]`` numbers of the nodes; None without any.
-        bond_x: ``[1 + ΣE, columns]`` numbers of the bonds, zeros first; None without any.
-        bond_counts: ``[G]`` bonds of each graph, where they have numbers.
-        bond_start: ``[G + 1]`` where a graph's bonds start, likewise.
-        fingerprints: ``[G, size]`` counts of each molecule's parts; None where not asked for.
+        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory, to choose shapes
+            from.
+        x: ``[ΣN, columns]`` real-valued features of the nodes, or None.
+        bond_x: ``[1 + ΣE, columns]`` real-valued features of the bonds, zeros first, or None.
+        bond_counts: ``[G]`` bonds of each graph, with ``bond_x``.
+        bond_start: ``[G + 1]`` where a graph's bonds start, with ``bond_x``.
+        fingerprints: ``[G, size]`` counts of each molecule's parts; None if not asked for.
     """
 
     sizes: Tensor
@@ -82,9 +82,9 @@ class GraphStore:
     ) -> GraphStore:
         """Lay out the graphs and their spectra on a device, by default the spectra's.
 
-        With ``max_ring``, also their rings of up to so many atoms
-        (:func:`~specformer.graphs.find_rings`), and with ``fingerprint`` Morgan fingerprints of so
-        many columns, from SMILES: some models ask for them.
+        Some models need more: ``max_ring`` adds rings of up to so many atoms
+        (:func:`~specformer.graphs.find_rings`), ``fingerprint`` adds Morgan fingerprints of so many
+        columns, computed from SMILES.
 
         Example:
             >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
@@ -96,7 +96,7 @@ class GraphStore:
         """
         target = torch.device(device) if device is not None else spectra.eigenvalues.device
         if not np.array_equal(spectra.sizes.cpu().numpy(), graphs.num_nodes):
-            raise GraphError(f"{graphs.name}: the spectra are those of other graphs.")
+            raise GraphError(f"{graphs.name}: the spectra belong to other graphs.")
         kind, table = bond_kinds(graphs) if graphs.edge_x is None else _each_bond(graphs)
         arrays = {
             "sizes": graphs.num_nodes,
@@ -138,7 +138,7 @@ class GraphStore:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all its tensors."""
+        """The memory of all its tensors, in bytes."""
         return sum(tensor.nbytes for tensor in tensors_of(self).values())
 
     def to(self, device: torch.device | str) -> GraphStore:
@@ -150,7 +150,7 @@ class GraphStore:
         """The store on ``device`` if it takes at most half of the memory free there.
 
         Otherwise it stays where it is, and :func:`~specformer.datasets.batches.batch_stream`
-        carries batch after batch over.
+        copies one batch after another.
         """
         target = torch.device(device)
         if target.type == "cuda" and 2 * self.nbytes > torch.cuda.mem_get_info(target)[0]:
@@ -169,16 +169,16 @@ class GraphStore:
     ) -> PackedGraphs:
         """The graphs of these numbers as one batch of a fixed shape.
 
-        Nothing here waits for the device or depends on its values, so the call can be captured.
+        Nothing here waits for the device or depends on its values, so a CUDA graph can capture it.
         The shape must be large enough (:class:`~specformer.datasets.batches.BatchShape`).
 
         Args:
             index: ``[B]`` numbers of graphs, on the store's device.
-            num_nodes: rows N; more than there are nodes where pairs are padded.
-            num_pairs: pairs P, at least as many as there are.
+            num_nodes: rows N; more than the graphs have nodes if pairs are padded.
+            num_pairs: pairs P, at least as many as the graphs have.
             max_nodes: at least the nodes of the largest graph.
-            num_bonds: room for bonds E, at least what :meth:`cells` says.
-            num_rings: room for rings R, likewise.
+            num_bonds: room for bonds E, at least as given by :meth:`cells`.
+            num_rings: room for rings R, at least as given by :meth:`cells`.
         """
         arrays: dict[str, Any] = cut(
             index,
@@ -208,13 +208,13 @@ class GraphStore:
         return replace(batch, rings=atoms, ring_counts=counts)
 
     def _with_own_bonds(self, batch: PackedGraphs, index: Tensor, room: int) -> PackedGraphs:
-        """The batch with a table of its own bonds alone, where hardly any two are alike."""
+        """The batch with a table of its own bonds, if bonds have real-valued features."""
         if self.bond_x is None or self.bond_counts is None or self.bond_start is None:
             return batch
         counts = self.bond_counts.index_select(0, index)
         bond, is_bond = stretches(self.bond_start.index_select(0, index), counts, room)
         rows = nn.functional.pad((bond + 1) * is_bond, (1, 0))  # row 0 of padding: no bond
-        # The numbers 1, 2, … of a graph's bonds follow those of the graphs before it.
+        # The numbers 1, 2, … of a graph's bonds continue those of the graphs before it.
         before = nn.functional.pad(counts.cumsum(0), (1, 0)).index_select(0, batch.graph)
         placed = batch.bond + before.index_select(0, batch.target) * (batch.bond > 0)
         return replace(
@@ -242,14 +242,14 @@ class GraphStore:
         }
 
     def cells(self, numbers: np.ndarray) -> tuple[int, int]:
-        """Bonds and rings of these graphs, at least one of each; no rings if nobody asked."""
+        """Numbers of bonds and rings of these graphs, at least 1; no rings if not asked for."""
         bonds, rings = self.host_cells[numbers].sum(axis=0).clip(min=1).tolist()
         return bonds, 0 if self.rings is None else rings
 
     def labels(self, index: Tensor) -> Tensor:
-        """Targets ``[B, tasks]`` of these graphs, NaN where missing."""
+        """Targets ``[B, tasks]`` of these graphs, NaN if missing."""
         if self.y is None:
-            raise GraphError("the graphs have no targets.")
+            raise GraphError("the graphs have no targets; give them y.")
         return self.y.index_select(0, index)
 
     def __repr__(self) -> str:
@@ -267,10 +267,9 @@ def pack(
 ) -> PackedGraphs:
     """A PyG ``Batch``, a list or data set of ``Data``, or a :class:`GraphSet`, as one batch.
 
-    It has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms; with
-    ``fingerprint``, Morgan fingerprints of so many columns, of graphs that have SMILES. Spectra
-    that :class:`specformer.AddSpectrum` has stored in a ``Batch`` or ``Data`` are taken as they
-    are.
+    The batch has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms; with
+    ``fingerprint``, Morgan fingerprints of so many columns for graphs with SMILES. Spectra that
+    :class:`specformer.AddSpectrum` has stored in a ``Batch`` or ``Data`` are used as they are.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -294,7 +293,7 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
     Row 0 of the table, "no bond", is zeros.
     """
     features = graphs.edge_feat.astype(np.int64)
-    # A row as one number, its columns the digits: sorting numbers is far faster than rows.
+    # Each row as one number with the columns as digits: sorting numbers is much faster.
     radix = features.max(axis=0, initial=0) + 1
     if np.prod(radix.astype(np.float64)) < 2**62:
         weight = np.append(np.cumprod(radix[:0:-1])[::-1], 1)
@@ -308,8 +307,8 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
 def _fingerprints(graphs: GraphSet, size: int) -> np.ndarray:
     if graphs.smiles is None:
         raise ConfigError(
-            f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; choose a "
-            "model without fingerprints."
+            f"{graphs.name}: has no SMILES, which fingerprints need; choose a model without "
+            "fingerprints."
         )
     return morgan_counts(graphs.smiles, size)
 
